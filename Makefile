@@ -1,0 +1,59 @@
+# The commands of this repository. Everything they install goes into .venv; on a Debian without a package
+# that they need, they install it when run as root, and say which one is missing otherwise.
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
+
+# Stamps: an install runs again only when pyproject.toml is newer than its stamp.
+PACKAGE_INSTALLED := $(VENV)/.package-installed
+DEV_INSTALLED := $(VENV)/.dev-installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install lint types test fix bench-quick demo clean
+
+help: ## List these targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(DEV_INSTALLED) ## Make .venv with the package (editable) and the tools to develop it.
+
+lint: install ## Check the code's rules and format with ruff.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: install ## Check the types with mypy.
+	$(BIN)/mypy
+
+test: install lint types ## Lint, check types and run the tests, with a private PostgreSQL; PYTEST_ARGS goes to pytest.
+	$(WITH_POSTGRES) -- $(BIN)/pytest $(PYTEST_ARGS)
+
+fix: install ## Repair what ruff can repair, and format the code.
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+bench-quick: install ## Run the quick benchmark, with a private PostgreSQL that keeps fsync on; ARGS goes to it.
+	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/quick.py $(ARGS)
+
+demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; needs the package only, and no PostgreSQL.
+	$(BIN)/windlass demo $(ARGS)
+
+clean: ## Remove .venv, caches and built packages.
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PACKAGE_INSTALLED): pyproject.toml
+	sh tools/venv.sh $(PYTHON) $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+# pip understands dependency groups since 25.1.
+$(DEV_INSTALLED): pyproject.toml
+	sh tools/venv.sh $(PYTHON) $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@ $(PACKAGE_INSTALLED)

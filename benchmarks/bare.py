@@ -1,0 +1,68 @@
+"""What PostgreSQL itself does with these statements: one connection, a tight loop, no engine around it.
+
+The texts are the engine's own (claim.sql, finish.sql, COPY of the same columns), so that the engine's share of this
+is the price of everything that is not SQL.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import uuid4
+
+from windlass.job import COLUMNS, NewJob, new_id
+from windlass.store.postgres.floors import BEGINNING
+from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
+from windlass.store.protocol import Suspects
+from windlass.store.sql import query
+
+BATCH = 200  # jobs per statement
+LIMIT = 60.0  # seconds
+RUN_AT = COLUMNS.index("run_at")
+
+
+async def enqueue(connection: Any, jobs: int) -> float:
+    """COPY so many jobs in; how many per second. The rows are made before the watch starts."""
+    rows = [copy_row(NewJob(id=new_id(), type="noop", input=f'{{"number":{number}}}')) for number in range(jobs)]
+    began = time.perf_counter()
+    for start in range(0, jobs, BATCH):
+        await connection.copy_records_to_table(
+            "jobs", schema_name="windlass", columns=COPY_COLUMNS, records=rows[start : start + BATCH]
+        )
+    return jobs / (time.perf_counter() - began)
+
+
+async def drain(connection: Any) -> None:
+    """Claim and finish until nothing is left, with a floor, as a worker does."""
+    worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
+    while claimed := await connection.fetch(query("postgres", "claim"), *_wish(worker, floor)):
+        floor = max(record[RUN_AT] for record in claimed)
+        await connection.fetch(query("postgres", "finish"), *_endings(claimed))
+        if time.monotonic() > end:
+            raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
+
+
+def _wish(worker: Any, floor: Any) -> tuple[Any, ...]:
+    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, ["default"], [0], [0], [floor])
+
+
+def _endings(claimed: list[Any]) -> tuple[list[Any], ...]:
+    """A success with the result null for each, as a handler that returns nothing leaves it."""
+    jobs = len(claimed)
+    leases = sorted((record["id"], record["token"]) for record in claimed)
+    nothing = [None] * jobs
+    return (
+        [job for job, _ in leases],
+        [token for _, token in leases],
+        ["succeeded"] * jobs,
+        ["null"] * jobs,
+        nothing,  # errors
+        nothing,  # attempt entries
+        [0.0] * jobs,
+        nothing,  # totals
+        [0] * jobs,
+        [0] * jobs,
+        [0] * jobs,
+        [1] * jobs,
+        nothing,  # reasons
+    )

@@ -1,0 +1,113 @@
+"""A database for each measurement, and what it says about the jobs that went through it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+
+from windlass.store.postgres.migrator import PostgresMigrator
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime
+
+URL = "WINDLASS_TEST_POSTGRES_URL"
+DRAIN_LIMIT = 20.0  # seconds for the last batches, after every handler has run
+LOOK = 0.02  # seconds between two looks at the last batches
+
+# The first claim is a batch of none: what comes before the first finish is part of the work.
+FINISHED = """
+SELECT extract(epoch FROM min(claimed_at))::float8, 0
+  FROM windlass.history WHERE finished_at >= $1
+UNION ALL
+SELECT extract(epoch FROM finished_at)::float8, count(*)::int
+  FROM windlass.history WHERE finished_at >= $1 GROUP BY 1
+ ORDER BY 1
+"""
+
+Batch = tuple[float, int]  # when it was finished in seconds of the database's clock, how many jobs
+
+
+@asynccontextmanager
+async def fresh_database() -> AsyncIterator[str]:
+    """A migrated database of its own: no measurement finds another's dead rows."""
+    server = os.environ[URL]
+    name = f"windlass_bench_{uuid4().hex[:12]}"
+    url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+    await _administer(server, f"CREATE DATABASE {name}")
+    try:
+        await PostgresMigrator(url).migrate()
+        yield url
+    finally:
+        await _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Any]:
+    """A connection that only looks: not one of the engine's."""
+    connection = await asyncpg.connect(url, command_timeout=60)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def now(connection: Any) -> datetime:
+    moment: datetime = await connection.fetchval("SELECT windlass.now()")
+    return moment
+
+
+async def tidy(connection: Any) -> None:
+    """Every measurement begins with a swept table and a quiet disk; otherwise the first pays for the last."""
+    await connection.execute("VACUUM windlass.jobs")
+    await connection.execute("CHECKPOINT")
+
+
+async def drained(connection: Any) -> None:
+    """Until no job is left; called when all handlers have run."""
+    end = time.monotonic() + DRAIN_LIMIT
+    while await connection.fetchval("SELECT EXISTS (SELECT FROM windlass.jobs)"):
+        if time.monotonic() > end:
+            raise TimeoutError("jobs were left after every handler had run")
+        await asyncio.sleep(LOOK)
+
+
+async def finished(connection: Any, since: datetime) -> list[Batch]:
+    """The batches in which jobs were finished: all rows of one statement have one time."""
+    return [(moment, jobs) for moment, jobs in await connection.fetch(FINISHED, since)]
+
+
+def rate(batches: list[Batch]) -> float:
+    """Jobs per second from the first moment to the last; what was finished at the first one came before."""
+    return sum(jobs for _, jobs in batches[1:]) / (batches[-1][0] - batches[0][0])
+
+
+def thirds(batches: list[Batch]) -> list[float]:
+    """The rate of the first, second and last third of the jobs."""
+    total, seen, cuts = sum(jobs for _, jobs in batches), 0, [0]
+    for index, (_, jobs) in enumerate(batches):
+        seen += jobs
+        if seen * 3 >= total * len(cuts):
+            cuts.append(index)
+    return [rate(batches[first : last + 1]) for first, last in pairwise(cuts)]
+
+
+async def facts() -> dict[str, str]:
+    """What the figures depend on."""
+    async with connected(os.environ[URL]) as connection:
+        settings = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
+        shown = {name: str(await connection.fetchval(f"SHOW {name}")) for name in settings}
+    return {"cores": str(len(os.sched_getaffinity(0)))} | shown
+
+
+async def _administer(url: str, statement: str) -> None:
+    async with connected(url) as connection:
+        await connection.execute(statement)

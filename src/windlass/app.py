@@ -1,0 +1,205 @@
+"""`Windlass`: the one object a program makes. It knows settings and job types, and opens nothing by itself."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
+
+from windlass.client import Call, Client, gather
+from windlass.clock import Clock, Duration, SystemClock
+from windlass.config import Settings, suggest
+from windlass.context import Context
+from windlass.errors import RegistrationError
+from windlass.handle import JobHandle
+from windlass.job import parse_id
+from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob
+from windlass.policy.retry import RetryPolicy
+from windlass.registry import Registry, define
+from windlass.state import State
+from windlass.store import dialect_of, make_migrator
+from windlass.store.migrate import Migration
+from windlass.store.protocol import Store, WorkerRow
+
+if TYPE_CHECKING:
+    from windlass.runtime.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+# A coroutine function is also a function, so the overloads below overlap: the first one that fits is meant.
+WithContext = Callable[Concatenate[Context, P], R]
+Async = Callable[P, Coroutine[Any, Any, R]]
+AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+
+
+class Decorator(Protocol):
+    """`@app.job(…)`: the job type has the function's own parameters, without its context."""
+
+    @overload
+    def __call__(self, fn: AsyncWithContext[P, R]) -> AsyncContextJob[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: WithContext[P, R]) -> PlainContextJob[P, R]: ...
+    @overload
+    def __call__(self, fn: Async[P, R]) -> AsyncJob[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> PlainJob[P, R]: ...
+
+
+class Windlass:
+    """Jobs on one database: `Windlass()` uses WINDLASS_URL, else the file windlass.db."""
+
+    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Any) -> None:
+        self.settings = Settings.load(url=url, **settings)
+        dialect_of(self.settings.url)
+        self.clock = clock or SystemClock()
+        self.registry = Registry()
+        self.client = Client(self.settings, self.clock)
+        self.program: str | None = None  # how another process can load this program; set by `windlass worker`
+
+    # Declaring
+
+    @overload
+    def job(self, fn: AsyncWithContext[P, R], /) -> AsyncContextJob[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def job(self, fn: WithContext[P, R], /) -> PlainContextJob[P, R]: ...
+    @overload
+    def job(self, fn: Async[P, R], /) -> AsyncJob[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def job(self, fn: Callable[P, R], /) -> PlainJob[P, R]: ...
+    @overload
+    def job(
+        self,
+        *,
+        type: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        isolation: str | None = None,
+        memory: str | int | None = None,
+        permanent: Sequence[builtins.type[BaseException]] = (),
+        transient: Sequence[builtins.type[BaseException]] = (),
+    ) -> Decorator: ...
+
+    def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
+        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`."""
+        known = dict.fromkeys(name for name in inspect.signature(define).parameters if name not in HIDDEN)
+        for name in options:
+            if name not in known:
+                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, known)}")
+        local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
+
+        def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
+            definition = define(fn, context=Context, localns=dict(local), **options)
+            self.registry.add(definition)
+            kind: type[JobType[..., Any]]
+            if inspect.iscoroutinefunction(fn):
+                kind = AsyncContextJob if definition.signature.wants_context else AsyncJob
+            else:
+                kind = PlainContextJob if definition.signature.wants_context else PlainJob
+            return kind(self, definition)
+
+        return declare if fn is None else declare(fn)
+
+    # Enqueuing many
+
+    def enqueue_many(self, calls: Iterable[Call], *, conn: object | None = None) -> list[JobHandle[Any]]:
+        """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`."""
+        jobs, kept, named = gather(calls, self.settings)
+        self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
+        return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
+
+    async def aenqueue_many(
+        self, calls: Iterable[Call], *, conn: object | None = None
+    ) -> list[JobHandle[Any]]:
+        jobs, kept, named = gather(calls, self.settings)
+        await self.client.aenqueue(jobs, named if conn is None else conn)
+        return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
+
+    # Looking
+
+    def find(self, id: str | UUID) -> JobHandle[Any]:
+        """A hold on the job with this id; raises JobNotFound when there is none."""
+        return self.client.ask(self._finding(id), twin="app.afind(…)")
+
+    async def afind(self, id: str | UUID) -> JobHandle[Any]:
+        return await self.client.aask(self._finding(id))
+
+    def counts(self) -> dict[State, int]:
+        """Jobs by state, history included."""
+        return self.client.ask(lambda store: store.counts(), twin="app.acounts()")
+
+    async def acounts(self) -> dict[State, int]:
+        return await self.client.aask(lambda store: store.counts())
+
+    def workers(self) -> list[WorkerRow]:
+        """The workers the store knows."""
+        return self.client.ask(lambda store: store.workers(), twin="app.aworkers()")
+
+    async def aworkers(self) -> list[WorkerRow]:
+        return await self.client.aask(lambda store: store.workers())
+
+    def wake(self, queue: str = "*") -> None:
+        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
+        self.client.ask(lambda store: store.wake(queue), twin="app.awake(…)")
+
+    async def awake(self, queue: str = "*") -> None:
+        await self.client.aask(lambda store: store.wake(queue))
+
+    # Working
+
+    def worker(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Iterable[str] | None = None,
+        types: Iterable[str] | None = None,
+    ) -> Worker:
+        """A worker inside this program: `async with app.worker(concurrency=100): …`"""
+        from windlass.runtime.worker import Worker
+
+        settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
+        return Worker(
+            settings,
+            self.registry,
+            clock=self.clock,
+            program=self.program,
+            queues=None if queues is None else tuple(queues),
+            types=None if types is None else tuple(types),
+        )
+
+    # The schema
+
+    def migrate(self) -> list[Migration]:
+        """Bring the database's schema up to date; the answer is what was applied."""
+        return self.client.portal.run(lambda: make_migrator(self.settings).migrate(), twin="app.amigrate()")
+
+    async def amigrate(self) -> list[Migration]:
+        return await self.client.portal.arun(lambda: make_migrator(self.settings).migrate())
+
+    # The end
+
+    def close(self) -> None:
+        """Close the connections of this process; the next call opens new ones."""
+        self.client.close()
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+    def _finding(self, id: str | UUID) -> Callable[[Store], Awaitable[JobHandle[Any]]]:
+        wanted = parse_id(id)
+
+        async def find(store: Store) -> JobHandle[Any]:
+            record = await JobHandle[Any](self.client, wanted)._find(store)
+            return JobHandle(self.client, wanted, self.registry.get(record.type))
+
+        return find
+
+
+HIDDEN = {"fn", "context", "localns"}

@@ -1,0 +1,108 @@
+"""A child process of the command line: a fresh interpreter that runs `windlass …` and never outlives its parent.
+
+The lifeline is a pipe whose write end only the parent holds. When the parent is gone, by whatever death, the child
+reads the end of it and stops as if it had been asked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+
+class Child:
+    """One process: started once, waited for once."""
+
+    def __init__(self, arguments: Sequence[str], *, foreground: bool = False) -> None:
+        self._arguments = tuple(arguments)
+        self._foreground = foreground  # shares the terminal: a debugger in a handler can read from it
+        self._process: asyncio.subprocess.Process | None = None
+        self._lifeline: int | None = None
+
+    async def start(self) -> None:
+        """Start the interpreter; raises OSError when the system has no room for it."""
+        theirs, self._lifeline = os.pipe()
+        command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(theirs)]
+        try:
+            self._process = await (self._spawn_beside(command, theirs) if self._foreground else _spawn(command, theirs))
+        except BaseException:
+            self._cut()
+            raise
+        finally:
+            os.close(theirs)
+
+    async def wait(self) -> int:
+        """The exit status; negative is the signal that ended it."""
+        assert self._process is not None
+        try:
+            return await self._process.wait()
+        finally:
+            self._cut()
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if there is still somebody to receive it."""
+        if self._process is not None and self._process.returncode is None:
+            try:
+                self._process.send_signal(number)
+            except ProcessLookupError:
+                pass
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def _spawn_beside(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+        """In our own process group, where Ctrl-C reaches both. The parent decides what it means, so the child is born
+        with SIGINT blocked, and unblocks it when it has a handler that does nothing."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _cut(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+
+async def _spawn(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+    """In a process group of its own: Ctrl-C reaches the parent alone, and what handlers started stays untouched."""
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(lifeline,), process_group=0
+    )
+
+
+def hold(lifeline: int, orphaned: Callable[[], object]) -> None:
+    """In the child: call `orphaned`, on a thread, when the parent is gone."""
+    os.set_inheritable(lifeline, False)
+
+    def watch() -> None:
+        try:
+            while os.read(lifeline, 1):
+                pass
+        except OSError:
+            pass
+        orphaned()
+
+    threading.Thread(target=watch, name="windlass-lifeline", daemon=True).start()
+
+
+def leave_interrupts_to_parent() -> None:
+    """In a foreground child: Ctrl-C is the parent's. Not SIG_IGN, which everything a handler starts would inherit."""
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def ended_how(status: int) -> str:
+    """An exit status in words."""
+    if status >= 0:
+        return f"exit {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

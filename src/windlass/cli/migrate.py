@@ -1,0 +1,69 @@
+"""`windlass migrate`: bring the database's schema up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from windlass.config import Settings
+
+
+@click.command(short_help="Bring the schema up to date.")
+@click.argument("target", required=False)
+@click.option("--url", help="The database, instead of WINDLASS_URL.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that is missing, and touch nothing.")
+@click.option("--check", is_flag=True, help="Touch nothing; exit 1 when something is missing.")
+@click.pass_context
+def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool) -> None:
+    """Bring the schema up to date.
+
+    The database is that of the program TARGET (app.py or package.module:app), or --url, or WINDLASS_URL, or the file
+    windlass.db here. What is applied already is left alone, so that this can run before every start.
+    """
+    import asyncio
+
+    if target is not None and url is not None:
+        raise click.UsageError("TARGET and --url both name a database; give one of them")
+    settings = _settings(target, url)
+    if as_sql or check:
+        ctx.exit(asyncio.run(_look(settings, as_sql=as_sql)))
+    asyncio.run(_apply(settings))
+
+
+def _settings(target: str | None, url: str | None) -> Settings:
+    if target is not None:
+        from windlass.program import load
+
+        return load(target).settings
+    from windlass.config import Settings
+
+    # With --url, a direct URL in the environment belongs to another database.
+    settings = Settings.load(url=url)
+    return settings if url is None else settings.with_(direct_url=None)
+
+
+async def _look(settings: Settings, *, as_sql: bool) -> int:
+    from windlass.store import dialect_of, make_migrator, masked
+    from windlass.store.migrate import missing
+
+    steps = missing(dialect_of(settings.url), await make_migrator(settings).current())
+    if as_sql:
+        for step in steps:
+            click.echo(f"-- {step.number:04} {step.name}\n{step.sql.rstrip()}\n")
+        return 0
+    for step in steps:
+        click.echo(f"missing {step.number:04} {step.name}")
+    if not steps:
+        click.echo(f"schema is up to date: {masked(settings.url)}")
+    return 1 if steps else 0
+
+
+async def _apply(settings: Settings) -> None:
+    from windlass.store import make_migrator, masked
+
+    steps = await make_migrator(settings).migrate()
+    for step in steps:
+        click.echo(f"applied {step.number:04} {step.name}")
+    click.echo(f"schema is up to date: {masked(settings.url)}")

@@ -1,0 +1,230 @@
+"""The way in: a call becomes a `NewJob`, in the caller's own transaction where there is one.
+
+In:   a job type, arguments and options
+Out:  a NewJob, checked against the hints and the JSON profile, on its way to the store
+Next: store/protocol.py, where it becomes a row
+
+One store per process lives on the portal's loop; blocking and asynchronous callers both go there, from any thread and
+any loop. A call with `conn=` runs on the caller's connection, and one inside `ctx.transaction()` joins it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from windlass.blocking import Portal
+from windlass.clock import Clock
+from windlass.config import Settings
+from windlass.connection import alocation, borrow, check_identity, location
+from windlass.context import Joined, current_transaction
+from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
+from windlass.job import DEFAULT_TENANT, NewJob, new_id
+from windlass.options import NONE, Options
+from windlass.registry import Definition
+from windlass.store import dialect_of, make_store
+from windlass.store.protocol import Store
+
+T = TypeVar("T")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call that has been checked and not been enqueued."""
+
+    definition: Definition
+    input: str
+    options: Options = NONE
+
+    def new_job(self, settings: Settings) -> NewJob:
+        options, definition = self.options, self.definition
+        return NewJob(
+            id=new_id(),
+            type=definition.type,
+            input=self.input,
+            queue=options.queue or definition.queue,
+            tenant=options.tenant or DEFAULT_TENANT,
+            priority=definition.priority if options.priority is None else options.priority,
+            max_attempts=options.max_attempts or definition.attempts(settings),
+            delay=options.delay,
+            run_at=options.run_at,
+            key=options.key,
+        )
+
+
+class Client:
+    """Enqueues and asks, for callers that wait and callers that await."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.portal = Portal()
+        self._store: Store | None = None
+        self._opening: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._location: str | None = None
+        atexit.register(_close, weakref.ref(self))
+
+    # Enqueue
+
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> None:
+        """Write the jobs, waiting for it."""
+        joined = current_transaction.get()
+        if conn is not None:
+            self._enqueue_on(conn, jobs)
+        elif joined is not None:
+            self.portal.refuse_on_a_loop(twin)
+            joined.run(joined.transaction.enqueue(jobs))
+        else:
+            self.portal.run(lambda: self._enqueue(jobs), twin=twin)
+
+    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> None:
+        """Write the jobs."""
+        joined = current_transaction.get()
+        if conn is not None:
+            await self._aenqueue_on(conn, jobs)
+        elif joined is not None:
+            await joined.arun(joined.transaction.enqueue(jobs))
+        else:
+            await self.portal.arun(lambda: self._enqueue(jobs))
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> None:
+        await (await self.store()).enqueue(jobs)
+
+    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> None:
+        if isinstance(conn, Joined):
+            conn.run(conn.transaction.enqueue(jobs))
+            return
+        borrowed = borrow(conn)
+        self._check_dialect(borrowed.dialect)
+        check_identity(location(borrowed), self.portal.run(self._where, twin="job.aenqueue(…)"))
+        borrowed.enqueue(jobs)
+        borrowed.after_commit(lambda: self._wake_soon(jobs))
+
+    async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> None:
+        borrowed = borrow(conn)
+        self._check_dialect(borrowed.dialect)
+        check_identity(await alocation(borrowed), await self.portal.arun(self._where))
+        await borrowed.aenqueue(jobs)
+        borrowed.after_commit(lambda: self._wake_soon(jobs))
+
+    def _check_dialect(self, dialect: str) -> None:
+        mine = dialect_of(self.settings.url)
+        if dialect != mine:
+            raise UnusableConnection(
+                f"conn is a {dialect} connection, and this app's jobs are in {mine}; leave conn= away, or give a "
+                "connection to the app's own database"
+            )
+
+    def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
+        """After the caller's commit; nobody waits for it."""
+        queues = {job.queue for job in jobs if job.delay is None and job.run_at is None}
+
+        async def wake() -> None:
+            for queue in queues:
+                await (await self.store()).wake(queue)
+
+        self.portal.submit(wake)
+
+    # Ask
+
+    def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
+        return self.portal.run(lambda: self._answer(question), twin=twin)
+
+    async def aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        return await self.portal.arun(lambda: self._answer(question))
+
+    async def _answer(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        return await question(await self.store())
+
+    # The store of this process
+
+    async def store(self) -> Store:
+        """Opened by the first call, on the portal's loop, and anew after a fork."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._store, self._opening, self._location = loop, None, asyncio.Lock(), None
+        assert self._opening is not None
+        async with self._opening:
+            if self._store is None:
+                store = make_store(self.settings, self.clock)
+                await store.open()
+                self._store = store
+            return self._store
+
+    async def _where(self) -> str:
+        """Where this app's jobs are, to compare with a caller's connection."""
+        store = await self.store()
+        if self._location is None:
+            self._location = await store.location()
+        return self._location
+
+    async def aclose(self) -> None:
+        await self.portal.arun(self._close_store)
+        await asyncio.to_thread(self.portal.close)
+
+    def close(self) -> None:
+        """Send what is still on its way, close the connections, end the thread."""
+        if self._store is not None:
+            self.portal.run(self._close_store, twin="app.aclose()")
+        self.portal.close()
+
+    async def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None and self._loop is asyncio.get_running_loop():
+            await store.close()
+
+
+def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], list[Call], Any]:
+    """New jobs of many calls, or an error that names the one that is wrong; nothing has been written by then."""
+    jobs: list[NewJob] = []
+    kept: list[Call] = []
+    connections: list[Any] = []
+    for index, call in enumerate(_numbered(calls)):
+        if not isinstance(call, Call):
+            raise EnqueueError(
+                f"call {index} is {type(call).__name__}, not a call; write: app.enqueue_many(add.call(i, i) for i in …)"
+            )
+        jobs.append(call.new_job(settings))
+        kept.append(call)
+        if call.options.conn is not None and call.options.conn not in connections:
+            connections.append(call.options.conn)
+    if not jobs:
+        raise EnqueueError("enqueue_many() was given no calls; skip it when there is nothing to enqueue")
+    if len(connections) > 1:
+        raise EnqueueError(
+            "the calls name different connections; give one to all: app.enqueue_many(calls, conn=conn)"
+        )
+    return jobs, kept, connections[0] if connections else None
+
+
+def _numbered(calls: Iterable[Call]) -> Iterable[Call]:
+    """The calls; an error on the way is told with the index of the call that raised it."""
+    if not isinstance(calls, Iterable):
+        raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")
+    index = 0
+    try:
+        for call in calls:
+            yield call
+            index += 1
+    except InvalidInput as error:
+        raise InvalidInput(f"call {index}: {error}; nothing was enqueued", path=error.path) from error
+    except WindlassError as error:
+        raise EnqueueError(f"call {index}: {error}; nothing was enqueued") from error
+    except Exception as error:
+        error.add_note(f"raised by call {index} of enqueue_many(); nothing was enqueued")
+        raise
+
+
+def _close(client: weakref.ref[Client]) -> None:
+    """At exit: let the last wake-ups out; a hanging database must not keep the program."""
+    instance = client()
+    if instance is not None:
+        try:
+            instance.close()
+        except Exception:
+            pass

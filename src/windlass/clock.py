@@ -1,0 +1,99 @@
+"""Time: durations as people write them, and the clocks a program runs on.
+
+Every component takes its clock; only tests replace it. What decides about jobs is the *store's* clock (the
+database's); the clock here paces loops and measures how long ago something happened in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from windlass.errors import ConfigError
+
+HINT = "write it like '10s', '5m', '1h30m', '250ms', as seconds or as a timedelta"
+
+Duration = timedelta | int | float | str
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+LONGEST = timedelta(days=36_500).total_seconds()
+
+
+class Clock(Protocol):
+    """What the runtime needs to know of time."""
+
+    def now(self) -> datetime:
+        """The wall clock, aware and in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many seconds of this clock."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def seconds(value: Duration, *, what: str = "duration") -> float:
+    """`value` in seconds; refuses what is negative, endless or not a duration at all."""
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, bool):
+        raise ConfigError(f"{what}: {value!r} is not a duration; {HINT}")
+    elif isinstance(value, (int, float)):
+        result = float(value)
+    elif isinstance(value, str):
+        result = _parse(value, what)
+    else:
+        raise ConfigError(f"{what}: {value!r} is not a duration; {HINT}")
+    if not math.isfinite(result) or result < 0:
+        raise ConfigError(f"{what}: {value!r} is negative or not finite; {HINT}")
+    if result > LONGEST:
+        raise ConfigError(f"{what}: {value!r} is longer than a hundred years; {HINT}")
+    return result
+
+
+def _parse(text: str, what: str) -> float:
+    stripped = text.strip()
+    try:
+        return float(stripped)
+    except ValueError:
+        pass
+    parts = PART.findall(stripped)
+    if not parts or PART.sub("", stripped).strip():
+        raise ConfigError(f"{what}: {text!r} is not a duration; {HINT}")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def spell(value: float) -> str:
+    """Seconds as a person would write them: 90.0 → `1m30s`."""
+    if value < 1:
+        return f"{value * 1000:.0f}ms"
+    pieces: list[str] = []
+    rest = round(value, 3)
+    for unit in ("d", "h", "m"):
+        whole, rest = divmod(rest, UNITS[unit])
+        if whole:
+            pieces.append(f"{whole:.0f}{unit}")
+    if rest or not pieces:
+        pieces.append(f"{rest:g}s")
+    return "".join(pieces)

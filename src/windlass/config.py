@@ -1,0 +1,201 @@
+"""Settings: frozen, checked when built, each with a name in the environment.
+
+Explicit argument > `WINDLASS_*` > the pace's preset > default. The environment is read in one function,
+`Settings.load`, when an app is made; nothing is read at import time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from windlass.clock import Duration, seconds, spell
+from windlass.errors import ConfigError
+
+PREFIX = "WINDLASS_"
+DEFAULT_URL = "sqlite:///windlass.db"
+
+
+class Pace(StrEnum):
+    """How eagerly a worker looks for work and hands it out: three presets of the settings below."""
+
+    EAGER = "eager"
+    STEADY = "steady"  # seeds 000 and 001
+    POLITE = "polite"  # seed 004
+
+
+def duration(value: object) -> float:
+    return seconds(value, what="duration")  # type: ignore[arg-type]
+
+
+def whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ConfigError(f"{value!r} is not a whole number")
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"{value!r} is not a whole number") from None
+
+
+def text(value: object) -> str:
+    return str(value)
+
+
+def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:
+    """A field that knows how to read itself from text and says what it is for."""
+    return field(default=default, metadata={"read": read, "about": about})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting, in seconds where it is a time."""
+
+    url: str = setting(DEFAULT_URL, text, "the store: postgresql://… or sqlite:///file.db")
+    direct_url: str | None = setting(None, text, "the database behind a pooler, for LISTEN and the beat")
+    pooler: str | None = setting(None, text, "'transaction' when a transaction pooler is in front")
+    connections: int = setting(4, whole, "database connections of one process at most")
+    pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
+
+    lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
+    beat: float = setting(10.0, duration, "how often a worker says that it is alive")
+    margin: float = setting(
+        5.0, duration, "so long before its lease ends a cut-off worker stops its handlers"
+    )
+    sweep: float = setting(5.0, duration, "how often dead workers are looked for")
+    health: float = setting(5.0, duration, "how often processors are checked")
+    poll: float = setting(1.0, duration, "how often an idle worker looks without being woken")
+    grace: float = setting(25.0, duration, "how long a stopping worker waits for its handlers")
+    history: float = setting(7 * 86_400.0, duration, "how long finished jobs are kept")
+    cancel_grace: float = setting(5.0, duration, "how long a thread or process may take to heed a cancel")
+
+    concurrency: int = setting(20, whole, "processors of one worker")
+    max_attempts: int = setting(4, whole, "attempts of a job, unless its type says otherwise")
+    max_crashes: int = setting(3, whole, "worker deaths after which a job is dead")
+    timeout: float | None = setting(
+        None, duration, "time limit of an attempt, unless its type says otherwise"
+    )
+    memory: int | None = setting(None, lambda value: memory_size(value), "memory limit of a child process")
+
+    discovery_batch: int | None = setting(None, whole, "jobs per phase and claim at most")
+    rest: float = setting(0.0, duration, "rows touched more recently are left alone")
+    assign_every: float = setting(0.0, duration, "pause between assignments; 0: at once")
+    assign_most: int | None = setting(None, whole, "assignments per phase and round at most")
+    pool_size: int | None = setting(None, whole, "processors per phase, unless the phase says otherwise")
+    local_queue: int | None = setting(None, whole, "claimed jobs that may wait in memory, per phase")
+    ageing: int = setting(10, whole, "one place in so many goes to the oldest due job; 0: none")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **explicit: Any) -> Settings:
+        """Settings from explicit arguments, then the environment, then the pace's preset, then the defaults."""
+        environ = os.environ if environ is None else environ
+        known = {item.name: item for item in fields(cls)}
+        values: dict[str, Any] = {}
+        for variable, raw in environ.items():
+            name = variable.removeprefix(PREFIX).lower()
+            if variable.startswith(PREFIX) and name in known and raw != "":
+                values[name] = _read(known[name], raw, variable)
+        for name, value in explicit.items():
+            if name not in known:
+                raise ConfigError(f"unknown setting {name!r}{suggest(name, known)}")
+            if value is not None:
+                values[name] = _read(known[name], value, name)
+        preset = PRESETS[values.get("pace", Pace.EAGER)]
+        return cls(**{**preset, **values})
+
+    def with_(self, **changes: Any) -> Settings:
+        """A copy with some settings changed."""
+        return replace(self, **changes)
+
+    @property
+    def retries_at_next_scan(self) -> bool:
+        """Under `steady` a failed job is simply found by a later scan."""
+        return self.pace is Pace.STEADY
+
+
+PRESETS: dict[Pace, dict[str, Any]] = {
+    Pace.EAGER: {},
+    Pace.STEADY: {
+        "poll": 60.0,
+        "discovery_batch": 10,
+        "rest": 30.0,
+        "assign_every": 5.0,
+        "assign_most": 3,
+        "pool_size": 10,
+        "local_queue": 1000,
+        "health": 30.0,
+        "sweep": 300.0,
+        "max_attempts": 4,
+        "timeout": 300.0,
+        "ageing": 0,
+    },
+    Pace.POLITE: {
+        "discovery_batch": 10,
+        "concurrency": 10,
+        "assign_most": 10,
+        "local_queue": 10,
+        "health": 30.0,
+        "sweep": 60.0,
+        "lease": 600.0,
+        "beat": 60.0,
+        "max_attempts": 2,
+    },
+}
+
+
+def memory_size(value: object) -> int:
+    """Bytes from `512M`, `2G` or a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raw = str(value).strip().upper().removesuffix("B").removesuffix("I")
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(raw[-1:], 1)
+    try:
+        return int(float(raw.rstrip("KMG")) * factor)
+    except ValueError:
+        raise ConfigError(f"{value!r} is not a size of memory; write it like '512M' or '2G'") from None
+
+
+def suggest(name: str, known: Mapping[str, object]) -> str:
+    """`; did you mean 'x'?` or a list of what there is."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
+
+
+def _read(item: Any, value: object, name: str) -> Any:
+    try:
+        return item.metadata["read"](value)
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"{name}={value!r}: {error}") from None
+
+
+def _check(settings: Settings) -> None:
+    if settings.lease < 3 * settings.beat:
+        raise ConfigError(
+            f"lease ({spell(settings.lease)}) must be at least three beats ({spell(settings.beat)} each), or one late "
+            f"beat loses every job; set WINDLASS_BEAT to {spell(settings.lease / 3)} or less"
+        )
+    if settings.margin >= settings.lease:
+        raise ConfigError(
+            f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})"
+        )
+    for name in ("lease", "beat", "sweep", "health", "poll", "history"):
+        if getattr(settings, name) <= 0:
+            raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")
+    for name in ("concurrency", "max_attempts", "max_crashes", "connections"):
+        if getattr(settings, name) < 1:
+            raise ConfigError(f"{name} must be at least 1, not {getattr(settings, name)}")
+    for name in ("discovery_batch", "assign_most", "pool_size", "local_queue", "memory", "timeout"):
+        value = getattr(settings, name)
+        if value is not None and value <= 0:
+            raise ConfigError(f"{name} must be more than 0, not {value}")
+    if settings.pooler not in (None, "transaction"):
+        raise ConfigError(f"pooler={settings.pooler!r}: the only pooler mode is 'transaction'")
+
+
+__all__ = ["DEFAULT_URL", "PREFIX", "Duration", "Pace", "Settings", "memory_size", "suggest"]

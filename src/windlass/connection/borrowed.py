@@ -1,0 +1,164 @@
+"""A connection that belongs to somebody else: it is used for one statement, and never committed or closed
+here.
+
+Each kind overrides `run` when its driver blocks, or `arun` when it has to be awaited. Statements are written
+with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to what the driver understands.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from windlass.errors import UnusableConnection
+from windlass.store.encoding import encode_jobs
+from windlass.store.sql import query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from windlass.job import NewJob
+
+Dialect = Literal["postgres", "sqlite"]
+Rows = list[tuple[Any, ...]]
+Style = Literal["native", "dollar", "pyformat", "text"]
+
+FAILED_TRANSACTION = "25P02"
+"""PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
+
+# Comments, literals, quoted names and dollar quotes are passed over; the one group is a parameter's number.
+TOKEN = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_]*)\$.*?\$\1\$|[$?](\d+)""", re.DOTALL
+)
+# What SQLAlchemy's text() would take for a parameter, and nothing else: it leaves other backslashes standing.
+NAMED = re.compile(r"(?<![:\w\\]):(\w+)(?![:\w])")
+
+
+class Borrowed:
+    """The caller's connection, ready for a statement inside the caller's transaction."""
+
+    dialect: Dialect
+    asynchronous = False
+
+    def run(self, sql: str, *values: object) -> Rows:
+        """Run one statement, blocking; the rows it returned, as tuples."""
+        raise NotImplementedError
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        """Run one statement; a blocking connection runs it right here."""
+        return self.run(sql, *values)
+
+    def read(self, sql: str) -> Rows:
+        """Look something up, opening no transaction that the statement does not need."""
+        return self.run(sql)
+
+    async def aread(self, sql: str) -> Rows:
+        return await self.arun(sql) if self.asynchronous else self.read(sql)
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        """Write new jobs in the caller's transaction, blocking."""
+        self.run(query(self.dialect, "enqueue"), *self._parameters(jobs))
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> None:
+        """Write new jobs in the caller's transaction."""
+        await self.arun(query(self.dialect, "enqueue"), *self._parameters(jobs))
+
+    def _parameters(self, jobs: Sequence[NewJob]) -> tuple[object, ...]:
+        if self.dialect == "sqlite":
+            return encode_jobs(jobs), time.time_ns() // 1000
+        return (encode_jobs(jobs),)
+
+    def anchor(self) -> object | None:
+        """What a location is remembered by: the driver's own connection, which keeps to one database."""
+        return None
+
+    def after_commit(self, callback: Callable[[], None]) -> bool:
+        """Call `callback` once after the caller's commit; False where nobody can see that commit."""
+        return False
+
+
+class Awaited(Borrowed):
+    """A connection that has to be awaited, and so cannot serve a blocking call."""
+
+    asynchronous = True
+
+    def run(self, sql: str, *values: object) -> Rows:
+        raise UnusableConnection(
+            "conn is asynchronous, and enqueue() is a blocking call; use: await job.aenqueue(…, conn=conn)"
+        )
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        raise NotImplementedError
+
+
+@cache
+def translate(sql: str, style: Style) -> str:
+    """`sql` without its comments, and with the placeholders of `style`."""
+    pieces: list[str] = []
+    end = 0
+    for token in TOKEN.finditer(sql):
+        pieces.append(_escape(sql[end : token.start()], style))
+        if token[2]:
+            pieces.append(_placeholder(token[2], token[0], style))
+        elif not token[0].startswith(("--", "/*")):
+            pieces.append(_escape(token[0], style))
+        end = token.end()
+    pieces.append(_escape(sql[end:], style))
+    return "".join(pieces).strip()
+
+
+def _escape(text: str, style: Style) -> str:
+    if style == "pyformat":
+        return text.replace("%", "%%")
+    if style == "text":
+        return NAMED.sub(r"\\:\1", text)
+    return text
+
+
+def _placeholder(number: str, written: str, style: Style) -> str:
+    if style == "pyformat":
+        return f"%(p{number})s"
+    if style == "text":
+        return f":p{number} "  # the space keeps a cast's colons off the name: text() would not see it otherwise
+    if style == "dollar":
+        return f"${number}"
+    return written
+
+
+def named(values: tuple[object, ...]) -> dict[str, object]:
+    """Values under the names that `translate` gives to placeholders."""
+    return {f"p{place}": value for place, value in enumerate(values, start=1)}
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Say plainly that a transaction had failed before the enqueue came; asyncpg has no other way to tell."""
+    try:
+        yield
+    except Exception as error:
+        origin = getattr(error, "orig", None) or error
+        if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
+            raise failed("conn") from error
+        raise
+
+
+def failed(what: str) -> UnusableConnection:
+    return UnusableConnection(
+        f"{what} is in a failed transaction: an earlier statement raised, and PostgreSQL refuses everything "
+        "until the transaction ends, so the job would be lost with it; roll back, then begin again and "
+        f"enqueue there: {what}.rollback()"
+    )
+
+
+def closed(what: str, fix: str) -> UnusableConnection:
+    return UnusableConnection(f"{what} is closed, so nothing can be written on it; enqueue while it is open: {fix}")
+
+
+def autocommitting(what: str, fix: str) -> UnusableConnection:
+    return UnusableConnection(
+        f"{what} commits every statement by itself, so the job would stay although your own rows were rolled "
+        f"back; open a transaction around both: {fix}"
+    )

@@ -1,0 +1,248 @@
+"""Bare driver connections: psycopg, psycopg2, asyncpg, sqlite3, aiosqlite; and Windlass's own transactions.
+
+Rows are read through a plain cursor, because the caller's connection may make dicts, or objects, of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windlass.connection.borrowed import (
+    Awaited,
+    Borrowed,
+    Rows,
+    autocommitting,
+    closed,
+    failed,
+    failing,
+    named,
+    translate,
+)
+from windlass.errors import UnusableConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.job import NewJob
+
+# libpq's transaction status, the same numbers in psycopg and psycopg2
+IDLE, ACTIVE, IN_TRANSACTION, IN_ERROR = range(4)
+
+
+class Psycopg(Borrowed):
+    """psycopg 3, blocking."""
+
+    dialect = "postgres"
+
+    def __init__(self, conn: Any) -> None:
+        _check_psycopg(conn, "with conn.transaction(): …")
+        self._conn = conn
+
+    def run(self, sql: str, *values: object) -> Rows:
+        from psycopg import Cursor
+        from psycopg.rows import tuple_row
+
+        with failing(), Cursor(self._conn, row_factory=tuple_row) as cursor:
+            cursor.execute(_psycopg_query(sql), named(values))
+            return cursor.fetchall() if cursor.description else []
+
+    def anchor(self) -> object:
+        return self._conn
+
+
+class AsyncPsycopg(Awaited):
+    """psycopg 3, to be awaited."""
+
+    dialect = "postgres"
+
+    def __init__(self, conn: Any) -> None:
+        _check_psycopg(conn, "async with conn.transaction(): …")
+        self._conn = conn
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        from psycopg import AsyncCursor
+        from psycopg.rows import tuple_row
+
+        with failing():
+            async with AsyncCursor(self._conn, row_factory=tuple_row) as cursor:
+                await cursor.execute(_psycopg_query(sql), named(values))
+                return await cursor.fetchall() if cursor.description else []
+
+    def anchor(self) -> object:
+        return self._conn
+
+
+def _psycopg_query(sql: str) -> Any:
+    return translate(sql, "pyformat")
+
+
+def _check_psycopg(conn: Any, fix: str) -> None:
+    if conn.closed:
+        raise closed("conn", fix)
+    if conn.pgconn.pipeline_status:
+        raise UnusableConnection(
+            "conn is in pipeline mode, where an error is told too late to be yours; enqueue after the block: "
+            "with conn.pipeline(): …"
+        )
+    status = conn.pgconn.transaction_status
+    if status == IN_ERROR:
+        raise failed("conn")
+    # ACTIVE: another task is in the middle of a statement, so whether a transaction is open cannot be known.
+    if conn.autocommit and status != IN_TRANSACTION:
+        raise autocommitting("conn", fix)
+
+
+class Psycopg2(Borrowed):
+    """psycopg2."""
+
+    dialect = "postgres"
+
+    def __init__(self, conn: Any) -> None:
+        if conn.closed:
+            raise closed("conn", "with conn: …")
+        if conn.async_:
+            raise UnusableConnection(
+                "conn is psycopg2 in its asynchronous mode; give: psycopg2.connect(…) without async_"
+            )
+        status = conn.get_transaction_status()
+        if status == IN_ERROR:
+            raise failed("conn")
+        if conn.autocommit and status != IN_TRANSACTION:
+            raise autocommitting("conn", "conn.autocommit = False")
+        self._conn = conn
+
+    def run(self, sql: str, *values: object) -> Rows:
+        from psycopg2.extensions import cursor as plain  # type: ignore[import-untyped,unused-ignore]
+
+        with failing(), self._conn.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(translate(sql, "pyformat"), named(values))
+            return cursor.fetchall() if cursor.description else []
+
+    def anchor(self) -> object:
+        return self._conn
+
+
+class Asyncpg(Awaited):
+    """asyncpg, a connection of its own or one from a pool."""
+
+    dialect = "postgres"
+
+    def __init__(self, conn: Any) -> None:
+        fix = "async with conn.transaction(): …"
+        if _asyncpg_closed(conn):
+            raise closed("conn", fix)
+        if not conn.is_in_transaction():
+            raise autocommitting("conn", fix)
+        self._conn = conn
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        # As text, whatever the statement casts it to: callers like to register a codec of their own for json,
+        # and it would quote the JSON once more.
+        for place, value in enumerate(values, start=1):
+            if isinstance(value, str):
+                sql = sql.replace(f"CAST(${place} AS", f"CAST(${place}::text AS")
+        with failing():
+            return [tuple(row) for row in await self._conn.fetch(sql, *values)]
+
+    def anchor(self) -> object:
+        return getattr(self._conn, "_con", self._conn)  # a pool's proxy lives for one acquire only
+
+
+def _asyncpg_closed(conn: Any) -> bool:
+    from asyncpg import InterfaceError
+
+    try:
+        return bool(conn.is_closed())
+    except InterfaceError:  # a pool's connection that was given back
+        return True
+
+
+class Sqlite(Borrowed):
+    """sqlite3."""
+
+    dialect = "sqlite"
+
+    def __init__(self, conn: Any) -> None:
+        from sqlite3 import ProgrammingError
+
+        try:
+            conn.total_changes  # noqa: B018 - the one attribute that asks whether the database is open
+        except ProgrammingError:
+            raise closed("conn", "with conn: …") from None
+        check_sqlite(conn)
+        self._conn = conn
+
+    def run(self, sql: str, *values: object) -> Rows:
+        # sqlite3 begins by itself before INSERT, but not before WITH … INSERT, which would then be committed
+        # at once. Immediate, because a write follows: a deferred one fails without waiting when another
+        # writer was faster.
+        if not self._conn.in_transaction:
+            self._conn.execute("BEGIN IMMEDIATE")
+        return self._fetch(sql, values)
+
+    def read(self, sql: str) -> Rows:
+        return self._fetch(sql, ())
+
+    def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
+        cursor = self._conn.cursor()
+        cursor.row_factory = None
+        try:
+            rows: Rows = cursor.execute(translate(sql, "native"), values).fetchall()
+        finally:
+            cursor.close()
+        return rows
+
+
+class Aiosqlite(Awaited):
+    """aiosqlite."""
+
+    dialect = "sqlite"
+
+    def __init__(self, conn: Any) -> None:
+        try:
+            conn.in_transaction  # noqa: B018 - raises where no database is open
+        except ValueError:
+            raise closed("conn", "async with aiosqlite.connect(path) as conn: …") from None
+        check_sqlite(conn)
+        self._conn = conn
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        if not self._conn.in_transaction:
+            await self._conn.execute("BEGIN IMMEDIATE")  # as in Sqlite.run
+        return await self._fetch(sql, values)
+
+    async def aread(self, sql: str) -> Rows:
+        return await self._fetch(sql, ())
+
+    async def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
+        async with self._conn.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(translate(sql, "native"), values)
+            return [tuple(row) for row in await cursor.fetchall()]
+
+
+def check_sqlite(conn: Any) -> None:
+    """Refuse what commits by itself: `isolation_level=None`, or `autocommit=True` since Python 3.12."""
+    raw = getattr(conn, "_conn", conn)  # aiosqlite's inner connection: it does not pass `autocommit` on
+    if conn.in_transaction:
+        return
+    # `autocommit` is -1 where isolation_level decides, as it always did before 3.12
+    if getattr(raw, "autocommit", -1) is True:
+        raise autocommitting("conn", 'conn.execute("BEGIN")')
+    if conn.isolation_level is None and getattr(raw, "autocommit", -1) == -1:
+        raise autocommitting("conn", 'conn.execute("BEGIN")')
+
+
+class Own(Awaited):
+    """A transaction of Windlass itself, as `ctx.transaction()` gives it."""
+
+    def __init__(self, transaction: Any) -> None:
+        self.dialect = transaction.windlass_dialect
+        self._transaction = transaction
+
+    async def arun(self, sql: str, *values: object) -> Rows:
+        rows = await self._transaction.fetch(translate(sql, "dollar"), *values)
+        return [tuple(row.values()) for row in rows]
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> None:
+        await self._transaction.enqueue(jobs)

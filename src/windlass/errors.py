@@ -1,0 +1,129 @@
+"""Everything Windlass raises, as one tree. Each message says what happened, why, and what to do next.
+
+WindlassError
+├── ConfigError           a setting is wrong
+├── RegistrationError     a handler cannot become a job type
+│   └── DuplicateType
+├── ProgramError          an app file cannot be loaded
+├── EnqueueError          a call was refused at the door; nothing was written
+│   ├── UnknownType
+│   ├── InvalidInput      .path names the place in the input
+│   ├── InvalidOption
+│   └── UnusableConnection
+├── StoreError
+│   ├── StoreUnavailable  the database cannot be reached: transient, retried by workers
+│   ├── StoreCorrupt      the file is not a database, or is read-only
+│   ├── SchemaMissing
+│   ├── SchemaOutdated
+│   └── SchemaTooNew
+├── LeaseLost             another worker owns the job now; nothing was changed
+├── TransitionRefused     the job is in a state that does not allow this
+├── JobNotFound
+├── JobUnsuccessful       result() of a job that ended otherwise
+│   ├── JobDead
+│   └── JobCancelled
+├── ResultTimeout
+└── BlockingCall          a blocking call on a running event loop
+"""
+
+from __future__ import annotations
+
+
+class WindlassError(Exception):
+    """The root of every error that Windlass raises itself."""
+
+
+class ConfigError(WindlassError, ValueError):
+    """A setting is missing, misspelt or impossible."""
+
+
+class RegistrationError(WindlassError, TypeError):
+    """A function cannot become a job type as it is declared."""
+
+
+class DuplicateType(RegistrationError):
+    """Two handlers claim one type name."""
+
+
+class ProgramError(WindlassError):
+    """The program that should hold a `Windlass` cannot be loaded."""
+
+
+class EnqueueError(WindlassError, ValueError):
+    """A call was refused at the door; nothing was written."""
+
+
+class UnknownType(EnqueueError):
+    """No handler of this program has that type."""
+
+
+class InvalidInput(EnqueueError):
+    """The input does not fit the handler's hints or the JSON profile."""
+
+    def __init__(self, message: str, *, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class InvalidOption(EnqueueError):
+    """An enqueue option is misspelt, contradictory or out of range."""
+
+
+class UnusableConnection(EnqueueError):
+    """The connection given as `conn=` cannot carry an enqueue."""
+
+
+class StoreError(WindlassError):
+    """The store said no."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached now. Workers wait and try again."""
+
+
+class StoreCorrupt(StoreError):
+    """The database file is not one, is read-only, or cannot be opened."""
+
+
+class SchemaMissing(StoreError):
+    """The database has no Windlass schema yet."""
+
+
+class SchemaOutdated(StoreError):
+    """The schema is older than this program."""
+
+
+class SchemaTooNew(StoreError):
+    """The schema is newer than this program, which therefore never touches it."""
+
+
+class LeaseLost(WindlassError):
+    """The lease is not current any more: another worker may own the job, and nothing was changed."""
+
+
+class TransitionRefused(WindlassError):
+    """The job's state does not allow what was asked."""
+
+
+class JobNotFound(WindlassError, LookupError):
+    """No job has that id, or its history has passed."""
+
+
+class JobUnsuccessful(WindlassError):
+    """`result()` of a job that ended without a result."""
+
+
+class JobDead(JobUnsuccessful):
+    """The job is dead: its attempts are used up, or an error was permanent."""
+
+
+class JobCancelled(JobUnsuccessful):
+    """The job was cancelled."""
+
+
+class ResultTimeout(WindlassError, TimeoutError):
+    """The job had not ended when the time was up; it goes on."""
+
+
+class BlockingCall(WindlassError, RuntimeError):
+    """A blocking call on a running event loop would stop that loop."""

@@ -1,0 +1,122 @@
+"""What a decorated function becomes: still callable, and a way to enqueue, typed by its own parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
+
+from windlass.client import Call
+from windlass.clock import Duration
+from windlass.context import Context
+from windlass.handle import JobHandle
+from windlass.options import NONE, Options
+from windlass.registry import Definition
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TypedCall(Call, Generic[R], frozen=True):
+    """A call that knows its result's type."""
+
+
+class Bound(Generic[P, R]):
+    """A job type with options laid over it."""
+
+    def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
+        self.app = app
+        self.definition = definition
+        self._options = options
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
+        """A checked call, for `enqueue_many`."""
+        return TypedCall(self.definition, self.definition.signature.bind(args, kwargs), self._options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue from synchronous code; returns when the job is stored (with conn=: written)."""
+        call = self.call(*args, **kwargs)
+        job = call.new_job(self.app.settings)
+        self.app.client.enqueue([job], self._options.conn, twin=f"{self.definition.fn.__name__}.aenqueue(…)")
+        return JobHandle(self.app.client, job.id, self.definition)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue from asynchronous code."""
+        call = self.call(*args, **kwargs)
+        job = call.new_job(self.app.settings)
+        await self.app.client.aenqueue([job], self._options.conn)
+        return JobHandle(self.app.client, job.id, self.definition)
+
+    def options(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        tenant: str | None = None,
+        max_attempts: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        key: str | None = None,
+        conn: object | None = None,
+        **misspelt: Never,
+    ) -> Bound[P, R]:
+        """The same job type with options for the next enqueue; `conn=` takes your own open connection."""
+        given: dict[str, Any] = {
+            "queue": queue,
+            "priority": priority,
+            "tenant": tenant,
+            "max_attempts": max_attempts,
+            "delay": delay,
+            "run_at": run_at,
+            "key": key,
+            "conn": conn,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return Bound(self.app, self.definition, self._options.merged({**chosen, **misspelt}))
+
+
+class JobType(Bound[P, R]):
+    """A function that is also a job type. Calling it just calls it."""
+
+    def __init__(self, app: Windlass, definition: Definition) -> None:
+        super().__init__(app, definition, NONE)
+        functools.update_wrapper(cast(Any, self), definition.fn)
+
+    def __repr__(self) -> str:
+        return f"<job type {self.definition.type!r}>"
+
+
+class PlainJob(JobType[P, R]):
+    """`def f(a: int) -> R`"""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.definition.fn(*args, **kwargs)
+        return result
+
+
+class PlainContextJob(JobType[P, R]):
+    """`def f(ctx: Context, a: int) -> R`"""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.definition.fn(ctx, *args, **kwargs)
+        return result
+
+
+class AsyncJob(JobType[P, R]):
+    """`async def f(a: int) -> R`"""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.definition.fn(*args, **kwargs)
+        return result
+
+
+class AsyncContextJob(JobType[P, R]):
+    """`async def f(ctx: Context, a: int) -> R`"""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.definition.fn(ctx, *args, **kwargs)
+        return result

@@ -1,0 +1,22 @@
+"""Names that people and programs give: types, queues, tenants and keys. One rule for all of them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+LONGEST_NAME = 200  # characters
+
+
+def flaw(name: object, *, longest: int = LONGEST_NAME) -> str | None:
+    """What is wrong with a name; None when it can be used."""
+    if not isinstance(name, str):
+        return f"must be text, not {type(name).__name__}"
+    if not name or name.isspace():
+        return "is empty"
+    if len(name) > longest:
+        return f"has {len(name)} characters; {longest} is the most"
+    if name != name.strip():
+        return "begins or ends with white space"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return f"contains a control character or half a surrogate pair: {name!a}"
+    return None

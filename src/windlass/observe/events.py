@@ -1,0 +1,64 @@
+"""Events: typed values that tell what happened. Logs, metrics and traces subscribe; no decision depends on them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from windlass.job import Job
+from windlass.outcome import Ending
+from windlass.state import State
+
+
+class JobStarted(msgspec.Struct, frozen=True):
+    """A processor begins an attempt."""
+
+    job: Job
+    processor: str
+
+
+class JobEnded(msgspec.Struct, frozen=True):
+    """An attempt ended; what follows is on its way to the store."""
+
+    job: Job
+    processor: str
+    ending: Ending
+    elapsed: float
+    error: str | None
+    delay: float | None
+
+
+class JobSettled(msgspec.Struct, frozen=True):
+    """A transition is committed: the job is now in `state`."""
+
+    job: UUID
+    state: State
+
+
+class LeasesLost(msgspec.Struct, frozen=True):
+    """This worker was declared dead, or cut off for too long; it dropped what it held."""
+
+    worker: UUID
+    jobs: int
+
+
+class JobsRescued(msgspec.Struct, frozen=True):
+    """A sweep gave back the jobs of dead workers."""
+
+    deaths: int
+    rescued: int
+    condemned: int
+
+
+class WorkerStarted(msgspec.Struct, frozen=True):
+    worker: UUID
+    name: str
+
+
+class WorkerStopped(msgspec.Struct, frozen=True):
+    worker: UUID
+    name: str
+
+
+Event = JobStarted | JobEnded | JobSettled | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped

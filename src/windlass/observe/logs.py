@@ -1,0 +1,157 @@
+"""Logs of the command line: one line per record, and a subscriber that tells the lives of jobs at INFO.
+
+What a handler, a job's type or an error message says may come from anywhere. Newlines, terminal codes and characters
+that turn the reading direction are written as escapes, so that no value can look like a line of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TextIO
+from uuid import UUID
+
+from windlass.clock import spell
+from windlass.job import Job
+from windlass.observe.events import Event, JobEnded, JobSettled, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
+from windlass.outcome import Ending
+from windlass.state import State
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+UNSETTLED_MOST = 10_000  # ended attempts that wait for their commit; beyond it the oldest is forgotten
+LONGEST_ERROR = 300  # characters of an error on a line
+
+# Control characters, lone surrogates, line and paragraph separators, and what is invisible or turns the direction.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+log = logging.getLogger("windlass")
+
+
+def set_up(level: str, *, name: str | None = None, stream: TextIO | None = None) -> None:
+    """Send every record of this process to stderr. `name` tells the lines of several processes apart."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter(name))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # asyncio says at DEBUG which selector it uses; nobody asked for that.
+    logging.getLogger("asyncio").setLevel(max(root.level, logging.WARNING))
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-01-01T12:00:00.000Z INFO  [2] what happened job=…`, always on one line."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self._prefix = f"[{escape(name)}] " if name else ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        job = getattr(record, "job", None)
+        tail = "" if job is None else f" job={escape(str(job))}"
+        return f"{when}Z {record.levelname:<7} {self._prefix}{escape(text)}{tail}"
+
+
+def escape(text: str, *, lines: bool = False) -> str:
+    """The text with everything unprintable as an escape; with `lines`, newlines stay."""
+    return UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] == "\n" else _spelt(found[0]), text)
+
+
+def _spelt(character: str) -> str:
+    code = ord(character)
+    return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+class Narrator:
+    """Puts an attempt's end and its commit together, and tells the two as one. A subscriber.
+
+    `tell(end, state)` is called when the transition is committed, with the state the job is in then; with None when
+    nothing was written, because the lease was lost.
+    """
+
+    def __init__(self, tell: Callable[[JobEnded, State | None], None]) -> None:
+        self._tell = tell
+        self._ended: dict[UUID, JobEnded] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case JobEnded(ending=Ending.LOST):
+                self._tell(event, None)
+            case JobEnded():
+                self._ended[event.job.id] = event
+                if len(self._ended) > UNSETTLED_MOST:  # settled under a lost lease: nobody will tell
+                    del self._ended[next(iter(self._ended))]
+            case JobSettled():
+                end = self._ended.pop(event.job, None)
+                if end is not None:
+                    self._tell(end, event.state)
+            case JobStarted():
+                self._ended.pop(event.job.id, None)
+            case LeasesLost():
+                for end in self._ended.values():
+                    self._tell(end, None)
+                self._ended.clear()
+            case _:
+                pass
+
+
+class LogSubscriber:
+    """Events as log lines. Lost leases and rescues are logged where they happen, as warnings."""
+
+    def __init__(self) -> None:
+        self._narrator = Narrator(self._tell)
+
+    def __call__(self, event: Event) -> None:
+        self._narrator(event)
+        match event:
+            case JobStarted():
+                log.info("%s started, %s", event.job.type, attempt_of(event.job), extra={"job": event.job.id})
+            case WorkerStarted():
+                log.info("worker %s started as %s", event.name, event.worker)
+            case WorkerStopped():
+                log.info("worker %s stopped", event.name)
+            case _:
+                pass
+
+    def _tell(self, end: JobEnded, state: State | None) -> None:
+        level = logging.WARNING if state in (State.FAILED, State.DEAD, None) else logging.INFO
+        log.log(level, "%s %s", end.job.type, describe_end(end, state), extra={"job": end.job.id})
+
+
+def describe_end(end: JobEnded, state: State | None) -> str:
+    """`succeeded in 12ms`, `failed in 3ms (attempt 1 of 4), again in 10s: ValueError: …`."""
+    took, why = f"in {spell(end.elapsed)}", f": {shortened(end.error)}" if end.error else ""
+    match state:
+        case None:
+            return f"lost its lease after {spell(end.elapsed)}; nothing was written"
+        case State.SUCCEEDED:
+            return f"succeeded {took}"
+        case State.FAILED:
+            return f"failed {took} ({attempt_of(end.job)}), again in {spell(end.delay or 0.0)}{why}"
+        case State.DEAD:
+            return f"dead {took} ({attempt_of(end.job)}){why}"
+        case State.CANCELLED:
+            return f"cancelled after {spell(end.elapsed)}"
+        case State.QUEUED if end.ending is Ending.SNOOZED:
+            return f"snoozed for {spell(end.delay or 0.0)}"
+        case State.QUEUED if end.ending is Ending.RELEASED:
+            return f"given back after {spell(end.elapsed)}"
+        case _:
+            return f"{state} {took}{why}"
+
+
+def attempt_of(job: Job) -> str:
+    return f"attempt {job.attempt} of {job.max_attempts}"
+
+
+def shortened(error: str) -> str:
+    """The first line of an error, not too long."""
+    first = error.strip().partition("\n")[0]
+    return first if len(first) <= LONGEST_ERROR else f"{first[:LONGEST_ERROR]}…"

@@ -1,0 +1,109 @@
+"""What a handler said, and what is therefore written.
+
+An `Outcome` is the end of an attempt as the processor saw it. A `Transition` is the fenced write that follows;
+`policy/failure.py` turns one into the other, in one exhaustive match. A handler speaks by returning, by raising,
+or by raising one of the three words here: `Retry`, `Snooze` and `Dead`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+
+from windlass.clock import Duration, seconds
+from windlass.job import Lease
+from windlass.state import Verb
+
+
+class Word(Exception):
+    """What a handler raises to say how its attempt ended."""
+
+
+class Retry(Word):
+    """This attempt failed; the next one is due after `after` instead of what the policy says."""
+
+    def __init__(
+        self, message: str = "the handler asked for a retry", *, after: Duration | None = None
+    ) -> None:
+        super().__init__(message)
+        self.after = None if after is None else seconds(after, what="Retry(after=…)")
+
+
+class Snooze(Word):
+    """Not now: run again after `delay`, with no attempt burned."""
+
+    def __init__(self, delay: Duration) -> None:
+        self.delay = seconds(delay, what="Snooze(…)")
+        super().__init__(f"snoozed for {self.delay:g} s")
+
+
+class Dead(Word):
+    """No retry can help: bury the job, with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = str(reason)
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    RAISED = "raised"
+    TIMED_OUT = "timeout"
+    CRASHED = "crashed"  # its process died
+    RETRY = "retry"
+    SNOOZED = "snoozed"
+    DEAD = "dead"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # the lease is gone: nothing is written
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one attempt, as plain values, so that a child process can send it through a pipe."""
+
+    ending: Ending
+    output: str | None = None  # JSON
+    type: str | None = None  # of the error
+    message: str | None = None
+    traceback: str | None = None
+    permanent: bool | None = (
+        None  # by the job type's lists: True never retries, None leaves it to the attempts
+    )
+    delay: float | None = None
+    finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written when an attempt ends: always under its lease."""
+
+    lease: Lease
+    verb: Verb
+    delay: float | None = 0.0  # until the job is due again; None: it keeps its place in the queue
+    attempt: int = 0  # the number of attempts that count after this
+    crashes: int = 0  # the number of crashes after this
+    output: str | None = None
+    error: str | None = None  # JSON of a Failure; None keeps what is there
+    entry: str | None = None  # JSON of an Attempt to remember; None where nothing is worth a word
+    reason: str | None = None
+    elapsed: float = 0.0  # seconds since the handler started
+    total: int | None = None
+    processed: int = 0
+    failed: int = 0
+    cost_cents: int = 0
+
+    @property
+    def job(self) -> UUID:
+        return self.lease.job
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a running job has come; written under its lease, at most once a second."""
+
+    lease: Lease
+    total: int | None
+    processed: int
+    failed: int

@@ -1,0 +1,157 @@
+"""The JSON profile: what every store, every transport and every parser can hold without changing it.
+
+UTF-8 without U+0000 (PostgreSQL's jsonb and text refuse it) and without lone surrogates; finite numbers;
+integers of 64 bits; text as keys; at most 64 levels deep, because parsers die of deep input; at most 256 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sized
+
+import msgspec
+
+from windlass.errors import InvalidInput
+
+DEEPEST = 64  # levels of containers
+LARGEST = 256 * 1024  # bytes of UTF-8
+TOO_DEEP = f"is nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
+CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
+SIMPLE = frozenset({int, str, bool, float, type(None)})
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+
+ENCODER = msgspec.json.Encoder()
+
+
+class Refused(Exception):
+    """A value outside the profile. Each level it passes adds its step: a good value pays for no path."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.steps: list[str] = []
+
+    def path(self, root: str) -> str:
+        return root + "".join(reversed(self.steps))
+
+
+def encode(value: object, *, path: str = "$", largest: int = LARGEST) -> str:
+    """`value` as JSON text, once it fits the profile and the size."""
+    check(value, path=path)
+    text = ENCODER.encode(value)
+    if len(text) > largest:
+        raise InvalidInput(
+            f"{path} is {len(text):,} bytes of JSON, and {largest:,} is the most; store it elsewhere and "
+            "send a reference, such as a key or a URL",
+            path=path,
+        )
+    return text.decode()
+
+
+def check(value: object, *, path: str = "$") -> None:
+    """Refuse what is outside the profile, with the path of the place."""
+    try:
+        walk(value, DEEPEST)
+    except Refused as refused:
+        place = refused.path(path)
+        raise InvalidInput(f"{place} {refused}", path=place) from None
+
+
+def check_extent(value: object, *, path: str = "$") -> None:
+    """Refuse containers that are too deep or too many, before anything recurses into them or copies them.
+
+    Level by level and without recursion: a value may contain itself, or twice the same half forty times over.
+    """
+    level: dict[int, tuple[object, int]] = {id(value): (value, 1)}
+    total = 0
+    for _ in range(DEEPEST + 1):
+        inner: dict[int, tuple[object, int]] = {}
+        for outer, paths in level.values():
+            for item in _containers(outer):
+                inner[id(item)] = (item, paths + inner.get(id(item), (item, 0))[1])
+            total += paths * (len(outer) if isinstance(outer, Sized) else 1)
+        if total > LARGEST:
+            raise InvalidInput(
+                f"{path} has more than {LARGEST:,} values, and as many bytes of JSON is the most; store it "
+                "elsewhere and send a reference, such as a key or a URL",
+                path=path,
+            )
+        if not inner:
+            return
+        level = inner
+    raise InvalidInput(f"{path} {TOO_DEEP}", path=path)
+
+
+def _containers(value: object) -> list[object]:
+    kind = type(value)
+    if kind is dict:
+        return [item for item in value.values() if type(item) in CONTAINERS]  # type: ignore[attr-defined]
+    if kind in CONTAINERS:
+        return [item for item in value if type(item) in CONTAINERS]  # type: ignore[attr-defined]
+    return []
+
+
+def walk(value: object, room: int) -> None:
+    """Raise `Refused` at the first place outside the profile; `room` is how many levels may still follow."""
+    kind = type(value)
+    if kind is str:
+        check_text(value)  # type: ignore[arg-type]
+    elif kind is int:
+        if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
+            raise Refused("is an integer beyond 64 bits; send it as text")
+    elif value is None or kind is bool:
+        return
+    elif kind is float:
+        if not math.isfinite(value):  # type: ignore[arg-type]
+            raise Refused(f"is {value}, which JSON cannot say; send null or text")
+    elif kind is dict:
+        _walk_object(value, room)  # type: ignore[arg-type]
+    elif kind is list or kind is tuple:
+        _walk_array(value, room)  # type: ignore[arg-type]
+    else:
+        raise Refused(f"is a {kind.__module__}.{kind.__qualname__}, which is not JSON")
+
+
+def check_text(text: str) -> None:
+    """Refuse NUL and lone surrogates."""
+    if "\0" in text:
+        raise Refused("contains U+0000, which PostgreSQL cannot store; take it out")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Refused("contains half a surrogate pair, which is not text; decode it properly first") from None
+
+
+def _walk_object(value: dict[object, object], room: int) -> None:
+    if room == 0:
+        raise Refused(TOO_DEEP)
+    for key, item in value.items():
+        if type(key) is not str:
+            raise Refused(f"has the key {_short(key)}, and keys in JSON are text; use str({_short(key)})")
+        try:
+            check_text(key)
+        except Refused as refused:
+            raise Refused(f"has the key {key!a}, which {refused}") from None
+        try:
+            walk(item, room - 1)
+        except Refused as refused:
+            refused.steps.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
+            raise
+
+
+def _walk_array(value: list[object], room: int) -> None:
+    if room == 0:
+        raise Refused(TOO_DEEP)
+    for place, item in enumerate(value):
+        try:
+            walk(item, room - 1)
+        except Refused as refused:
+            refused.steps.append(f"[{place}]")
+            raise
+
+
+def _short(key: object) -> str:
+    try:
+        return ascii(key)[:80]
+    except Exception:
+        return f"<{type(key).__qualname__}>"

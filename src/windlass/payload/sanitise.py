@@ -1,0 +1,182 @@
+"""Results, errors and logs: cleaned and cut, never refused, because a completion must always commit.
+
+What had to be changed shows it: U+FFFD where a character was, a marker where something was cut. A result
+keeps every character that JSON can carry; in the text of errors and logs, which people read on terminals,
+other control characters go too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import traceback
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from windlass.payload.profile import DEEPEST, ENCODER, INT_MAX, INT_MIN, LARGEST, check_extent, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LONGEST_MESSAGE = 8 * 1024  # bytes of UTF-8
+LONGEST_TRACEBACK = 32 * 1024  # bytes of UTF-8
+LONGEST_REPR = 500  # characters
+MARKER_ROOM = 64  # bytes kept free for a marker
+
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+REPLACEMENT = "\ufffd"
+
+
+def sanitise(value: object, *, largest: int = LARGEST) -> str:
+    """Any value as JSON text inside the profile."""
+    text = _plain(value)
+    whole = len(text) if text is not None else 0
+    if text is None or whole > largest:
+        text = ENCODER.encode(Repair(largest).clean(value))
+    if len(text) <= largest:
+        return text.decode()
+    # Half of a document is no JSON any more, so its beginning is kept as text. Quotes may double when it is
+    # quoted.
+    unknown = "" if whole else "at least "
+    kept = text[: (largest - MARKER_ROOM) // 2].decode(errors="ignore")
+    return ENCODER.encode(f"{kept}… [{unknown}{max(whole, len(text)) - len(kept.encode()):,} bytes cut]").decode()
+
+
+def sanitise_text(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """Text for people: no control characters but tab and newline, at most `limit` bytes of UTF-8."""
+    head = text[:limit]  # before anything else: a text of 100 MB must not be read to its end
+    clean = CONTROL.sub(REPLACEMENT, head.replace("\r\n", "\n"))
+    if len(head) == len(text) and len(clean.encode()) <= limit:
+        return clean
+    kept = clean.encode()[: max(0, limit - MARKER_ROOM)].decode(errors="ignore")
+    return f"{kept}… [{len(text) - len(kept):,} characters cut]"
+
+
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """An exception as (type, message, traceback), whatever its own methods do."""
+    return _type_name(error), sanitise_text(_message(error), LONGEST_MESSAGE), _traceback(error)
+
+
+def to_plain(value: object, *, str_keys: bool = False) -> Any:
+    """`value` in builtins; raises what msgspec raises for what it does not know."""
+    return msgspec.to_builtins(value, str_keys=str_keys, enc_hook=dump_unknown)
+
+
+def dump_unknown(value: Any) -> object:
+    """msgspec's way out: pydantic models by their own method, subclasses of builtins as what they are."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, str):
+        return str.__str__(value)  # str(value) may be anything the subclass likes
+    for builtin in (int, float, dict, list, tuple):
+        if isinstance(value, builtin):
+            return cast("Any", builtin)(value)
+    kind = type(value)
+    raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot travel as JSON")
+
+
+def _plain(value: object) -> bytes | None:
+    """The encoding of a value that needs no repair: nearly every result."""
+    try:
+        check_extent(value)
+        plain = to_plain(value)
+        walk(plain, DEEPEST)
+        return ENCODER.encode(plain)
+    except Exception:  # Refused, and whatever else: hooks are the user's code and may raise anything
+        return None
+
+
+class Repair:
+    """Rebuilds a value inside the profile. It counts: a value may contain itself, twice at each level."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._left = largest  # items: more of them than bytes cannot fit, and the whole will be cut
+
+    def clean(self, value: Any, room: int = DEEPEST) -> object:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return _clean_text(value, self._largest)
+        if isinstance(value, int):
+            return int(value) if INT_MIN <= value <= INT_MAX else _digits(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, (dict, list, tuple, set, frozenset)):
+            return self._clean_items(value, room) if room else f"[deeper than {DEEPEST} levels: cut]"
+        return self._clean_object(value, room)
+
+    def _clean_items(self, value: Any, room: int) -> object:
+        if isinstance(value, dict):
+            return {_key(key): self.clean(item, room - 1) for key, item in self._counted(value.items())}
+        return [self.clean(item, room - 1) for item in self._counted(value)]
+
+    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            if self._left <= 0:
+                return
+            self._left -= 1
+            yield item
+
+    def _clean_object(self, value: object, room: int) -> object:
+        try:
+            plain = to_plain(value)
+        except Exception:
+            return _repr(value)
+        return _repr(value) if type(plain) is type(value) else self.clean(plain, room)
+
+
+def _clean_text(text: str, budget: int) -> str:
+    """A text that cannot fit is cut by itself, so that the values around it stay what they are."""
+    if len(text) <= budget:
+        return UNSTORABLE.sub(REPLACEMENT, text)
+    kept = text[: budget // 4]
+    return f"{UNSTORABLE.sub(REPLACEMENT, kept)}… [{len(text) - len(kept):,} characters cut]"
+
+
+def _key(key: object) -> str:
+    return _clean_text(key, LONGEST_REPR) if isinstance(key, str) else _repr(key)
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(int(value))
+    except ValueError:  # Python refuses to write more than some thousand digits
+        return f"<an integer of {value.bit_length():,} bits>"
+
+
+def _repr(value: object) -> str:
+    try:
+        return sanitise_text(repr(value), LONGEST_REPR)
+    except Exception as error:
+        return f"<{type(value).__qualname__} whose repr() raised {type(error).__qualname__}>"
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    own = kind.__module__ in ("builtins", "__main__")
+    return sanitise_text(kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}", LONGEST_REPR)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<{type(error).__qualname__} whose str() raised {type(failure).__qualname__}>"
+
+
+def _traceback(error: BaseException) -> str:
+    """The whole chain; each piece is cut by itself, so that one huge message leaves the frames in sight."""
+    try:
+        pieces = traceback.TracebackException.from_exception(error).format()
+        text = "".join(sanitise_text(piece, LONGEST_MESSAGE) for piece in pieces)
+    except Exception as failure:
+        return f"<no traceback: formatting it raised {type(failure).__qualname__}>"
+    if len(text.encode()) <= LONGEST_TRACEBACK:
+        return text
+    # The middle goes: the beginning says where it started, the end where it broke.
+    head = text.encode()[: LONGEST_TRACEBACK // 4].decode(errors="ignore")
+    tail = text.encode()[-(LONGEST_TRACEBACK * 3 // 4 - 2 * MARKER_ROOM) :].decode(errors="ignore")
+    return f"{head}\n… [{len(text) - len(head) - len(tail):,} characters cut] …\n{tail}"

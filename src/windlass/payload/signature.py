@@ -1,0 +1,299 @@
+"""A handler's parameters as a JSON object: bound by name and checked at the enqueue, unbound for the call.
+
+The hints of the function are the schema. They become one msgspec Struct, so that checking costs microseconds
+and names the place that does not fit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from windlass.errors import InvalidInput, RegistrationError
+from windlass.payload.profile import DEEPEST, SIMPLE, check_extent, encode
+from windlass.payload.sanitise import dump_unknown, sanitise
+
+AT = re.compile(r" - at `(.*)`$", re.DOTALL)
+REFUSED_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; take the / out: arguments are stored by name",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number; name them, or take a list: items: list[…]",
+    inspect.Parameter.VAR_KEYWORD: "takes any keyword; name them, or take one dict: options: dict[str, …]",
+}
+
+
+class Signature:
+    """How a job calls a function. Built at registration; `bind` at the enqueue, `unbind` in the worker."""
+
+    @classmethod
+    def of(
+        cls, fn: Callable[..., Any], *, localns: Mapping[str, Any] | None = None, context: type | None = None
+    ) -> Signature:
+        """The signature of `fn`, or a `RegistrationError` that says what to change."""
+        _check_function(fn)
+        return cls(fn, _hints(fn, localns), context)
+
+    def __init__(self, fn: Callable[..., Any], hints: dict[str, Any], context: type | None) -> None:
+        parameters = list(inspect.signature(fn).parameters.values())
+        self.name = fn.__name__
+        self.wants_context = bool(context is not None and parameters and _is(hints.get(parameters[0].name), context))
+        if self.wants_context:
+            parameters = parameters[1:]
+        for parameter in parameters:
+            _check_parameter(fn, parameter, hints, context)
+        positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        # Positional ones first, as the struct's values are told apart by their place.
+        self.names = (*positional, *(p.name for p in parameters if p.name not in positional))
+        self.required = frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
+        self._positional = len(positional)
+        self._str_keys = any(_has_other_keys(hints[name]) for name in self.names)
+        defaults = {p.name: p.default for p in parameters if p.name not in self.required}
+        self._struct = _struct(fn, self.names, hints, defaults)
+        self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
+        self._result = _result_decoder(hints)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The arguments of a call as JSON text: only those given, so that a later default still counts."""
+        given = self._assign(args, kwargs)
+        plain = self._plain(given)
+        try:
+            msgspec.convert(plain, self._struct, dec_hook=load_unknown, str_keys=self._str_keys)
+        except msgspec.ValidationError as error:
+            raise self._invalid(error) from None
+        return encode(plain)
+
+    def unbind(self, text: str) -> tuple[list[Any], dict[str, Any]]:
+        """Stored input as the arguments of the call; the context is not among them."""
+        try:
+            values = msgspec.structs.astuple(self._decoder.decode(text))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._invalid(error) from None
+        if len(values) == self._positional:
+            return list(values), {}
+        return list(values[: self._positional]), dict(
+            zip(self.names[self._positional :], values[self._positional :], strict=True)
+        )
+
+    def dump_result(self, value: object) -> str:
+        """A handler's result as JSON text; repaired when it must be, never refused."""
+        return sanitise(value)
+
+    def result(self, text: str) -> Any:
+        """An output, by the return hint where it fits, and as plain JSON otherwise."""
+        if self._result is not None:
+            try:
+                return self._result.decode(text)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        return msgspec.json.decode(text)
+
+    def _assign(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) > self._positional:
+            raise InvalidInput(
+                f"{self.name}() takes {_arguments(self._positional)} but {len(args)} {_were(len(args))} given"
+            )
+        given = dict(zip(self.names, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise InvalidInput(f"{self.name}() got multiple values for argument {name!r}", path=f"$.{name}")
+            if name not in self.names:
+                raise InvalidInput(self._unexpected(name, {*given, *kwargs}), path=f"$.{name}")
+            given[name] = value
+        if not self.required <= given.keys():
+            missing = [name for name in self.names if name in self.required and name not in given]
+            listed = " and ".join(repr(name) for name in missing)
+            plural = "s" if len(missing) > 1 else ""
+            raise InvalidInput(f"{self.name}() missing required argument{plural} {listed}", path=f"$.{missing[0]}")
+        return given
+
+    def _unexpected(self, name: str, given: set[str]) -> str:
+        free = [known for known in self.names if known not in given]
+        close = difflib.get_close_matches(name, free, n=1)
+        missing = [known for known in free if known in self.required]
+        meant = close or (missing if len(missing) == 1 else [])
+        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        return f"{self.name}() got an unexpected keyword argument {name!r}{hint}"
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments in builtins. Numbers and texts are so already; the rest goes through msgspec."""
+        if all(type(value) in SIMPLE for value in given.values()):
+            return given
+        for name, value in given.items():
+            check_extent(value, path=f"$.{name}")
+            try:
+                given[name] = msgspec.to_builtins(value, str_keys=self._str_keys, enc_hook=dump_unknown)
+            except Exception as error:  # hooks are the caller's code and may raise anything
+                raise InvalidInput(f"{self.name}(): $.{name}: {_said(error)}", path=f"$.{name}") from error
+        return given
+
+    def _invalid(self, error: Exception) -> InvalidInput:
+        text = _said(error)
+        found = AT.search(text)
+        path = found[1] if found else "$"
+        return InvalidInput(f"{self.name}(): {path}: {AT.sub('', text)}", path=path)
+
+
+def load_unknown(kind: Any, value: object) -> object:
+    """msgspec's way in for types it does not know: pydantic models by their own method."""
+    if hasattr(kind, "model_validate"):
+        try:
+            return kind.model_validate(value)
+        except ValueError as error:
+            raise ValueError(_pydantic(error)) from None
+    raise TypeError(f"a {kind} cannot be read from JSON")
+
+
+def _check_function(fn: Callable[..., Any]) -> None:
+    if inspect.isclass(fn):
+        raise RegistrationError(f"{_place(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
+    if not inspect.isfunction(fn):
+        raise RegistrationError(
+            f"{_place(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
+        )
+    if fn.__name__ == "<lambda>":
+        raise RegistrationError(f"{_place(fn)} is a lambda, which has no name and no hints; write: def job(…): …")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise RegistrationError(
+            f"{_place(fn)} is a generator, and a job has one result; return a list instead of using yield"
+        )
+
+
+def _hints(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
+    local = dict(localns) if localns else None
+    try:
+        return typing.get_type_hints(fn, localns=local, include_extras=True)
+    except Exception as error:
+        name = next((name for name in fn.__annotations__ if not _resolves(fn, name, local)), "?")
+        what = "the return value" if name == "return" else f"parameter {name!r}"
+        raise RegistrationError(
+            f"{_place(fn)}: the hint of {what} cannot be resolved ({type(error).__name__}: {error}); import "
+            "the name at the top of the module, not under TYPE_CHECKING and not inside a function"
+        ) from error
+
+
+def _resolves(fn: Callable[..., Any], name: str, local: dict[str, Any] | None) -> bool:
+    alone = SimpleNamespace(__annotations__={name: fn.__annotations__[name]})
+    try:
+        typing.get_type_hints(alone, globalns=inspect.unwrap(fn).__globals__, localns=local)
+    except Exception:
+        return False
+    return True
+
+
+def _check_parameter(
+    fn: Callable[..., Any], parameter: inspect.Parameter, hints: dict[str, Any], context: type | None
+) -> None:
+    name = parameter.name
+    if parameter.kind in REFUSED_KINDS:
+        raise RegistrationError(f"{_place(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
+    if name not in hints:
+        raise RegistrationError(f"{_place(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
+    if context is not None and _is(hints[name], context):
+        raise RegistrationError(
+            f"{_place(fn)}: parameter {name!r} is the {context.__name__}, which is only given first; write: "
+            f"def {fn.__name__}({name}: {context.__name__}, …)"
+        )
+    unknown = _unknown_class(hints[name])
+    if unknown is not None:
+        raise RegistrationError(
+            f"{_place(fn)}: parameter {name!r}: {unknown} cannot travel as JSON; use builtins, a dataclass, "
+            "a msgspec.Struct, a TypedDict or a pydantic model"
+        )
+
+
+def _is(hint: Any, context: type) -> bool:
+    return hint is context or typing.get_origin(hint) is context
+
+
+def _unknown_class(hint: Any) -> str | None:
+    """What in `hint` nobody can turn into JSON and back; None when all of it can."""
+    try:
+        info = msgspec.inspect.type_info(hint)
+    except TypeError as error:
+        return str(error)
+    todo, seen = [info], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, msgspec.inspect.CustomType) and not hasattr(node.cls, "model_validate"):
+            return f"{node.cls.__module__}.{node.cls.__qualname__}"
+        for field in getattr(node, "__struct_fields__", ()):
+            inner = getattr(node, field)
+            if isinstance(inner, msgspec.inspect.Type):
+                todo.append(inner)
+            elif isinstance(inner, tuple):
+                todo.extend(
+                    item.type if isinstance(item, msgspec.inspect.Field) else item
+                    for item in inner
+                    if isinstance(item, (msgspec.inspect.Type, msgspec.inspect.Field))
+                )
+    return None
+
+
+def _has_other_keys(hint: Any) -> bool:
+    """Whether `hint` asks for a dict whose keys are not text: they are stored as text and read back."""
+    args = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] not in (str, Any):
+        return True
+    return any(_has_other_keys(arg) for arg in args)
+
+
+def _struct(
+    fn: Callable[..., Any], names: tuple[str, ...], hints: dict[str, Any], defaults: dict[str, Any]
+) -> type[msgspec.Struct]:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name in names:
+        if name in defaults:
+            # A factory, so that the very object is used: a mutable default is shared between calls, as in
+            # Python.
+            factory = lambda default=defaults[name]: default  # noqa: E731
+            fields.append((name, hints[name], msgspec.field(default_factory=factory)))
+        else:
+            fields.append((name, hints[name]))
+    try:
+        return msgspec.defstruct(fn.__name__, fields, kw_only=True, forbid_unknown_fields=True)
+    except TypeError as error:
+        raise RegistrationError(f"{_place(fn)}: its hints cannot be read from JSON: {error}") from error
+
+
+def _result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
+    if "return" not in hints or _unknown_class(hints["return"]) is not None:
+        return None
+    return msgspec.json.Decoder(hints["return"], dec_hook=load_unknown)
+
+
+def _pydantic(error: ValueError) -> str:
+    """pydantic's first complaint on one line, without the link to its manual."""
+    try:
+        first = error.errors()[0]  # type: ignore[attr-defined]
+        place = ".".join(str(step) for step in first["loc"])
+        return f"{place}: {first['msg']}" if place else str(first["msg"])
+    except Exception:
+        return str(error)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
+    return str(error) or type(error).__name__
+
+
+def _arguments(count: int) -> str:
+    return f"{count} argument" if count == 1 else f"{count} arguments"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _place(fn: Any) -> str:
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

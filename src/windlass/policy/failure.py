@@ -1,0 +1,136 @@
+"""From what a handler said to what is written: one exhaustive match, pure.
+
+succeeded → succeed      raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
+snoozed → snooze         crashed → fail with the attempt given back, or bury after max_crashes
+dead → bury              released → release      cancelled → stop      lost → nothing
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+from uuid import UUID
+
+import msgspec
+
+from windlass.config import Settings
+from windlass.job import Attempt, Failure, Job
+from windlass.outcome import Ending, Outcome, Transition
+from windlass.pipeline import after_success
+from windlass.policy.retry import RetryPolicy
+from windlass.state import Verb
+
+EXHAUSTED = "exhausted"
+PERMANENT = "permanent"
+CRASHED = "crashed"
+
+encoder = msgspec.json.Encoder()
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What the processor knows of one attempt beside its outcome. Times are the database's."""
+
+    job: Job
+    worker: UUID
+    started_at: datetime
+    finished_at: datetime
+    elapsed: float
+    total: int | None
+    processed: int
+    failed: int
+    cost_cents: int
+    log: list[str]
+
+
+def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings) -> Transition | None:
+    """The transition that follows; None when the lease is lost or the finish is committed already."""
+    job = run.job
+    match outcome.ending:
+        case Ending.SUCCEEDED:
+            return None if outcome.finished else _transition(run, outcome, after_success(job))
+        case Ending.RAISED | Ending.TIMED_OUT | Ending.RETRY:
+            if outcome.permanent:
+                return _transition(run, outcome, Verb.BURY, reason=PERMANENT)
+            if job.attempt >= job.max_attempts:
+                return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED)
+            delay = retry.delay(job.attempt) if outcome.delay is None else outcome.delay
+            return _transition(run, outcome, Verb.FAIL, delay=delay)
+        case Ending.DEAD:
+            return _transition(run, outcome, Verb.BURY, reason=outcome.message)
+        case Ending.CRASHED:
+            crashes = job.crashes + 1
+            if crashes >= settings.max_crashes:
+                return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=False, reason=CRASHED)
+            return _transition(
+                run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=retry.delay(crashes)
+            )
+        case Ending.SNOOZED:
+            return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
+        case Ending.RELEASED:
+            return _transition(run, outcome, Verb.RELEASE, burned=False, delay=None)
+        case Ending.CANCELLED:
+            return _transition(run, outcome, Verb.STOP, burned=False, reason="cancelled")
+        case Ending.LOST:
+            return None
+        case _:
+            assert_never(outcome.ending)
+
+
+def _transition(
+    run: Run,
+    outcome: Outcome,
+    verb: Verb,
+    *,
+    delay: float | None = 0.0,
+    burned: bool = True,
+    crashes: int | None = None,
+    reason: str | None = None,
+) -> Transition:
+    job = run.job
+    error = _failure(run, outcome)
+    return Transition(
+        lease=job.lease,
+        verb=verb,
+        delay=delay,
+        attempt=job.attempt if burned else job.attempt - 1,
+        crashes=job.crashes if crashes is None else crashes,
+        output=outcome.output,
+        error=None if error is None else encoder.encode(error).decode(),
+        entry=_entry(run, outcome, error),
+        reason=reason,
+        elapsed=run.elapsed,
+        total=run.total,
+        processed=run.processed,
+        failed=run.failed,
+        cost_cents=run.cost_cents,
+    )
+
+
+def _failure(run: Run, outcome: Outcome) -> Failure | None:
+    if outcome.type is None:
+        return None
+    return Failure(
+        type=outcome.type,
+        message=outcome.message or "",
+        attempt=run.job.attempt,
+        attempted_at=run.finished_at,
+        traceback=outcome.traceback,
+    )
+
+
+def _entry(run: Run, outcome: Outcome, error: Failure | None) -> str | None:
+    """An attempt is worth a word when it did not simply succeed, or when it logged something."""
+    quiet = outcome.ending in (Ending.SUCCEEDED, Ending.RELEASED)
+    if quiet and not run.log:
+        return None
+    entry = Attempt(
+        attempt=run.job.attempt,
+        fence=run.job.fence,
+        worker=run.worker,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        outcome=outcome.ending.value,
+        error=error,
+        log=run.log,
+    )
+    return encoder.encode(entry).decode()

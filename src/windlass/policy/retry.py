@@ -1,0 +1,77 @@
+"""When a failed attempt is tried again: three policies, one per seed, and jitter for all of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+import msgspec
+
+from windlass.clock import Duration, seconds
+from windlass.errors import ConfigError
+
+LONGEST_DELAY = 7 * 86_400.0  # seconds; doubling must end somewhere
+
+
+class RetryPolicy(Protocol):
+    """How long to wait after attempt number `attempt` (the first is 1) failed."""
+
+    def delay(self, attempt: int) -> float: ...
+
+
+class Exponential(msgspec.Struct, frozen=True):
+    """base, base·factor, base·factor², … (seed 003: 10 s, 20 s, 40 s, 80 s)."""
+
+    base: float
+    factor: float
+    jitter: float
+    most: float
+
+    def delay(self, attempt: int) -> float:
+        try:
+            plain = self.base * self.factor ** (attempt - 1)
+        except OverflowError:
+            plain = self.most
+        return spread(min(plain, self.most), self.jitter)
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """A list; its last entry repeats (seed 002: 5 s, then 30 s)."""
+
+    steps: tuple[float, ...]
+    jitter: float
+
+    def delay(self, attempt: int) -> float:
+        return spread(self.steps[min(attempt, len(self.steps)) - 1], self.jitter)
+
+
+def exponential(
+    base: Duration = "10s", *, factor: float = 2, jitter: float = 0.0, most: Duration = LONGEST_DELAY
+) -> RetryPolicy:
+    """Wait `base`, then `factor` times longer after each failure, at most `most`."""
+    if not factor >= 1:
+        raise ConfigError(f"exponential(factor={factor!r}): the factor must be at least 1")
+    return Exponential(
+        seconds(base, what="exponential(base)"), factor, checked_jitter(jitter), seconds(most, what="most")
+    )
+
+
+def delays(first: Duration, *others: Duration, jitter: float = 0.0) -> RetryPolicy:
+    """Wait these times, one after the other; the last one repeats."""
+    return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), checked_jitter(jitter))
+
+
+def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
+    """Wait the same time after every failure."""
+    return delays(delay, jitter=jitter)
+
+
+def checked_jitter(jitter: float) -> float:
+    if not 0 <= jitter <= 1:
+        raise ConfigError(f"jitter={jitter!r}: a share between 0 and 1, for example 0.1 for ±10 %")
+    return jitter
+
+
+def spread(delay: float, jitter: float) -> float:
+    """`delay` ± `jitter` of itself, so that a thousand jobs that failed together don't come back together."""
+    return delay * (1 + jitter * random.uniform(-1, 1)) if jitter else delay

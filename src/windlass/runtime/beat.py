@@ -1,0 +1,103 @@
+"""The beat: a thread with its own event loop and its own connection says that this worker is alive.
+
+A handler that blocks the worker's event loop does not stop the beat, so that it is not taken for dead. When the beat
+itself cannot get through, the worker must stop in time: from the *start* of the last renewal that succeeded, on the
+monotonic clock, it has a lease minus a margin. After that, or when the store says the worker is dead, every lease
+is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from uuid import UUID
+
+from windlass import failpoints
+from windlass.clock import Clock
+from windlass.config import Settings
+from windlass.errors import StoreError
+from windlass.store.protocol import Heart, Store
+
+log = logging.getLogger("windlass")
+
+
+class Beat:
+    """Renews one worker's lease until it is stopped or lost; `lost` is called once, from the beat's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: UUID,
+        *,
+        settings: Settings,
+        clock: Clock,
+        lost: Callable[[UUID, str], None],
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._settings = settings
+        self._clock = clock
+        self._lost = lost
+        self._stopped = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._main, name="windlass-beat", daemon=True)
+        self.renewed = (
+            clock.monotonic()
+        )  # the start of the last renewal that succeeded: registration is the first
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread; waits for it without blocking this loop."""
+        self._stopped.set()
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None:
+            try:
+                loop.call_soon_threadsafe(task.cancel)
+            except RuntimeError:  # its loop is closed already
+                pass
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5)
+
+    def _main(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        heart = self._store.heart()
+        try:
+            while not self._stopped.is_set():
+                await self._clock.sleep(await self._renew(heart))
+        except _Lost as lost:
+            self._lost(self._worker, str(lost))
+        except asyncio.CancelledError:
+            pass
+        finally:
+            await heart.close()
+
+    async def _renew(self, heart: Heart) -> float:
+        """One beat; the answer is the pause until the next."""
+        if failpoints.armed:
+            failpoints.hit("beat.before")
+        began = self._clock.monotonic()
+        left = self._settings.lease - self._settings.margin - (began - self.renewed)
+        try:
+            if left <= 0:
+                raise _Lost(f"no beat came through for {began - self.renewed:.1f} s")
+            async with asyncio.timeout(left):
+                alive = await heart.beat(self._worker, self._settings.lease)
+        except (StoreError, TimeoutError) as error:
+            waited = self._clock.monotonic() - self.renewed
+            log.warning("beat: %s; %.1f s of the lease are used", error or "no answer in time", waited)
+            return min(self._settings.beat / 4, 1.0)
+        if not alive:
+            raise _Lost("it was declared dead")
+        self.renewed = began
+        return self._settings.beat
+
+
+class _Lost(Exception):
+    """The lease cannot be kept."""

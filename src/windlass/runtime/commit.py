@@ -1,0 +1,79 @@
+"""The finish inside the handler's own transaction: both are committed, or neither. Used by workers and children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+from windlass import failpoints
+from windlass.clock import Clock
+from windlass.context import Context
+from windlass.errors import StoreError, StoreUnavailable
+from windlass.job import Job, Lease
+from windlass.outcome import Ending, Outcome, Transition
+from windlass.policy.failure import Run
+from windlass.registry import Definition
+from windlass.runtime.execution import from_error
+from windlass.runtime.service import backoff
+from windlass.store.protocol import Store
+
+
+async def commit(
+    context: Context,
+    transition: Transition,
+    *,
+    definition: Definition,
+    store: Store,
+    clock: Clock,
+    held: Callable[[], bool],
+) -> Outcome:
+    """Write `transition` into the attempt's open transaction and commit. `held` says whether asking is still of use."""
+    transaction = context._transaction.transaction
+    assert transaction is not None, "only an attempt with an open transaction commits its own finish"
+    try:
+        if not await transaction.finish(transition):
+            return Outcome(ending=Ending.LOST)
+        if failpoints.armed:
+            failpoints.hit("transaction.before_commit")
+        await transaction.commit()
+        if failpoints.armed:
+            failpoints.hit("transaction.committed")
+    except Exception as error:
+        # The answer to a COMMIT can be lost after the commit happened. Only the store knows: ask it before
+        # anything else, or the job runs again although its effects are there.
+        if not await _settled_after_all(transition.lease, store=store, clock=clock, held=held):
+            return from_error(error, definition)
+    return Outcome(ending=Ending.SUCCEEDED, output=transition.output, finished=True)
+
+
+async def _settled_after_all(lease: Lease, *, store: Store, clock: Clock, held: Callable[[], bool]) -> bool:
+    failures = 0
+    while held():
+        try:
+            return await store.settled_by(lease)
+        except StoreUnavailable:
+            failures += 1
+            await clock.sleep(backoff(failures))
+        except StoreError:
+            return False
+    return False
+
+
+def account(job: Job, context: Context | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
+    """An attempt for the judge: `waited` seconds from its claim to its start, `elapsed` since then."""
+    assert job.claimed_at is not None
+    # The database's time of the claim plus what this process measured since: no wall clock of ours.
+    started_at = job.claimed_at + timedelta(seconds=waited)
+    return Run(
+        job=job,
+        worker=worker,
+        started_at=started_at,
+        finished_at=started_at + timedelta(seconds=elapsed),
+        elapsed=elapsed,
+        total=job.total if context is None else context.total,
+        processed=job.processed if context is None else context.processed,
+        failed=job.failed if context is None else context.failed,
+        cost_cents=job.cost_cents,
+        log=[] if context is None else context.log.told(),
+    )

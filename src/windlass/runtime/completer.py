@@ -1,0 +1,126 @@
+"""Transitions on their way to the store, in batches.
+
+In:   the transition of every attempt that ended
+Out:  fenced writes, one round trip per batch
+Next: pipeline.py, which says what follows a success
+
+A group commit without a delay: while one batch is being written the next one gathers, so that a busy worker writes
+hundreds at once and an idle one writes a single transition at once. Nothing is dropped because the database is away:
+the batch waits, until it is written or its leases are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from windlass.errors import StoreError, StoreUnavailable
+from windlass.observe.events import JobSettled
+from windlass.outcome import Transition
+from windlass.runtime.crew import Crew
+from windlass.runtime.service import backoff
+from windlass.state import Verb
+from windlass.store.protocol import Settled
+
+log = logging.getLogger("windlass")
+
+LARGEST_BATCH = 500
+COMING_BACK = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
+
+
+class Completer:
+    """Writes transitions in the order in which attempts ended."""
+
+    def __init__(self, crew: Crew, *, due_again: Callable[[float], None]) -> None:
+        self._crew = crew
+        self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
+        self._waiting: list[Transition] = []
+        self._something = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def submit(self, transition: Transition) -> None:
+        self._waiting.append(transition)
+        if not self._something.is_set():
+            self._something.set()
+            self._empty.clear()
+
+    @property
+    def backlog(self) -> int:
+        return len(self._waiting)
+
+    async def drained(self) -> None:
+        """Until everything that was submitted is written or lost."""
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._something.wait()
+            batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+            await self._write(batch)
+            if not self._waiting:
+                self._something.clear()
+                self._empty.set()
+
+    def forget(self) -> None:
+        """The leases are lost, and with them the right to write any of this."""
+        self._waiting.clear()
+
+    async def _write(self, batch: list[Transition]) -> None:
+        failures = 0
+        while batch := [transition for transition in batch if self._crew.leases.holds(transition.job)]:
+            try:
+                self._done(batch, await self._crew.store.settle(batch))
+                return
+            except StoreUnavailable as error:
+                failures += 1
+                pause = backoff(failures)
+                if failures in (1, 5) or failures % 20 == 0:
+                    log.warning("%d finished jobs wait for the database: %s", len(batch), error)
+                await self._crew.clock.sleep(pause)
+            except StoreError as error:
+                await self._write_one_by_one(batch, error)
+                return
+
+    async def _write_one_by_one(self, batch: list[Transition], error: StoreError) -> None:
+        """One transition of the batch cannot be stored: find it, so that its neighbours are not kept."""
+        if len(batch) > 1:
+            for transition in batch:
+                await self._write([transition])
+            return
+        transition = batch[0]
+        if transition.verb is Verb.BURY and transition.entry is None:
+            log.error(
+                "job %s cannot be settled at all: %s; its lease will end with this worker",
+                transition.job,
+                error,
+            )
+            self._crew.leases.settle([transition.job])
+            return
+        log.error(
+            "what job %s left behind cannot be stored (%s); it is buried without it", transition.job, error
+        )
+        await self._write(
+            [
+                Transition(
+                    lease=transition.lease,
+                    verb=Verb.BURY,
+                    attempt=transition.attempt,
+                    crashes=transition.crashes,
+                    reason="unstorable",
+                )
+            ]
+        )
+
+    def _done(self, batch: list[Transition], settled: Settled) -> None:
+        crew = self._crew
+        crew.leases.settle(transition.job for transition in batch)
+        if settled.lost:
+            log.warning("%d jobs were finished under a lost lease; nothing was changed", len(settled.lost))
+        if crew.subscribers:
+            for job, state in settled.states.items():
+                crew.emit(JobSettled(job, state))
+        delays = [transition.delay for transition in batch if transition.verb in COMING_BACK]
+        if delays:
+            self._due_again(min(delay or 0.0 for delay in delays))

@@ -1,0 +1,66 @@
+"""Hands the next job of each phase to an idle processor.
+
+In:   the local queue and the pools
+Out:  attempts that run
+Next: runtime/processor.py, which runs one
+
+Eager: as soon as there is a job and a processor. Steady: every few seconds, a few per phase (the seeds' five and
+three). An earlier phase of a pipeline is served first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windlass.job import Job
+from windlass.runtime.crew import Crew
+from windlass.runtime.pool import Processor
+from windlass.runtime.processor import Attempt
+from windlass.runtime.service import Service
+
+
+class Coordinator(Service):
+    """Assignment, as a step that others call (eager) or as a service of its own (steady)."""
+
+    name = "coordinator"
+
+    def __init__(self, crew: Crew, *, freed: Callable[[], None]) -> None:
+        super().__init__(crew.clock)
+        self._crew = crew
+        self._freed = freed
+        self.at_once = crew.settings.assign_every == 0
+
+    async def round(self) -> float:
+        """The steady pace's round."""
+        self.assign()
+        return self._crew.settings.assign_every
+
+    def arrived(self) -> None:
+        """Jobs were queued."""
+        if self.at_once:
+            self.assign()
+
+    def assign(self) -> None:
+        """Give every phase's next jobs to idle processors, at most `assign_most` per phase."""
+        crew = self._crew
+        for phase, waiting in crew.local_queue.phases():
+            for _ in range(min(waiting, crew.settings.assign_most or waiting)):
+                processor = crew.pools.acquire(phase)
+                if processor is None:
+                    break
+                job = crew.local_queue.dequeue(phase, processor.name)
+                assert job is not None, "the phase had a job a moment ago"
+                self._start(job, processor)
+
+    def freed(self, processor: Processor) -> None:
+        """A processor ended its attempt: at once, it takes the next job."""
+        if self.at_once and len(self._crew.local_queue):
+            self.assign()
+        self._freed()
+
+    def _start(self, job: Job, processor: Processor) -> None:
+        crew = self._crew
+        definition = crew.registry.get(job.type)
+        assert definition is not None, "a claim names only types this program knows"
+        processor.job = job
+        Attempt(job, definition, processor, crew, self.freed).start()

@@ -1,0 +1,61 @@
+"""What the parts of one worker share: its settings, its store, and each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from windlass.clock import Clock, SystemClock
+from windlass.config import Settings
+from windlass.observe.events import Event
+from windlass.registry import Registry
+from windlass.runtime.leases import Leases
+from windlass.runtime.local_queue import LocalQueue
+from windlass.runtime.pool import Pools
+from windlass.store.protocol import Store
+
+if TYPE_CHECKING:
+    from windlass.runtime.children import Children
+    from windlass.runtime.completer import Completer
+    from windlass.runtime.progress import ProgressWriter
+
+
+@dataclass(kw_only=True)
+class Crew:
+    """Built once by the worker; everybody reads it."""
+
+    settings: Settings
+    registry: Registry
+    store: Store
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    pools: Pools
+    local_queue: LocalQueue
+    threads: Executor
+    children: Children
+    leases: Leases = field(default_factory=Leases)
+    worker: UUID = field(default_factory=uuid4)  # this incarnation; a new one after a lost lease
+    registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
+    subscribers: list[Callable[[Event], None]] = field(default_factory=list)
+    completer: Completer = field(init=False)
+    progress: ProgressWriter = field(init=False)
+
+    def emit(self, event: Event) -> None:
+        """Tell who listens; nobody decides anything by it."""
+        for subscriber in self.subscribers:
+            subscriber(event)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
+        """Do something after a while of this worker's clock; the answer takes it back."""
+        if isinstance(self.clock, SystemClock):
+            return self.loop.call_later(seconds, action).cancel
+
+        async def wait() -> None:
+            await self.clock.sleep(seconds)
+            action()
+
+        return self.loop.create_task(wait()).cancel

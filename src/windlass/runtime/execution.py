@@ -1,0 +1,64 @@
+"""Calling a handler: from a stored input to an `Outcome`, whatever the handler does. Used by workers and children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import Executor
+from typing import Any
+
+from windlass.context import Context
+from windlass.errors import LeaseLost, StoreUnavailable
+from windlass.job import Job
+from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
+from windlass.payload import describe
+from windlass.registry import Definition
+
+
+async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
+    """Run an `async def` handler on this loop."""
+    try:
+        args, kwargs = definition.signature.unbind(job.input)
+        if context is not None:
+            args.insert(0, context)
+        value = await definition.fn(*args, **kwargs)
+    except Exception as error:
+        return from_error(error, definition)
+    return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+
+
+def call_plain(definition: Definition, job: Job, context: Context | None) -> Outcome:
+    """Run a `def` handler on this thread."""
+    try:
+        args, kwargs = definition.signature.unbind(job.input)
+        if context is not None:
+            args.insert(0, context)
+        value = definition.fn(*args, **kwargs)
+    except Exception as error:
+        return from_error(error, definition)
+    except SystemExit as error:  # sys.exit() in a handler ends the handler, not the worker
+        return from_error(error, definition)
+    return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+
+
+def in_thread(
+    executor: Executor, definition: Definition, job: Job, context: Context | None
+) -> asyncio.Future[Outcome]:
+    """Run a `def` handler on a thread, in a copy of this context."""
+    run: Any = contextvars.copy_context().run
+    return asyncio.get_running_loop().run_in_executor(executor, run, call_plain, definition, job, context)
+
+
+def from_error(error: BaseException, definition: Definition) -> Outcome:
+    """What an exception says about the attempt."""
+    if isinstance(error, Snooze):
+        return Outcome(ending=Ending.SNOOZED, delay=error.delay)
+    if isinstance(error, LeaseLost):
+        return Outcome(ending=Ending.LOST)
+    kind, message, trace = describe(error)
+    if isinstance(error, Dead):
+        return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace)
+    if isinstance(error, Retry):
+        return Outcome(ending=Ending.RETRY, type=kind, message=message, traceback=trace, delay=error.after)
+    permanent = False if isinstance(error, StoreUnavailable) else definition.is_permanent(error)
+    return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)

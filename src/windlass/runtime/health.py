@@ -1,0 +1,40 @@
+"""The health check: resets processors in error, and gives back jobs that waited in memory too long."""
+
+from __future__ import annotations
+
+import logging
+
+from windlass.runtime.crew import Crew
+from windlass.runtime.discovery import give_back
+from windlass.runtime.service import Service
+
+log = logging.getLogger("windlass")
+
+
+class Health(Service):
+    """One check per period."""
+
+    name = "health"
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew.clock)
+        self._crew = crew
+
+    async def round(self) -> float:
+        self._reset_processors()
+        self._give_back_stale()
+        return self._crew.settings.health
+
+    def _reset_processors(self) -> None:
+        for processor in self._crew.pools.reset():
+            log.info("processor %s is idle again", processor.name)
+
+    def _give_back_stale(self) -> None:
+        """A job that waited here longer than it may run goes back, without a retry counted (seed 001)."""
+        limit = self._crew.settings.timeout
+        if limit is None:
+            return
+        now = self.clock.monotonic()
+        for job in self._crew.local_queue.drain(lambda job, at: now - at > limit):
+            log.warning("job %s waited %.0f s in memory and goes back", job.id, limit)
+            self._crew.completer.submit(give_back(job))

@@ -1,0 +1,102 @@
+"""Claimed jobs that wait in memory for a processor, one queue per phase, and who processes what.
+
+In:   claimed jobs
+Out:  the next one for a phase's processor
+Next: runtime/coordinator.py, which hands it to an idle processor
+
+The four checks of the seeds are a second net under the store's claim: a job that is here already, in its own phase, in
+another one or in a processor's hands, is refused, and so is one too many. Each refusal says why; the caller gives the
+job back to the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from uuid import UUID
+
+from windlass.job import Job
+
+
+class Refusal(StrEnum):
+    """Why a job was not queued."""
+
+    SAME_PHASE = "it is queued in this phase already"
+    PROCESSING = "it is being processed"
+    OTHER_PHASE = "it is queued in another phase"
+    FULL = "the local queue of its phase is full"
+
+
+class LocalQueue:
+    """Queues by phase and the processing map. Used from one event loop only."""
+
+    def __init__(self, *, capacity: int | None = None) -> None:
+        self.capacity = capacity  # jobs per phase; None: the caller claims no more than it has room for
+        self.processing: dict[str, Job] = {}  # processor → job
+        self._queues: dict[str, deque[tuple[Job, float]]] = {}
+        self._phase_of: dict[UUID, str] = {}
+        self._in_hands: set[UUID] = set()
+
+    def __len__(self) -> int:
+        return len(self._phase_of)
+
+    def enqueue(self, job: Job, at: float = 0.0) -> Refusal | None:
+        """Take the job, or say why not. `at` is when, on the monotonic clock."""
+        known = self._phase_of.get(job.id)
+        if known is not None:
+            return Refusal.SAME_PHASE if known == job.phase else Refusal.OTHER_PHASE
+        if job.id in self._in_hands:
+            return Refusal.PROCESSING
+        queue = self._queues.get(job.phase)
+        if queue is None:
+            queue = self._queues[job.phase] = deque()
+        if self.capacity is not None and len(queue) >= self.capacity:
+            return Refusal.FULL
+        queue.append((job, at))
+        self._phase_of[job.id] = job.phase
+        return None
+
+    def dequeue(self, phase: str, processor: str) -> Job | None:
+        """The next job of the phase, now in that processor's hands."""
+        queue = self._queues.get(phase)
+        if not queue:
+            return None
+        job, _ = queue.popleft()
+        del self._phase_of[job.id]
+        self._in_hands.add(job.id)
+        self.processing[processor] = job
+        return job
+
+    def complete(self, processor: str) -> Job:
+        """The processor is done with its job."""
+        job = self.processing.pop(processor)
+        self._in_hands.discard(job.id)
+        return job
+
+    def release(self, processor: str, at: float = 0.0) -> Job:
+        """The processor puts its job back unstarted, at the head of its phase."""
+        job = self.complete(processor)
+        self._queues.setdefault(job.phase, deque()).appendleft((job, at))
+        self._phase_of[job.id] = job.phase
+        return job
+
+    def phases(self) -> Iterator[tuple[str, int]]:
+        """Phases that have jobs waiting, the earliest of a pipeline first, with how many."""
+        waiting = [
+            (queue[0][0].phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue
+        ]
+        return ((phase, count) for _, phase, count in sorted(waiting))
+
+    def waiting(self, phase: str) -> int:
+        return len(self._queues.get(phase, ()))
+
+    def drain(self, chosen: Callable[[Job, float], bool] = lambda job, at: True) -> list[Job]:
+        """Take out the waiting jobs for which `chosen(job, queued at)` holds: they are to be given back."""
+        taken: list[Job] = []
+        for phase, queue in self._queues.items():
+            taken += [job for job, at in queue if chosen(job, at)]
+            self._queues[phase] = deque((job, at) for job, at in queue if not chosen(job, at))
+        for job in taken:
+            del self._phase_of[job.id]
+        return taken

@@ -1,0 +1,119 @@
+"""Pools of named processors: one pool per phase, `<phase>-processor-<n>`, each idle, busy or in error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from windlass.job import Job
+
+
+class ProcessorState(StrEnum):
+    """What a processor is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    ERROR = "error"  # its last handler could not be stopped, or ran out of time; the health check resets it
+
+
+class Processor:
+    """A named slot in a worker. What runs in it is an `Attempt` of `runtime/processor.py`."""
+
+    __slots__ = ("job", "name", "phase", "state", "stuck")
+
+    def __init__(self, phase: str, number: int) -> None:
+        self.name = f"{phase}-processor-{number}"
+        self.phase = phase
+        self.state = ProcessorState.IDLE
+        self.job: Job | None = None
+        self.stuck = False  # a thread or coroutine of an abandoned attempt still runs in it
+
+
+class Pool:
+    """The processors of one phase, made when they are first needed."""
+
+    def __init__(self, phase: str, size: int) -> None:
+        self.phase = phase
+        self.size = size
+        self._processors: list[Processor] = []
+        self._idle: list[Processor] = []  # a stack: whoever worked last works next
+
+    def available(self) -> Processor | None:
+        """An idle processor; None when all are busy or in error."""
+        if self._idle:
+            return self._idle.pop()
+        if len(self._processors) < self.size:
+            processor = Processor(self.phase, len(self._processors) + 1)
+            self._processors.append(processor)
+            return processor
+        return None
+
+    def free(self) -> int:
+        return len(self._idle) + self.size - len(self._processors)
+
+    def release(self, processor: Processor) -> None:
+        """Mark it idle again."""
+        processor.state = ProcessorState.IDLE
+        processor.job = None
+        self._idle.append(processor)
+
+    def fail(self, processor: Processor, *, stuck: bool) -> None:
+        """Mark it in error; while `stuck`, the health check leaves it so."""
+        processor.state = ProcessorState.ERROR
+        processor.stuck = stuck
+
+    def reset(self) -> list[Processor]:
+        """Processors in error whose handler has ended become idle."""
+        reset = [p for p in self._processors if p.state is ProcessorState.ERROR and not p.stuck]
+        for processor in reset:
+            self.release(processor)
+        return reset
+
+    def __iter__(self) -> Iterator[Processor]:
+        return iter(self._processors)
+
+
+class Pools:
+    """All pools of a worker under its total."""
+
+    def __init__(self, *, total: int, size: int | None) -> None:
+        self.total = total
+        self._size = min(size or total, total)
+        self._pools: dict[str, Pool] = {}
+        self.busy = 0  # processors that are not idle, of all phases
+
+    def acquire(self, phase: str) -> Processor | None:
+        """An idle processor of the phase, marked busy."""
+        if self.busy >= self.total:
+            return None
+        processor = self.of(phase).available()
+        if processor is not None:
+            processor.state = ProcessorState.BUSY
+            self.busy += 1
+        return processor
+
+    def release(self, processor: Processor) -> None:
+        self.busy -= 1
+        self._pools[processor.phase].release(processor)
+
+    def fail(self, processor: Processor, *, stuck: bool) -> None:
+        self._pools[processor.phase].fail(processor, stuck=stuck)
+
+    def reset(self) -> list[Processor]:
+        reset = [processor for pool in self._pools.values() for processor in pool.reset()]
+        self.busy -= len(reset)
+        return reset
+
+    def of(self, phase: str) -> Pool:
+        pool = self._pools.get(phase)
+        if pool is None:
+            pool = self._pools[phase] = Pool(phase, self._size)
+        return pool
+
+    @property
+    def free(self) -> int:
+        """Processors of the worker that could start a job now."""
+        return self.total - self.busy
+
+    def __iter__(self) -> Iterator[Processor]:
+        return (processor for pool in self._pools.values() for processor in pool)

@@ -1,0 +1,264 @@
+"""One attempt in a processor, as a list of named steps.
+
+In:   a claimed job and an idle processor
+Out:  an outcome, and the fenced transition that follows from it
+Next: runtime/completer.py, which writes transitions in batches
+
+    run = begin → execute → conclude            execute is one of: coroutine, thread, child process
+
+Everything that can end an attempt from outside (a time limit, a cancel, a shutdown, a lost lease) goes through `stop`.
+A coroutine is cancelled and a child is killed; a thread can only be fenced out: its late result is refused, and its
+processor stays in error until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+from windlass import failpoints
+from windlass.clock import spell
+from windlass.context import Context
+from windlass.job import Job
+from windlass.observe.events import JobEnded, JobSettled, JobStarted
+from windlass.outcome import Ending, Outcome, Transition
+from windlass.policy.failure import judge
+from windlass.registry import Definition, Isolation
+from windlass.runtime.commit import account, commit
+from windlass.runtime.crew import Crew
+from windlass.runtime.execution import call_coroutine, from_error, in_thread
+from windlass.runtime.pool import Processor
+from windlass.state import State
+
+log = logging.getLogger("windlass")
+
+
+class Stop(StrEnum):
+    """Why an attempt is stopped from outside."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    SHUTDOWN = "shutdown"
+    LOST = "lost"
+
+
+class Attempt:
+    """A job in a processor's hands."""
+
+    __slots__ = (
+        "_cancel_timer",
+        "_concluded",
+        "_concluding",
+        "_started",
+        "_stopping",
+        "_thread",
+        "context",
+        "crew",
+        "definition",
+        "freed",
+        "job",
+        "processor",
+        "task",
+        "way",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        definition: Definition,
+        processor: Processor,
+        crew: Crew,
+        freed: Callable[[Processor], None],
+    ) -> None:
+        self.job = job
+        self.definition = definition
+        self.processor = processor
+        self.crew = crew
+        self.freed = freed
+        self.context: Context | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.way = crew.children.way(job, definition)
+        self._started: float | None = None
+        self._stopping: Stop | None = None
+        self._concluding = False
+        self._concluded = False
+        self._cancel_timer: Callable[[], object] | None = None
+        self._thread: asyncio.Future[Outcome] | None = None
+
+    def start(self) -> None:
+        """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
+        self.crew.leases.attempts[self.job.id] = self
+        self.task = self.crew.loop.create_task(self._run(), name=self.processor.name)
+
+    async def _run(self) -> None:
+        self._begin()
+        try:
+            outcome = self._stopped() or await self._execute()
+        except asyncio.CancelledError:
+            stopped = self._stopped()
+            if stopped is None:  # the event loop itself is closing: the lease's end will give the job back
+                raise
+            outcome = stopped
+        except Exception as error:  # a fault of the engine must not lose the processor
+            log.exception("processor %s failed", self.processor.name)
+            outcome = from_error(error, self.definition)
+        if failpoints.armed:
+            failpoints.hit("process.after")
+        if self._concluded:  # it would not stop and was fenced out; its end only frees the processor
+            self.processor.stuck = False
+            return
+        await self._conclude(outcome)
+
+    def _begin(self) -> None:
+        crew = self.crew
+        self._started = crew.clock.monotonic()
+        limit = self.definition.limit(crew.settings)
+        if limit is not None:
+            self._cancel_timer = crew.later(limit, lambda: self.stop(Stop.TIMEOUT))
+        if self.definition.signature.wants_context:
+            self.context = Context(
+                self.job,
+                store=crew.store,
+                loop=crew.loop,
+                transaction_limit=crew.settings.lease / 3,
+                time_limit=limit,
+                on_progress=lambda context: crew.progress.mark(self),
+            )
+        if crew.subscribers:
+            crew.emit(JobStarted(self.job, self.processor.name))
+        if failpoints.armed:
+            failpoints.hit("process.before")
+
+    async def _execute(self) -> Outcome:
+        if self.way is Isolation.COROUTINE:
+            return await call_coroutine(self.definition, self.job, self.context)
+        if self.way is Isolation.PROCESS:
+            return await self.crew.children.run(self, waited=self._waited(self._started or 0.0))
+        self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
+        return await asyncio.shield(self._thread)
+
+    def stop(self, why: Stop) -> None:
+        """Stop from outside; the first reason counts. Once it concludes, the store's fence decides alone."""
+        if self._concluding or self._concluded or (self._stopping is not None and why is not Stop.LOST):
+            return
+        self._stopping = why
+        if self.context is not None:
+            self.context.ask_to_stop()
+        if self.way is Isolation.PROCESS and why is Stop.CANCEL:
+            self.crew.children.ask_to_stop(self.job.id)
+        if self._started is None or self.task is None:
+            return  # _run looks before it executes
+        if self.way is not Isolation.COROUTINE and why is Stop.CANCEL and self.context is not None:
+            self.crew.later(self.crew.settings.cancel_grace, self._insist)
+            return
+        self.task.cancel()
+        if self.way is Isolation.COROUTINE:
+            self.crew.later(self.crew.settings.cancel_grace, self._abandon)
+
+    def _insist(self) -> None:
+        """The thread or child was asked and did not end: fence the one out, kill the other."""
+        if not self._concluding and self.task is not None:
+            self.task.cancel()
+
+    def _abandon(self) -> None:
+        """The coroutine was cancelled and goes on: write the end without it, and keep the processor in error."""
+        outcome = self._stopped()
+        if not self._concluding and outcome is not None:
+            log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
+            self._concluding = self._concluded = True
+            self._settle(outcome, stuck=True)
+
+    def _stopped(self) -> Outcome | None:
+        """The outcome of an attempt that was stopped; None while nobody stopped it."""
+        match self._stopping:
+            case None:
+                return None
+            case Stop.TIMEOUT:
+                limit = self.definition.limit(self.crew.settings) or 0.0
+                return Outcome(
+                    ending=Ending.TIMED_OUT,
+                    type="Timeout",
+                    message=f"the time limit of {spell(limit)} has passed",
+                )
+            case Stop.CANCEL:
+                return Outcome(ending=Ending.CANCELLED)
+            case Stop.SHUTDOWN:
+                return Outcome(ending=Ending.RELEASED)
+            case Stop.LOST:
+                return Outcome(ending=Ending.LOST)
+
+    async def _conclude(self, outcome: Outcome) -> None:
+        """End the attempt's transaction with the outcome, hand the transition over, free the processor."""
+        self._concluding = True
+        scope = self.context._transaction if self.context is not None else None
+        if scope is not None and scope.transaction is not None:
+            try:
+                if outcome.ending is Ending.SUCCEEDED and not outcome.finished:
+                    outcome = await self._commit(outcome)
+            finally:
+                await scope.end()
+        self._concluded = True
+        self._settle(outcome, stuck=self._thread is not None and not self._thread.done())
+
+    async def _commit(self, outcome: Outcome) -> Outcome:
+        """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""
+        transition = self._judge(outcome)
+        assert self.context is not None
+        assert transition is not None
+        return await commit(
+            self.context,
+            transition,
+            definition=self.definition,
+            store=self.crew.store,
+            clock=self.crew.clock,
+            held=lambda: self.crew.leases.holds(self.job.id),
+        )
+
+    def _settle(self, outcome: Outcome, *, stuck: bool) -> None:
+        crew = self.crew
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+        crew.leases.attempts.pop(self.job.id, None)
+        transition = self._judge(outcome)
+        if crew.subscribers:
+            self._tell(outcome, transition)
+        crew.local_queue.complete(self.processor.name)
+        if transition is not None:
+            crew.completer.submit(transition)
+        else:
+            crew.leases.settle([self.job.id])
+        if stuck or outcome.ending is Ending.TIMED_OUT:
+            if stuck and self._thread is not None:
+                self._thread.add_done_callback(self._unstuck)
+            crew.pools.fail(self.processor, stuck=stuck)
+        else:
+            crew.pools.release(self.processor)
+        self.freed(self.processor)
+
+    def _unstuck(self, thread: asyncio.Future[Outcome]) -> None:
+        """The fenced-out thread ended at last; the health check may reset its processor."""
+        self.processor.stuck = False
+        if not thread.cancelled():
+            thread.exception()  # looked at, so that nobody warns about it
+
+    def _judge(self, outcome: Outcome) -> Transition | None:
+        crew = self.crew
+        now = crew.clock.monotonic()
+        started = now if self._started is None else self._started
+        run = account(self.job, self.context, worker=crew.worker, waited=self._waited(started), elapsed=now - started)
+        return judge(run, outcome, retry=self.definition.retry_policy(crew.settings), settings=crew.settings)
+
+    def _waited(self, started: float) -> float:
+        """Seconds from the claim to the start."""
+        leases = self.crew.leases
+        return started - leases.claimed_at(self.job.id) if leases.holds(self.job.id) else 0.0
+
+    def _tell(self, outcome: Outcome, transition: Transition | None) -> None:
+        elapsed = self.crew.clock.monotonic() - (self._started or 0.0)
+        error = None if outcome.type is None else f"{outcome.type}: {outcome.message}"
+        delay = None if transition is None else transition.delay
+        self.crew.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay))
+        if outcome.finished:
+            self.crew.emit(JobSettled(self.job.id, State.SUCCEEDED))

@@ -1,0 +1,46 @@
+"""Progress of running jobs, written at most once a second and job, under their leases, all in one statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from windlass.outcome import Progress
+from windlass.runtime.crew import Crew
+from windlass.runtime.service import Service
+
+if TYPE_CHECKING:
+    from windlass.runtime.processor import Attempt
+
+EVERY = 1.0  # seconds
+
+
+class ProgressWriter(Service):
+    """Remembers who has something new to say."""
+
+    name = "progress"
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew.clock)
+        self._crew = crew
+        self._marked: dict[UUID, Attempt] = {}
+
+    def mark(self, attempt: Attempt) -> None:
+        """Called from the worker's loop or from a handler's thread; a dict's item assignment is atomic."""
+        self._marked[attempt.job.id] = attempt
+
+    async def round(self) -> float:
+        marked, self._marked = self._marked, {}
+        current = [
+            Progress(
+                lease=attempt.job.lease,
+                total=attempt.context.total,
+                processed=attempt.context.processed,
+                failed=attempt.context.failed,
+            )
+            for attempt in marked.values()
+            if attempt.context is not None and attempt.job.id in self._crew.leases.attempts
+        ]
+        if current:
+            await self._crew.store.record(current)
+        return EVERY

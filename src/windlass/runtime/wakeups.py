@@ -1,0 +1,59 @@
+"""Listens for what happens elsewhere: enqueues that wake an idle worker, and requests to cancel.
+
+Hints only. A wake-up that is lost costs a poll; a request to cancel is also looked for every poll.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from windlass.runtime.crew import Crew
+from windlass.runtime.discovery import Discovery
+from windlass.runtime.processor import Stop
+from windlass.runtime.service import Service
+
+CANCEL = "cancel:"
+
+
+class Listener(Service):
+    """Passes wake-ups on; a lost connection is a round that failed, and the next round listens again."""
+
+    name = "listener"
+
+    def __init__(self, crew: Crew, discovery: Discovery, *, queues: tuple[str, ...] | None) -> None:
+        super().__init__(crew.clock)
+        self._crew = crew
+        self._discovery = discovery
+        self._queues = queues
+
+    async def round(self) -> float:
+        async with self._crew.store.wakeups() as messages:
+            self._discovery.nudge()  # what came while nobody listened
+            async for message in messages:
+                if message.startswith(CANCEL):
+                    stop_cancelled(self._crew, [UUID(message.removeprefix(CANCEL))])
+                elif message == "*" or self._queues is None or message in self._queues:
+                    self._discovery.nudge()
+        return 0
+
+
+class Cancels(Service):
+    """Looks for requests to cancel among the jobs that run here."""
+
+    name = "cancels"
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew.clock)
+        self._crew = crew
+
+    async def round(self) -> float:
+        if self._crew.leases.attempts:
+            stop_cancelled(self._crew, await self._crew.store.cancel_requests(self._crew.worker))
+        return self._crew.settings.poll
+
+
+def stop_cancelled(crew: Crew, jobs: list[UUID]) -> None:
+    for job in jobs:
+        attempt = crew.leases.attempts.get(job)
+        if attempt is not None:
+            attempt.stop(Stop.CANCEL)

@@ -1,0 +1,4 @@
+-- Alive for another lease. A row that is dead or gone is not revived: whoever was declared dead stays so.
+UPDATE windlass.workers SET alive_until = windlass.now() + make_interval(secs => $2::float8)
+ WHERE id = $1 AND NOT dead
+RETURNING true

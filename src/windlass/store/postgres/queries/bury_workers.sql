@@ -1,0 +1,7 @@
+-- Rescue, step one, committed on its own: who has been silent beyond its lease is dead from now on. A beat that comes
+-- later finds the mark and changes nothing, so that nothing is ever taken from a worker that is alive.
+UPDATE windlass.workers
+   SET dead = true, idle = false
+ WHERE id IN (SELECT id FROM windlass.workers WHERE NOT dead AND alive_until < windlass.now() FOR UPDATE SKIP LOCKED)
+   AND NOT dead AND alive_until < windlass.now()
+RETURNING id

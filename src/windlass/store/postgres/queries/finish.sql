@@ -1,0 +1,35 @@
+-- Move finished jobs to the history, each under its lease: one statement, one round trip.
+--
+--   $1 ids (sorted, so that concurrent finishers lock in one order)   $2 tokens   $3 statuses   $4 outputs
+--   $5 errors   $6 attempt entries   $7 seconds since the start   $8 totals   $9 processed   $10 failed
+--   $11 cost   $12 attempts that count   $13 reasons
+--
+-- A lease that is not current matches nothing, and its id is missing from the answer.
+WITH ending AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::json[], $5::json[], $6::json[], $7::float8[],
+                         $8::int[], $9::int[], $10::int[], $11::bigint[], $12::int[], $13::text[])
+        AS ending (id, token, status, output, error, entry, elapsed, total, processed, failed, cost_cents, attempt,
+                   reason)
+), gone AS (
+    DELETE FROM windlass.jobs
+     USING ending
+     WHERE jobs.id = ending.id AND jobs.token = ending.token AND jobs.status = 'running'
+ RETURNING jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at,
+           jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.cancel_requested,
+           jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace, jobs.input,
+           jobs.error AS last_error, jobs.attempts, ending.status, ending.output, ending.error, ending.entry,
+           ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
+           ending.reason
+)
+INSERT INTO windlass.history (
+    id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
+    finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
+    cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
+    attempts)
+SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at,
+       windlass.now() - make_interval(secs => elapsed), windlass.now(), cost_cents, priority, attempt, max_attempts,
+       crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
+       pipeline, key, trace, reason, input, output, coalesce(error, last_error),
+       CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END
+  FROM gone
+RETURNING id, status

@@ -1,0 +1,97 @@
+"""Between PostgreSQL's rows and Windlass's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from windlass.job import COLUMNS, Job, NewJob
+from windlass.outcome import Transition
+from windlass.state import State, target
+from windlass.store.protocol import WorkerRow
+
+WIDTH = len(COLUMNS)
+STATUS = COLUMNS.index("status")
+STATES = {state.value: state for state in State}
+
+COPY_COLUMNS = ("id", "tenant", "queue", "type", "priority", "input", "max_attempts", "phase", "trace")
+
+
+def job(record: Sequence[Any]) -> Job:
+    values = list(record[:WIDTH])
+    values[STATUS] = STATES[values[STATUS]]
+    return Job(*values)
+
+
+def claim_order(job: Job) -> tuple[Any, ...]:
+    return (job.phase_rank, -job.priority, job.run_at, job.id)
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether the table's defaults say the rest, so that the job may go in by COPY."""
+    return (
+        job.delay is None
+        and job.run_at is None
+        and job.key is None
+        and job.parent is None
+        and job.pipeline is None
+        and job.phase is None
+        and job.phase_rank == 0
+        and job.copied_from is None
+    )
+
+
+def copy_row(job: NewJob) -> tuple[Any, ...]:
+    return (
+        job.id, job.tenant, job.queue, job.type, job.priority, job.input, job.max_attempts, job.queue, job.trace,
+    )  # fmt: skip
+
+
+def finish_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]:
+    """The columns of `finish.sql`."""
+    return (
+        [t.lease.job for t in transitions],
+        [t.lease.token for t in transitions],
+        [target(t.verb) for t in transitions],
+        [t.output for t in transitions],
+        [t.error for t in transitions],
+        [t.entry for t in transitions],
+        [t.elapsed for t in transitions],
+        [t.total for t in transitions],
+        [t.processed for t in transitions],
+        [t.failed for t in transitions],
+        [t.cost_cents for t in transitions],
+        [t.attempt for t in transitions],
+        [t.reason for t in transitions],
+    )
+
+
+def settle_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]:
+    """The columns of `settle.sql`."""
+    return (
+        [t.lease.job for t in transitions],
+        [t.lease.token for t in transitions],
+        [target(t.verb) for t in transitions],
+        [t.delay for t in transitions],
+        [t.attempt for t in transitions],
+        [t.crashes for t in transitions],
+        [t.error for t in transitions],
+        [t.entry for t in transitions],
+        [t.reason for t in transitions],
+        [t.total for t in transitions],
+        [t.processed for t in transitions],
+        [t.failed for t in transitions],
+        [t.cost_cents for t in transitions],
+        [t.elapsed for t in transitions],
+    )
+
+
+def states(records: Iterable[Any]) -> dict[Any, State]:
+    return {record[0]: STATES[record[1]] for record in records}
+
+
+def worker(record: Any) -> WorkerRow:
+    values = dict(record)
+    values["types"] = tuple(values["types"])
+    values["queues"] = None if values["queues"] is None else tuple(values["queues"])
+    return WorkerRow(**values)

@@ -1,0 +1,341 @@
+"""The store on PostgreSQL, through asyncpg: batches, one round trip each, nothing that waits on the hot path."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from windlass import failpoints
+from windlass.clock import Clock
+from windlass.errors import JobNotFound, StoreError, TransitionRefused
+from windlass.job import Job, Lease, NewJob
+from windlass.outcome import Progress, Transition
+from windlass.state import FINISHING, SETTLING, State, Verb, sources
+from windlass.store import masked
+from windlass.store.encoding import encode_jobs
+from windlass.store.migrate import check
+from windlass.store.postgres import partitions, rows
+from windlass.store.postgres.floors import Floors, Lane
+from windlass.store.postgres.heart import PostgresHeart
+from windlass.store.postgres.migrator import current
+from windlass.store.postgres.pool import Pool
+from windlass.store.postgres.transaction import PostgresTransaction
+from windlass.store.postgres.wakeups import CHANNEL, listening
+from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Claimed, NewWorker, Settled, Swept, WorkerRow
+from windlass.store.refusals import refusal
+from windlass.store.sql import query
+
+COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
+ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
+
+
+class PostgresStore:
+    """Implements `store.protocol.Store`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        connections: int = 4,
+        direct_url: str | None = None,
+        pooler: str | None = None,
+    ) -> None:
+        self.url = url
+        self.clock = clock
+        self.direct_url = direct_url or (None if pooler else url)
+        self.pooler = pooler is not None
+        self._pool = Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler)
+        self._for_handlers = asyncio.Semaphore(connections)
+        self._floors = Floors()
+        self._to_wake: set[str] = set()
+        self._waking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self._pool.open()
+        try:
+            check("postgres", await self._pool.run(current), masked(self.url))
+        except BaseException:
+            await self._pool.close()
+            raise
+
+    async def close(self) -> None:
+        if self._waking is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(1):
+                    await self._waking
+        await self._pool.close()
+
+    async def location(self) -> str:
+        """Which installation this is, to compare with a caller's connection."""
+        return f"postgres:{await self._value('SELECT id FROM windlass.installation')}"
+
+    # The way in
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        if not jobs:
+            return
+        if failpoints.armed:
+            failpoints.hit("enqueue.before")
+        if len(jobs) >= COPY_FROM and all(map(rows.is_plain, jobs)):
+            await self._pool.run(
+                lambda connection: connection.copy_records_to_table(
+                    "jobs",
+                    schema_name="windlass",
+                    columns=rows.COPY_COLUMNS,
+                    records=map(rows.copy_row, jobs),
+                )
+            )
+        else:
+            await self._execute(query("postgres", "enqueue"), encode_jobs(jobs))
+        if failpoints.armed:
+            failpoints.hit("enqueue.committed")
+        self.wake_later({job.queue for job in jobs if job.delay is None and job.run_at is None})
+
+    def wake_later(self, queues: set[str]) -> None:
+        """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""
+        self._to_wake |= queues
+        if self._to_wake and (self._waking is None or self._waking.done()):
+            self._waking = asyncio.get_running_loop().create_task(self._wake_idle())
+
+    async def _wake_idle(self) -> None:
+        while self._to_wake:
+            queues, self._to_wake = sorted(self._to_wake), set()
+            with suppress(StoreError):  # a lost wake-up costs a poll
+                await self._execute(query("postgres", "wake"), queues)
+
+    # A worker's life
+
+    async def register(self, worker: NewWorker) -> None:
+        await self._execute(
+            query("postgres", "register"),
+            worker.id,
+            worker.name,
+            worker.lease,
+            worker.concurrency,
+            worker.queues,
+            worker.types,
+            worker.isolates,
+        )
+
+    async def deregister(self, worker: UUID) -> None:
+        await self._execute(query("postgres", "deregister"), worker)
+
+    def heart(self) -> PostgresHeart:
+        return PostgresHeart(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
+
+    async def rest(self, worker: UUID, *, idle: bool) -> None:
+        await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
+
+    def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        return _silence() if self.direct_url is None else listening(self.direct_url)
+
+    async def wake(self, message: str) -> None:
+        await self._execute("SELECT pg_notify($1, $2)", CHANNEL, message)
+
+    # A job's life
+
+    async def claim(self, claim: Claim) -> Claimed:
+        if failpoints.armed:
+            failpoints.hit("claim.before")
+        claimed = await (self._claim_by_creation(claim) if claim.by_creation else self._claim_by_lanes(claim))
+        # The planner once ran a LIMIT subquery per row and claimed a thousand rows for ten.
+        assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
+        if failpoints.armed:
+            failpoints.hit("claim.committed")
+        return claimed
+
+    async def _claim_by_lanes(self, claim: Claim) -> Claimed:
+        next_due = await self._scan_lanes(claim.queues) if claim.rescan else None
+        lanes, floors = self._floors.lanes(claim.queues, rescan=claim.rescan)
+        if not lanes:
+            return Claimed(jobs=[], next_due=next_due)
+        records = await self._fetch(
+            query("postgres", "claim"),
+            claim.worker,
+            claim.room,
+            uuid.uuid4(),
+            claim.types,
+            min(claim.aged, claim.room) if len(lanes) > 1 else 0,  # one lane is in the order of age already
+            claim.suspects.value,
+            claim.rest,
+            [lane.queue for lane in lanes],
+            [lane.phase_rank for lane in lanes],
+            [lane.urgency for lane in lanes],
+            floors,
+        )
+        # An aged job may be the only one taken from its lane: nothing is drained by that.
+        claimed = [(rows.job(record), record["aged"]) for record in records]
+        self._floors.drained(job for job, aged in claimed if not aged)
+        return Claimed(jobs=sorted((job for job, _ in claimed), key=rows.claim_order), next_due=next_due)
+
+    async def _scan_lanes(self, queues: tuple[str, ...] | None) -> float | None:
+        """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
+        records = await self._fetch(query("postgres", "lanes"))
+        self._floors.scanned(
+            Lane(record["phase_rank"], record["urgency"], record["queue"]) for record in records
+        )
+        waits = [
+            record["next_in"]
+            for record in records
+            if record["next_in"] is not None and (queues is None or record["queue"] in queues)
+        ]
+        return max(0.0, min(waits)) if waits else None
+
+    async def _claim_by_creation(self, claim: Claim) -> Claimed:
+        records = await self._fetch(
+            query("postgres", "claim_by_creation"),
+            claim.worker,
+            claim.room,
+            uuid.uuid4(),
+            claim.types,
+            claim.queues,
+            claim.suspects.value,
+            claim.rest,
+        )
+        jobs = sorted(
+            map(rows.job, records), key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id)
+        )
+        return Claimed(jobs=jobs)
+
+    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+        if failpoints.armed:
+            failpoints.hit("finish.before")
+        ordered = sorted(transitions, key=lambda transition: transition.lease.job)
+        finishing = [transition for transition in ordered if transition.verb in FINISHING]
+        settling = [transition for transition in ordered if transition.verb in SETTLING]
+        if len(finishing) + len(settling) < len(ordered):
+            raise ValueError("only the verbs of a lease's holder can be settled")
+        states: dict[UUID, State] = {}
+        if finishing:
+            states |= rows.states(
+                await self._fetch(query("postgres", "finish"), *rows.finish_arguments(finishing))
+            )
+        if settling:
+            states |= rows.states(
+                await self._fetch(query("postgres", "settle"), *rows.settle_arguments(settling))
+            )
+        if failpoints.armed:
+            failpoints.hit("finish.committed")
+        return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
+
+    async def record(self, progress: Sequence[Progress]) -> None:
+        ordered = sorted(progress, key=lambda mark: mark.lease.job)
+        await self._execute(
+            query("postgres", "record"),
+            [mark.lease.job for mark in ordered],
+            [mark.lease.token for mark in ordered],
+            [mark.total for mark in ordered],
+            [mark.processed for mark in ordered],
+            [mark.failed for mark in ordered],
+        )
+
+    async def cancel_requests(self, worker: UUID) -> list[UUID]:
+        records = await self._fetch(
+            "SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker
+        )
+        return [record[0] for record in records]
+
+    async def settled_by(self, lease: Lease) -> bool:
+        return bool(await self._value(query("postgres", "settled_by"), lease.job, lease.token))
+
+    @asynccontextmanager
+    async def transaction(self, *, limit: float) -> AsyncIterator[PostgresTransaction]:
+        async with self._for_handlers, self._pool.acquire() as connection:
+            transaction = PostgresTransaction(connection, clock=self.clock, limit=limit)
+            await transaction.begin()
+            try:
+                yield transaction
+            finally:
+                if not transaction.ended:
+                    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                        await transaction.rollback()
+                if transaction.committed:
+                    self.wake_later(transaction.queues)
+
+    # Sweeping and housekeeping
+
+    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+        deaths = len(await self._fetch(query("postgres", "bury_workers")))
+        if failpoints.armed:
+            failpoints.hit("sweep.buried")
+        rescued = condemned = 0
+        while True:
+            if failpoints.armed:
+                failpoints.hit("sweep.before_rescue")
+            records = await self._fetch(query("postgres", "rescue"), max_crashes, RESCUES_PER_CRASH * max_crashes, page)
+            condemned += sum(record["status"] == State.DEAD for record in records)
+            rescued += sum(record["status"] == State.QUEUED for record in records)
+            if len(records) < page:
+                break
+        for record in await self._fetch(query("postgres", "forgotten_cancels")):
+            with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
+                await self.operate(Verb.CANCEL, record[0])
+        await self._execute(query("postgres", "prune_workers"))
+        return Swept(deaths=deaths, rescued=rescued, condemned=condemned)
+
+    async def lead(self, name: str, worker: UUID, lease: float) -> bool:
+        leads = bool(await self._value(query("postgres", "lead"), name, worker, lease))
+        if leads and failpoints.armed:
+            failpoints.hit("lead.taken")
+        return leads
+
+    async def keep_house(self, *, history: float) -> None:
+        await self._pool.run(partitions.prepare)
+        await self._pool.run(lambda connection: partitions.prune(connection, history=history))
+
+    # Looking and operating
+
+    async def find(self, job: UUID) -> Job | None:
+        records = await self._fetch(query("postgres", "find"), job)
+        return rows.job(records[0]) if records else None
+
+    async def operate(self, verb: Verb, job: UUID) -> State | None:
+        answer = await self._value(query("postgres", verb.value), job, sorted(sources(verb)))
+        if verb is Verb.CANCEL and answer is not None:
+            state = rows.STATES[answer]
+            if state is State.RUNNING:
+                return State.RUNNING
+            if state in sources(verb):
+                return State.CANCELLED
+        elif answer is not None:
+            return None if verb is Verb.DISCARD else rows.STATES[answer]
+        raise refusal(verb, job, await self.find(job))
+
+    async def counts(self) -> dict[State, int]:
+        counted = dict.fromkeys(State, 0)
+        for status, jobs in await self._fetch(query("postgres", "counts")):
+            counted[rows.STATES[status]] += jobs
+        return counted
+
+    async def workers(self) -> list[WorkerRow]:
+        return [rows.worker(record) for record in await self._fetch(query("postgres", "workers"))]
+
+    # One way to the database
+
+    async def _fetch(self, sql: str, *args: Any) -> list[Any]:
+        records: list[Any] = await self._pool.run(lambda connection: connection.fetch(sql, *args))
+        return records
+
+    async def _value(self, sql: str, *args: Any) -> Any:
+        return await self._pool.run(lambda connection: connection.fetchval(sql, *args))
+
+    async def _execute(self, sql: str, *args: Any) -> None:
+        await self._pool.run(lambda connection: connection.execute(sql, *args))
+
+
+@asynccontextmanager
+async def _silence() -> AsyncIterator[AsyncIterator[str]]:
+    """Behind a transaction pooler nobody can listen: the poll does it."""
+
+    async def nothing() -> AsyncIterator[str]:
+        await asyncio.Event().wait()
+        yield ""
+
+    yield nothing()

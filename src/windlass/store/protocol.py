@@ -1,0 +1,242 @@
+"""The store: the only truth about jobs. Two implementations, PostgreSQL and SQLite, one contract suite.
+
+In:   NewJob, Claim, Transition
+Out:  rows, committed together with whatever follows from them
+Next: store/*/queries/claim.sql, where a stored job is claimed
+
+Rules every implementation keeps:
+
+- Time is the database's. No caller passes "now".
+- Whoever finishes, records or releases names a lease; a lease that is not current changes zero rows.
+- States change only along `state.TRANSITIONS`; the WHERE clauses are made from that table.
+- A batch is one round trip and one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from windlass.job import Job, Lease, NewJob
+from windlass.outcome import Progress, Transition
+from windlass.state import State, Verb
+
+RESCUES_PER_CRASH = 10
+"""A job that never crashed by itself is dead after max_crashes times so many deaths of its workers: no poison for ever."""
+
+
+class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's incarnation: a fresh id for every start of a process, and again after a lost lease."""
+
+    id: UUID
+    name: str  # host:pid, for people
+    lease: float  # seconds
+    queues: tuple[str, ...] | None  # None: every queue
+    types: tuple[str, ...]
+    concurrency: int
+    isolates: bool = False  # runs suspects in processes of their own
+
+
+class Suspects(StrEnum):
+    """Whether a claim may take jobs that a worker died with."""
+
+    WITH = "with"
+    WITHOUT = "without"  # the program cannot be imported in a child, and this worker holds other jobs
+    ONLY = "only"  # …and this worker holds nothing: it takes one suspect, alone
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish for leased jobs."""
+
+    worker: UUID
+    room: int  # at most so many
+    types: tuple[str, ...]  # others are skipped without a lease or an attempt
+    queues: tuple[str, ...] | None = None
+    rescan: bool = False  # look below the claim floor too, for what committed late
+    aged: int = 0  # so many places of `room` go to the oldest due jobs of any priority
+    suspects: Suspects = Suspects.WITH
+    rest: float = 0.0  # only rows untouched for so many seconds (the steady pace)
+    by_creation: bool = False  # order by created_at instead of run_at (the steady pace)
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """Leased jobs in the order in which they should start."""
+
+    jobs: list[Job]
+    next_due: float | None = None  # seconds until the next job this claim could have; None: unknown or none
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch of transitions came to: the state each job is in now, or its lease was lost."""
+
+    states: Mapping[UUID, State]
+    lost: frozenset[UUID]
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sweep did."""
+
+    deaths: int = 0  # workers marked dead
+    rescued: int = 0  # jobs given back
+    condemned: int = 0  # jobs whose worker died once too often
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as others see it."""
+
+    id: UUID
+    name: str
+    started_at: datetime
+    alive_until: datetime
+    dead: bool
+    idle: bool
+    queues: tuple[str, ...] | None
+    types: tuple[str, ...]
+    concurrency: int
+    running: int  # leases it holds
+
+
+class Heart(Protocol):
+    """A connection of its own that only says "alive". Used from a thread with its own event loop."""
+
+    async def beat(self, worker: UUID, lease: float) -> bool:
+        """Extend the worker's life by `lease`; False when its row is dead or gone, and then nothing changed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Transaction(Protocol):
+    """An open transaction on the store's own database, for `ctx.transaction()`. `$n` parameters everywhere."""
+
+    def execute(self, sql: str, *args: Any) -> Coroutine[Any, Any, str]:
+        """Run one statement; the answer is a short status such as `INSERT 1`."""
+        ...
+
+    def fetch(self, sql: str, *args: Any) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> Coroutine[Any, Any, None]: ...
+
+    async def finish(self, transition: Transition) -> bool:
+        """Write the transition inside this transaction; False when the lease is not current."""
+        ...
+
+    async def savepoint(self) -> None: ...
+
+    async def release(self) -> None:
+        """Keep what was written since the innermost savepoint."""
+        ...
+
+    async def rollback_to(self) -> None:
+        """Undo what was written since the innermost savepoint."""
+        ...
+
+    async def commit(self) -> None: ...
+
+    async def rollback(self) -> None: ...
+
+
+class Store(Protocol):
+    """What the client, the runtime and the operators ask of a database."""
+
+    async def open(self) -> None:
+        """Connect and check the schema; raises StoreUnavailable, SchemaMissing, SchemaOutdated, SchemaTooNew."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def location(self) -> str:
+        """Which database this is, to compare with a caller's connection: `sqlite:<path>`, `postgres:<installation>`."""
+        ...
+
+    # The way in
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        """All of them, or none. Wakes idle workers after the commit."""
+        ...
+
+    # A worker's life
+
+    async def register(self, worker: NewWorker) -> None: ...
+
+    async def deregister(self, worker: UUID) -> None:
+        """Say goodbye; only a worker that holds no job may go."""
+        ...
+
+    def heart(self) -> Heart: ...
+
+    async def rest(self, worker: UUID, *, idle: bool) -> None:
+        """Commit the worker's idle mark: while it stands, an enqueue sends a wake-up."""
+        ...
+
+    def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Wake-ups as they come: a queue's name, `*` for any, or `cancel:<job id>`. Losing one costs a poll."""
+        ...
+
+    async def wake(self, message: str) -> None:
+        """Send a wake-up to every worker that listens."""
+        ...
+
+    # A job's life
+
+    async def claim(self, claim: Claim) -> Claimed: ...
+
+    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+        """Finish, fail, snooze, release…: every transition whose lease is current, in one transaction.
+
+        A job that was asked to cancel and would become claimable again becomes `cancelled` instead.
+        """
+        ...
+
+    async def record(self, progress: Sequence[Progress]) -> None:
+        """Write progress under the leases that are current."""
+        ...
+
+    async def cancel_requests(self, worker: UUID) -> list[UUID]:
+        """Running jobs of this worker that somebody asked to cancel."""
+        ...
+
+    async def settled_by(self, lease: Lease) -> bool:
+        """Whether this very lease finished its job: asked when the answer to a commit was lost."""
+        ...
+
+    def transaction(self, *, limit: float) -> AbstractAsyncContextManager[Transaction]:
+        """Begin one; it is rolled back at the end of the block unless committed, and after `limit` seconds."""
+        ...
+
+    # Sweeping and housekeeping
+
+    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+        """Mark silent workers dead and commit; then give their jobs back, in pages that never wait."""
+        ...
+
+    async def lead(self, name: str, worker: UUID, lease: float) -> bool:
+        """Take or keep the leadership `name` for `lease` seconds; False while another holds it."""
+        ...
+
+    async def keep_house(self, *, history: float) -> None:
+        """Leader only: prepare the next partitions, drop what is older than `history` seconds."""
+        ...
+
+    # Looking and operating
+
+    async def find(self, job: UUID) -> Job | None: ...
+
+    async def operate(self, verb: Verb, job: UUID) -> State | None:
+        """CANCEL, RETRY, REPLAY, RESUME or DISCARD one job: the state it is in now, None when it is gone.
+
+        CANCEL of a running job leaves it running and marks the request. Raises JobNotFound or TransitionRefused.
+        """
+        ...
+
+    async def counts(self) -> dict[State, int]:
+        """Jobs by state, history included."""
+        ...
+
+    async def workers(self) -> list[WorkerRow]: ...

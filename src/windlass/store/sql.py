@@ -1,0 +1,15 @@
+"""SQL lives in `.sql` files, one per step of a job's life, with the same names in both dialects."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from windlass.job import COLUMNS
+
+
+@cache
+def query(dialect: str, name: str) -> str:
+    """The text of `store/<dialect>/queries/<name>.sql`; `{columns}` becomes the record's columns in their order."""
+    text = files("windlass.store").joinpath(dialect, "queries", f"{name}.sql").read_text(encoding="utf-8")
+    return text.replace("{columns}", ", ".join(f"jobs.{column}" for column in COLUMNS))

@@ -1,0 +1,142 @@
+"""The file behind a store: where it is, how it is opened, and what its errors mean."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, unquote
+
+from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
+from windlass.store.sqlite.rows import crash, remember, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+PREFIX = "sqlite:///"
+OLDEST_SQLITE = (3, 37)  # RETURNING came with 3.35, STRICT tables with 3.37
+BUSY_TIMEOUT = 10.0  # seconds that SQLite itself waits for a lock
+PATIENCE = 30.0  # seconds until "database is locked" is told to anybody
+LONGEST_PAUSE = 0.05  # seconds between two tries, at most; the pause is random, so that processes don't march in step
+
+LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+BROKEN = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+def locate(url: str) -> Path:
+    """The absolute path in `sqlite:///relative.db` or `sqlite:////absolute/path.db`."""
+    name = unquote(url.removeprefix(PREFIX))
+    if not url.startswith(PREFIX) or name in ("", "/", ":memory:"):
+        raise ConfigError(
+            f"{url!r} does not name a SQLite file; write sqlite:///jobs.db or sqlite:////var/lib/app/jobs.db "
+            "(jobs in memory would not outlive the process, so there is no :memory:)"
+        )
+    return Path(name).resolve()
+
+
+def connect(path: Path, *, create: bool = False, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+    """A connection for the calling thread, in autocommit: whoever writes begins a transaction by hand."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}, and Windlass needs {needed} or newer")
+    mode = "rwc" if create else "rw"
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        cached_statements=256,
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.create_function("remember", 2, remember, deterministic=True)
+    connection.create_function("crash", 2, crash, deterministic=True)
+    connection.create_function("rfc3339", 1, rfc3339, deterministic=True)
+    return connection
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Readers never wait for the writer. The mode stays in the file; saying it again changes nothing."""
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def immediate(connection: sqlite3.Connection, *, patience: float = PATIENCE) -> Iterator[None]:
+    """A write transaction. IMMEDIATE: a read that comes to write fails at once, whatever the timeout."""
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience)
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        # Some errors (disk full) have rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def patiently(step: Callable[[], T], *, patience: float = PATIENCE) -> T:
+    """`step`, tried again while the file is locked.
+
+    SQLite's own timeout doesn't cover every lock: not the recovery of a killed writer's WAL, and not a change
+    of the journal mode.
+    """
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if code(error) not in LOCKED or time.monotonic() >= end:
+                raise
+        time.sleep(random.uniform(0, LONGEST_PAUSE))
+
+
+def code(error: sqlite3.Error) -> int:
+    """The primary result code; the extended ones keep it in their lowest byte."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors in the words of `windlass.errors`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+
+
+def explain(path: Path, error: sqlite3.Error) -> StoreError:
+    kind = code(error)
+    if kind in BROKEN:
+        return StoreCorrupt(
+            f"{path} is not a SQLite database ({error}); restore it from a backup, or name another file"
+        )
+    if kind == sqlite3.SQLITE_READONLY:
+        return StoreCorrupt(f"{path} is read-only, and jobs have to be written; run: chmod u+w {path} {path.parent}")
+    if kind == sqlite3.SQLITE_CANTOPEN:
+        return unopened(path)
+    if kind in LOCKED:
+        return StoreUnavailable(
+            f"{path} was locked by another process for more than {PATIENCE:.0f} s; end the program "
+            f"that holds it (find it with: fuser {path})"
+        )
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return StoreUnavailable(
+            f"{path} cannot be written now ({error}); see whether the disk is full: df {path.parent}"
+        )
+    return StoreError(f"{path} refused a statement and nothing was written: {error}")
+
+
+def unopened(path: Path) -> StoreError:
+    """Why a file cannot be opened, found out afterwards, because SQLite doesn't say."""
+    if not path.parent.is_dir():
+        return StoreUnavailable(f"the directory of {path} does not exist; run: mkdir -p {path.parent}")
+    if path.is_dir():
+        return StoreCorrupt(f"{path} is a directory and not a SQLite file; name a file in it")
+    return StoreCorrupt(
+        f"{path} cannot be opened for writing: SQLite writes the file and two others beside it; "
+        f"run: chmod u+rwx {path.parent} && chmod u+rw {path}"
+    )

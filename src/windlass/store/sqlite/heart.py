@@ -1,0 +1,40 @@
+"""A connection that only says "alive", in a thread with its own loop, where a blocking call hurts nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.store.sql import query
+from windlass.store.sqlite.file import BUSY_TIMEOUT, connect, immediate, translated
+from windlass.store.sqlite.rows import micros, span
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+    from uuid import UUID
+
+    from windlass.clock import Clock
+
+
+class SqliteHeart:
+    """Beats one worker's row. The connection is made by the first beat, in the thread that beats."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+
+    async def beat(self, worker: UUID, lease: float) -> bool:
+        with translated(self._path):
+            if self._connection is None:
+                self._connection = connect(self._path, timeout=min(lease, BUSY_TIMEOUT))
+            # No longer than the lease: a beat that comes later than that says nothing any more.
+            with immediate(self._connection, patience=lease):
+                now = micros(self._clock.now())
+                parameters = {"id": str(worker), "lease": span(lease), "now": now}
+                return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

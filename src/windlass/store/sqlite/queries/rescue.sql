@@ -1,0 +1,34 @@
+-- Rescue, step two: give back the jobs of workers that are dead, or that nobody knows, a page at a time, so that other
+-- writers get in between. The attempt is given back; run_at stays, so that the job keeps its place.
+--
+-- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
+-- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
+--
+--   :max_crashes   :max_rescues   :page   :now
+UPDATE windlass_jobs
+   SET status = iif(orphan.condemned, 'dead', 'queued'),
+       token = NULL, worker = NULL, attempt = max(attempt - 1, 0), crashes = orphan.crashes,
+       rescues = windlass_jobs.rescues + 1,
+       reason = iif(orphan.condemned, 'crashed', NULL),
+       finished_at = iif(orphan.condemned, :now, NULL),
+       updated_at = :now,
+       error = crash(attempt, :now),
+       attempts = remember(attempts, json_object(
+           'attempt', attempt, 'fence', fence, 'worker', worker, 'started_at', rfc3339(started_at),
+           'finished_at', rfc3339(:now), 'outcome', 'crashed', 'error', json(crash(attempt, :now))))
+  FROM (
+        SELECT held.id, held.crashes, held.crashes >= :max_crashes OR held.rescues >= :max_rescues AS condemned
+          FROM (
+                SELECT jobs.id, jobs.rescues + 1 AS rescues,
+                       jobs.crashes + (jobs.crashes = 0 OR NOT coalesce(workers.isolates, 0)) AS crashes
+                  FROM windlass_jobs AS jobs
+                  LEFT JOIN windlass_workers AS workers ON workers.id = jobs.worker
+                 WHERE jobs.status = 'running'
+                   AND jobs.worker IN (
+                        SELECT holder.worker
+                          FROM (SELECT DISTINCT worker FROM windlass_jobs WHERE status = 'running') AS holder
+                          LEFT JOIN windlass_workers AS workers ON workers.id = holder.worker
+                         WHERE workers.id IS NULL OR workers.dead)
+                 LIMIT :page) AS held) AS orphan
+ WHERE windlass_jobs.id = orphan.id
+RETURNING id, status, queue

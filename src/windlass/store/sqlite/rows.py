@@ -1,0 +1,166 @@
+"""Rows as SQLite keeps them: ids as text, times as microseconds since the epoch, JSON as text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.job import COLUMNS, Failure, Job, NewJob
+from windlass.state import State, sources, target
+from windlass.store.encoding import encode_jobs
+from windlass.store.protocol import NewWorker, WorkerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from windlass.outcome import Progress, Transition
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000  # in microseconds
+
+REMEMBERED = 100
+"""Attempts kept on a job: one that snoozes for a year must not grow without end."""
+
+UUIDS = frozenset({"id", "token", "worker", "parent", "copied_from"})
+TIMES = frozenset({"run_at", "claimed_at", "created_at", "started_at", "finished_at", "updated_at"})
+
+Parameters = dict[str, Any]
+
+
+def micros(moment: datetime) -> int:
+    """A moment as it is stored. Whole numbers all the way: a float would lose the last digits."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def moment(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)
+
+
+def rfc3339(value: int | None) -> str | None:
+    """A stored time as text for JSON, always with six digits and in UTC."""
+    return None if value is None else moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def span(seconds: float) -> int:
+    """A duration in microseconds."""
+    return round(seconds * SECOND)
+
+
+def array(values: Iterable[object]) -> str:
+    """A JSON array, as `json_each` reads it."""
+    return msgspec.json.encode([str(value) for value in values]).decode()
+
+
+def job(row: Sequence[Any]) -> Job:
+    """A row in the order of `COLUMNS`."""
+    values: list[Any] = [
+        None if value is None else convert(value) for convert, value in zip(CONVERTERS, row, strict=True)
+    ]
+    return Job(*values)
+
+
+def _keep(value: Any) -> Any:
+    return value
+
+
+def _converter(column: str) -> Any:
+    if column in UUIDS:
+        return UUID
+    if column in TIMES:
+        return moment
+    return {"status": State, "cancel_requested": bool}.get(column, _keep)
+
+
+CONVERTERS = tuple(_converter(column) for column in COLUMNS)
+
+
+def enqueue_parameters(jobs: Sequence[NewJob], now: int) -> tuple[str, int]:
+    """The two parameters of `enqueue.sql`; `now` in microseconds."""
+    return encode_jobs(jobs), now
+
+
+def transition_parameters(transition: Transition, now: int) -> Parameters:
+    """The parameters of finish.sql, settle.sql and settle_cancelled.sql; its states come from one table."""
+    return {
+        "id": str(transition.lease.job),
+        "token": str(transition.lease.token),
+        "sources": array(sources(transition.verb)),
+        "status": target(transition.verb),
+        "delay": None if transition.delay is None else span(transition.delay),
+        "attempt": transition.attempt,
+        "crashes": transition.crashes,
+        "output": transition.output,
+        "error": transition.error,
+        "entry": transition.entry,
+        "reason": transition.reason,
+        "elapsed": span(transition.elapsed),
+        "total": transition.total,
+        "processed": transition.processed,
+        "failed": transition.failed,
+        "cost_cents": transition.cost_cents,
+        "now": now,
+    }
+
+
+def progress_parameters(progress: Progress, now: int) -> Parameters:
+    return {
+        "id": str(progress.lease.job),
+        "token": str(progress.lease.token),
+        "total": progress.total,
+        "processed": progress.processed,
+        "failed": progress.failed,
+        "now": now,
+    }
+
+
+def worker_parameters(worker: NewWorker, now: int) -> Parameters:
+    return {
+        "id": str(worker.id),
+        "name": worker.name,
+        "lease": span(worker.lease),
+        "concurrency": worker.concurrency,
+        "queues": None if worker.queues is None else array(worker.queues),
+        "types": array(worker.types),
+        "isolates": worker.isolates,
+        "now": now,
+    }
+
+
+def worker_row(row: Sequence[Any]) -> WorkerRow:
+    """A row of workers.sql."""
+    ident, name, started_at, alive_until, dead, idle, queues, types, concurrency, running = row
+    return WorkerRow(
+        id=UUID(ident),
+        name=name,
+        started_at=moment(started_at),
+        alive_until=moment(alive_until),
+        dead=bool(dead),
+        idle=bool(idle),
+        queues=None if queues is None else msgspec.json.decode(queues, type=tuple[str, ...]),
+        types=msgspec.json.decode(types, type=tuple[str, ...]),
+        concurrency=concurrency,
+        running=running,
+    )
+
+
+def remember(attempts: str | None, entry: str | None) -> str | None:
+    """SQL function: `attempts` with `entry` at its end; the oldest ones go."""
+    if entry is None:
+        return attempts
+    past = [] if attempts is None else msgspec.json.decode(attempts, type=list[msgspec.Raw])
+    return msgspec.json.encode([*past, msgspec.Raw(entry.encode())][-REMEMBERED:]).decode()
+
+
+def crash(attempt: int, now: int) -> str:
+    """SQL function: what a rescue writes as the error of the attempt whose worker went silent."""
+    failure = Failure(
+        type="WorkerDied",
+        message="the worker that held this job died or lost its lease",
+        attempt=attempt,
+        attempted_at=moment(now),
+    )
+    return msgspec.json.encode(failure).decode()

@@ -1,0 +1,267 @@
+"""The store on a SQLite file: every write in turn on one thread, every read beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from windlass import failpoints
+from windlass.errors import StoreUnavailable
+from windlass.state import State, Verb
+from windlass.store import migrate
+from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept, WorkerRow
+from windlass.store.sql import query
+from windlass.store.sqlite import claims, operations, rows, sweeps
+from windlass.store.sqlite.file import connect, immediate, locate, translated
+from windlass.store.sqlite.heart import SqliteHeart
+from windlass.store.sqlite.migrator import current
+from windlass.store.sqlite.rows import enqueue_parameters, span
+from windlass.store.sqlite.transaction import SqliteTransaction
+from windlass.store.sqlite.transitions import refuse_foreign, settle
+from windlass.store.sqlite.wakeups import listening, tell
+from windlass.store.sqlite.writer import Reader, Step, T, Writer
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from windlass.clock import Clock
+    from windlass.job import Job, Lease, NewJob
+    from windlass.outcome import Progress, Transition
+
+ENQUEUE_PAGE = 500  # jobs per statement: bounds the JSON text, not the transaction
+HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
+
+
+class SqliteStore:
+    """Implements `store.protocol.Store`."""
+
+    def __init__(self, url: str, *, clock: Clock) -> None:
+        self.url = url
+        self.clock = clock
+        self._path = locate(url)
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+        # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            return
+        migrate.check("sqlite", await asyncio.to_thread(current, self._path), str(self._path))
+        await asyncio.to_thread(self._try_to_write)
+        self._writer = Writer(self._path, self.clock)
+        self._reader = Reader(self._path, self.clock)
+
+    async def close(self) -> None:
+        writer, self._writer = self._writer, None
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+        if writer is not None:
+            await writer.close()
+
+    async def location(self) -> str:
+        """Which file this is, to compare with a caller's connection."""
+        return f"sqlite:{self._path}"
+
+    def _try_to_write(self) -> None:
+        """SQLite opens a read-only file without a word, and even begins: only a write finds out."""
+        with translated(self._path), closing(connect(self._path)) as connection, immediate(connection):
+            connection.execute("DELETE FROM windlass_jobs WHERE false")
+
+    # The way in
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        if not jobs:
+            return
+
+        def insert(connection: sqlite3.Connection, now: int) -> None:
+            for start in range(0, len(jobs), ENQUEUE_PAGE):
+                page = jobs[start : start + ENQUEUE_PAGE]
+                connection.execute(query("sqlite", "enqueue"), enqueue_parameters(page, now))
+
+        if failpoints.armed:
+            failpoints.hit("enqueue.before")
+        await self._write(insert)
+        if failpoints.armed:
+            failpoints.hit("enqueue.committed")
+        self.wake_later({job.queue for job in jobs})
+
+    def wake_later(self, queues: Iterable[str]) -> None:
+        """After a commit: wake the listeners of this process. Others see it in the file."""
+        for queue in queues:
+            tell(self._path, queue)
+
+    # A worker's life
+
+    async def register(self, worker: NewWorker) -> None:
+        await self._write(
+            lambda connection, now: connection.execute(query("sqlite", "register"), rows.worker_parameters(worker, now))
+        )
+
+    async def deregister(self, worker: UUID) -> None:
+        await self._write(
+            lambda connection, now: connection.execute(query("sqlite", "deregister"), {"id": str(worker)})
+        )
+
+    def heart(self) -> SqliteHeart:
+        return SqliteHeart(self._path, self.clock)
+
+    async def rest(self, worker: UUID, *, idle: bool) -> None:
+        parameters = {"id": str(worker), "idle": int(idle)}
+        await self._write(lambda connection, now: connection.execute(query("sqlite", "rest"), parameters))
+
+    def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        return listening(self._path)
+
+    async def wake(self, message: str) -> None:
+        tell(self._path, message)
+
+    # A job's life
+
+    async def claim(self, claim: Claim) -> Claimed:
+        if failpoints.armed:
+            failpoints.hit("claim.before")
+        claimed = await self._write(lambda connection, now: claims.take(connection, now, claim))
+        assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
+        if failpoints.armed:
+            failpoints.hit("claim.committed")
+        return claimed
+
+    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+        for transition in transitions:
+            refuse_foreign(transition)
+
+        def settle_all(connection: sqlite3.Connection, now: int) -> dict[UUID, State | None]:
+            return {each.job: settle(connection, now, each) for each in transitions}
+
+        if failpoints.armed:
+            failpoints.hit("finish.before")
+        answers = await self._write(settle_all)
+        if failpoints.armed:
+            failpoints.hit("finish.committed")
+        states = {job: state for job, state in answers.items() if state is not None}
+        return Settled(states=states, lost=frozenset(answers.keys() - states.keys()))
+
+    async def record(self, progress: Sequence[Progress]) -> None:
+        def record_all(connection: sqlite3.Connection, now: int) -> None:
+            connection.executemany(
+                query("sqlite", "record"), [rows.progress_parameters(each, now) for each in progress]
+            )
+
+        await self._write(record_all)
+
+    async def cancel_requests(self, worker: UUID) -> list[UUID]:
+        def requests(connection: sqlite3.Connection, now: int) -> list[UUID]:
+            found = connection.execute(query("sqlite", "cancel_requests"), {"worker": str(worker)})
+            return [UUID(ident) for (ident,) in found]
+
+        return await self._read(requests)
+
+    async def settled_by(self, lease: Lease) -> bool:
+        parameters = {"id": str(lease.job), "token": str(lease.token)}
+        return await self._read(
+            lambda connection, now: connection.execute(query("sqlite", "settled_by"), parameters).fetchone() is not None
+        )
+
+    @asynccontextmanager
+    async def transaction(self, *, limit: float) -> AsyncIterator[SqliteTransaction]:
+        async with self._turn:
+            transaction = SqliteTransaction(self._path, clock=self.clock, limit=limit)
+            try:
+                await transaction.begin()
+                yield transaction
+            finally:
+                await transaction.close()
+
+    # Sweeping and housekeeping
+
+    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+        deaths = await self._write(sweeps.bury_workers)
+        if failpoints.armed:
+            failpoints.hit("sweep.buried")
+        rescued = await self._rescue(max_crashes, page)
+        while await self._write(lambda connection, now: sweeps.cancel_forgotten(connection, now, page)) == page:
+            pass
+        await self._write(sweeps.prune_workers)
+        if rescued[State.QUEUED]:
+            tell(self._path, "*")
+        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
+
+    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
+        total: Counter[State] = Counter()
+        while True:
+            if failpoints.armed:
+                failpoints.hit("sweep.before_rescue")
+            rescued = await self._write(lambda connection, now: sweeps.rescue(connection, now, max_crashes, page))
+            total += rescued
+            if rescued.total() < page:
+                return total
+
+    async def lead(self, name: str, worker: UUID, lease: float) -> bool:
+        def take(connection: sqlite3.Connection, now: int) -> bool:
+            parameters = {"name": name, "worker": str(worker), "lease": span(lease), "now": now}
+            return connection.execute(query("sqlite", "lead"), parameters).rowcount > 0
+
+        leads = await self._write(take)
+        if leads and failpoints.armed:
+            failpoints.hit("lead.taken")
+        return leads
+
+    async def keep_house(self, *, history: float) -> None:
+        def drop(connection: sqlite3.Connection, now: int) -> int:
+            return sweeps.drop_history(connection, now, span(history), HISTORY_PAGE)
+
+        while await self._write(drop) == HISTORY_PAGE:
+            pass
+
+    # Looking and operating
+
+    async def find(self, job: UUID) -> Job | None:
+        def look(connection: sqlite3.Connection, now: int) -> Job | None:
+            row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
+            return None if row is None else rows.job(row)
+
+        return await self._read(look)
+
+    async def operate(self, verb: Verb, job: UUID) -> State | None:
+        state = await self._write(lambda connection, now: operations.operate(connection, now, verb, job))
+        if state is State.RUNNING:
+            tell(self._path, f"cancel:{job}")
+        elif state is State.QUEUED:
+            tell(self._path, "*")
+        return state
+
+    async def counts(self) -> dict[State, int]:
+        def count(connection: sqlite3.Connection, now: int) -> dict[State, int]:
+            counted = dict.fromkeys(State, 0)
+            for status, jobs in connection.execute(query("sqlite", "counts")):
+                counted[State(status)] += jobs
+            return counted
+
+        return await self._read(count)
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self._read(
+            lambda connection, now: [rows.worker_row(row) for row in connection.execute(query("sqlite", "workers"))]
+        )
+
+    # One way to the file
+
+    async def _write(self, step: Step[T]) -> T:
+        if self._writer is None:
+            raise _not_open()
+        return await self._writer.write(step)
+
+    async def _read(self, step: Step[T]) -> T:
+        if self._reader is None:
+            raise _not_open()
+        return await self._reader.read(step)
+
+
+def _not_open() -> StoreUnavailable:
+    return StoreUnavailable("the store is not open; await its open() first")

@@ -1,0 +1,51 @@
+"""Sweeping: what dead workers left behind. One transaction per function, so that others get in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from windlass.state import CLAIMABLE, State
+from windlass.store.protocol import RESCUES_PER_CRASH
+from windlass.store.sql import query
+from windlass.store.sqlite.operations import archive_cancelled
+from windlass.store.sqlite.rows import SECOND, array
+
+if TYPE_CHECKING:
+    import sqlite3
+
+MOURNING = 60 * SECOND
+"""Microseconds for which a dead worker stays visible."""
+
+
+def bury_workers(connection: sqlite3.Connection, now: int) -> int:
+    """Step one: who is silent beyond its lease is dead, and stays so. The number of deaths."""
+    return connection.execute(query("sqlite", "bury_workers"), {"now": now}).rowcount
+
+
+def rescue(connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
+    """Step two, one page of it: the states in which the orphans are now."""
+    parameters = {
+        "max_crashes": max_crashes,
+        "max_rescues": RESCUES_PER_CRASH * max_crashes,
+        "page": page,
+        "now": now,
+    }
+    rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
+    return Counter(State(status) for _, status, _ in rows)
+
+
+def cancel_forgotten(connection: sqlite3.Connection, now: int, page: int) -> int:
+    """One page of jobs whose cancel nobody heeded."""
+    parameters = {"sources": array(CLAIMABLE), "page": page, "now": now}
+    found = connection.execute(query("sqlite", "forgotten_cancels"), parameters).fetchall()
+    return sum(archive_cancelled(connection, parameters | {"id": ident}) for (ident,) in found)
+
+
+def prune_workers(connection: sqlite3.Connection, now: int) -> None:
+    connection.execute(query("sqlite", "prune_workers"), {"now": now, "mourning": MOURNING})
+
+
+def drop_history(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
+    """One page of what is older than `history` microseconds."""
+    return connection.execute(query("sqlite", "drop_history"), {"now": now, "history": history, "page": page}).rowcount

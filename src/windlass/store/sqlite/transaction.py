@@ -1,0 +1,161 @@
+"""`ctx.transaction()` on SQLite: the handler's writes and the fenced finish, committed together.
+
+While one is open no other connection writes to the file, so that it is capped: a timer rolls it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from windlass.errors import StoreError
+from windlass.store.sql import query
+from windlass.store.sqlite.file import patiently
+from windlass.store.sqlite.placeholders import numbered
+from windlass.store.sqlite.rows import enqueue_parameters, micros
+from windlass.store.sqlite.transitions import refuse_foreign, settle
+from windlass.store.sqlite.wakeups import tell
+from windlass.store.sqlite.writer import ConnectionThread
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from windlass.clock import Clock
+    from windlass.job import NewJob
+    from windlass.outcome import Transition
+
+T = TypeVar("T")
+
+
+class SqliteTransaction:
+    """One open transaction on a connection and a thread of its own."""
+
+    windlass_dialect = "sqlite"
+
+    def __init__(self, path: Path, *, clock: Clock, limit: float) -> None:
+        self._path = path
+        self._clock = clock
+        self._limit = limit
+        self._thread = ConnectionThread(path, name="transaction")
+        self._began = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: str | None = None  # why nothing more can be written
+        self._savepoints = 0
+        self._queues: set[str] = set()  # to wake after the commit
+
+    async def begin(self) -> None:
+        await self._thread.call(lambda connection: patiently(lambda: connection.execute("BEGIN IMMEDIATE")))
+        self._began = self._clock.monotonic()
+        # The machine's time: the lock keeps real writers out, whatever an injected clock says.
+        self._timer = asyncio.get_running_loop().call_later(self._limit, self._expire)
+
+    async def execute(self, sql: str, *args: Any) -> str:
+        def run(connection: sqlite3.Connection) -> str:
+            cursor = connection.execute(numbered(sql), [_adapt(arg) for arg in args])
+            cursor.fetchall()  # RETURNING has written all its rows only when the last one was read
+            word = sql.split(maxsplit=1)[0].upper()
+            return word if cursor.rowcount < 0 else f"{word} {cursor.rowcount}"
+
+        return await self._call(run)
+
+    async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
+        def run(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+            cursor = connection.execute(numbered(sql), [_adapt(arg) for arg in args])
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+        return await self._call(run)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        await self._call(
+            lambda connection: connection.execute(query("sqlite", "enqueue"), enqueue_parameters(jobs, self._now()))
+        )
+        self._queues |= {job.queue for job in jobs}
+
+    async def finish(self, transition: Transition) -> bool:
+        refuse_foreign(transition)
+        return await self._call(lambda connection: settle(connection, self._now(), transition)) is not None
+
+    async def savepoint(self) -> None:
+        await self._statement(f"SAVEPOINT windlass_{self._savepoints + 1}")
+        self._savepoints += 1
+
+    async def release(self) -> None:
+        await self._statement(f"RELEASE windlass_{self._savepoints}")
+        self._savepoints -= 1
+
+    async def rollback_to(self) -> None:
+        await self._statement(f"ROLLBACK TO windlass_{self._savepoints}")
+        await self.release()
+
+    async def commit(self) -> None:
+        await self._call(self._commit)
+        for queue in self._queues:
+            tell(self._path, queue)
+
+    async def rollback(self) -> None:
+        await self._thread.call(lambda connection: self._roll_back(connection, "was rolled back"))
+
+    async def close(self) -> None:
+        """Undo what was not committed, and let the file go, even when the caller is being cancelled."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._thread.close()  # closing a connection rolls back
+
+    def _now(self) -> int:
+        return micros(self._clock.now())
+
+    async def _call(self, step: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._thread.call(lambda connection: self._guarded(connection, step))
+
+    async def _statement(self, sql: str) -> None:
+        await self._call(lambda connection: connection.execute(sql))
+
+    def _guarded(self, connection: sqlite3.Connection, step: Callable[[sqlite3.Connection], T]) -> T:
+        """In the thread. A statement never runs outside the transaction, where it would commit by itself."""
+        if self._ended is not None:
+            raise StoreError(f"ctx.transaction() {self._ended}; nothing more can be written through it")
+        try:
+            return step(connection)
+        finally:
+            if not connection.in_transaction and self._ended is None:
+                self._ended = "was ended by a statement inside it, or by an error that undid all of it"
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        if self._clock.monotonic() - self._began > self._limit:
+            self._roll_back(connection, self._overdue())
+            raise StoreError(f"ctx.transaction() {self._overdue()}")
+        connection.execute("COMMIT")
+        self._ended = "was committed"
+
+    def _roll_back(self, connection: sqlite3.Connection, why: str) -> None:
+        if self._ended is None:
+            self._ended = why
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+    def _expire(self) -> None:
+        # First the mark, so that no statement that waits already begins after the interruption.
+        if self._ended is None:
+            self._ended = self._overdue()
+        self._thread.interrupt()
+        self._thread.post(lambda connection: self._roll_back(connection, self._overdue()))
+
+    def _overdue(self) -> str:
+        return (
+            f"was open for longer than {self._limit:g} s, a third of the lease, and was rolled back; put it "
+            "last in the handler, or set a longer WINDLASS_LEASE"
+        )
+
+
+def _adapt(value: Any) -> Any:
+    """What asyncpg takes as it is and sqlite3 doesn't know."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return value

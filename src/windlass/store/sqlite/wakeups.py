@@ -1,0 +1,111 @@
+"""Wake-ups on a file: straight to this process's listeners, by a glance at the file for other processes.
+
+Losing one costs a poll and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from windlass.errors import StoreError
+from windlass.store.sqlite.writer import ConnectionThread
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+GLANCE = 0.02  # seconds between two looks at the file
+
+_listeners: dict[Path, set[Listener]] = {}
+_lock = threading.Lock()
+
+
+class Listener:
+    """The wake-ups that one reader has still to see. The same message twice is one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[str, None] = {}
+        self._arrived = asyncio.Event()
+
+    def tell(self, message: str) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # its loop has ended: nobody listens there any more
+            self._loop.call_soon_threadsafe(self._put, message)
+
+    async def messages(self) -> AsyncIterator[str]:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._pending:
+                message = next(iter(self._pending))
+                del self._pending[message]
+                yield message
+
+    def _put(self, message: str) -> None:
+        self._pending[message] = None
+        self._arrived.set()
+
+
+def tell(path: Path, message: str) -> None:
+    """Reach every listener of this process."""
+    with _lock:
+        listeners = list(_listeners.get(path, ()))
+    for listener in listeners:
+        listener.tell(message)
+
+
+@asynccontextmanager
+async def listening(path: Path) -> AsyncIterator[AsyncIterator[str]]:
+    """Wake-ups for as long as the block lasts."""
+    listener = Listener()
+    with _lock:
+        _listeners.setdefault(path, set()).add(listener)
+    thread = ConnectionThread(path, name="listener")
+    watch: asyncio.Task[None] | None = None
+    try:
+        # Before the caller goes on: what commits from here on is told.
+        seen = (await thread.call(_version), await thread.call(_wakes))
+        watch = asyncio.create_task(_watch(thread, listener, seen))
+        yield listener.messages()
+    finally:
+        with _lock:
+            _listeners[path].discard(listener)
+            if not _listeners[path]:
+                del _listeners[path]
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait([watch])
+        await thread.close()
+
+
+async def _watch(thread: ConnectionThread, listener: Listener, seen: tuple[int, int]) -> None:
+    """Tell of work that came through other connections, of this process or another.
+
+    `data_version` says, for microseconds' work, that somebody committed. Beats, claims and idle marks commit
+    too: were they wake-ups, idle workers would wake each other for ever. So `wakes` must have grown as well.
+    """
+    while True:
+        with suppress(StoreError):
+            version = await thread.call(_version)
+            if version != seen[0]:
+                before, seen = seen, (version, await thread.call(_wakes))
+                if seen[1] != before[1]:
+                    listener.tell("*")
+        # The machine's time and not the injected clock's: other processes write when they do, whatever a
+        # test's clock says.
+        await asyncio.sleep(GLANCE)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version
+
+
+def _wakes(connection: sqlite3.Connection) -> int:
+    wakes: int = connection.execute("SELECT wakes FROM windlass_installation").fetchone()[0]
+    return wakes

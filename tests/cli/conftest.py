@@ -1,0 +1,147 @@
+"""A directory with a small program, and `windlass` as a user starts it: as a process."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
+
+APP = """
+import time
+from windlass import Windlass
+
+app = Windlass()
+
+@app.job
+def add(a: int, b: int) -> int:
+    return a + b
+
+@app.job
+def greet(name: str) -> str:
+    return "hello " + name
+
+@app.job(max_attempts=1)
+def fail() -> None:
+    raise ValueError("out of rope")
+
+@app.job
+def hold() -> None:
+    time.sleep(600)
+"""
+
+Start = Callable[..., "Running"]
+Windlass = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class Running:
+    """A `windlass` process whose lines can be waited for."""
+
+    def __init__(self, arguments: tuple[str, ...], cwd: Path, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *arguments],
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def expect(self, pattern: str) -> re.Match[str]:
+        """The next line with this in it; the ones before are passed over."""
+        while True:
+            try:
+                line = self._queue.get(timeout=PATIENCE)
+            except queue.Empty:
+                pytest.fail(f"no line like {pattern!r} within {PATIENCE:g} s; there were:\n{self.told}")
+            if line is None:
+                pytest.fail(f"it ended without a line like {pattern!r}; there were:\n{self.told}")
+            found = re.search(pattern, line)
+            if found:
+                return found
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def closed(self) -> None:
+        """Until nobody holds its output any more: neither the process nor a child of it."""
+        while self._queue.get(timeout=PATIENCE) is not None:
+            pass
+
+    @property
+    def told(self) -> str:
+        return "".join(self.lines)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self.lines.append(line)
+                self._queue.put(line)
+        self._queue.put(None)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, with `app.py` in it; modules that a test imports from here are forgotten again."""
+    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(APP)
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if not name.startswith("windlass."):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def windlass(here: Path) -> Windlass:
+    """Run a command to its end."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "windlass", *arguments],
+            cwd=here,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(here: Path) -> Iterator[Start]:
+    """Start a command that goes on; whatever still runs at the end of the test is killed."""
+    started: list[Running] = []
+
+    def begin(*arguments: str, **environment: str) -> Running:
+        running = Running(arguments, here, {**os.environ, **environment})
+        started.append(running)
+        return running
+
+    yield begin
+    for running in started:
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.wait()

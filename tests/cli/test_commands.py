@@ -1,0 +1,168 @@
+"""The commands as click sees them: help, versions, migrations, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from windlass.cli.dev import guess
+from windlass.cli.main import cli
+from windlass.errors import ProgramError
+
+COMMANDS = ["dev", "run", "worker", "migrate", "demo"]
+
+
+def invoke(*arguments: str, **environment: str | None) -> Result:
+    return CliRunner(env=environment).invoke(cli, arguments, prog_name="windlass")
+
+
+def test_windlass_alone_prints_help_with_its_exit_codes(here: Path) -> None:
+    result = invoke()
+
+    assert result.exit_code == 0
+    assert all(command in result.output for command in COMMANDS)
+    assert "Exit codes:" in result.output
+    assert "124  run: the time given by --timeout is up" in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(here: Path, command: str) -> None:
+    short, long = invoke(command, "-h"), invoke(command, "--help")
+
+    assert short.exit_code == 0
+    assert short.output == long.output
+    assert short.output.startswith(f"Usage: windlass {command}")
+    assert "lifeline" not in short.output
+
+
+def test_the_version_is_told() -> None:
+    from windlass import __version__
+
+    assert invoke("--version").output == f"windlass {__version__}\n"
+
+
+def test_importing_windlass_does_not_import_the_command_line() -> None:
+    code = "import sys, windlass; sys.exit('click' in sys.modules or 'windlass.cli' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_migrate_applies_once_and_says_what_it_did(here: Path) -> None:
+    first, second = invoke("migrate"), invoke("migrate")
+
+    assert "applied 0001 engine\n" in first.output
+    assert second.output == "schema is up to date: sqlite:///windlass.db\n"
+    assert (first.exit_code, second.exit_code) == (0, 0)
+
+
+def test_migrate_check_touches_nothing_and_tells_by_its_exit_code(here: Path) -> None:
+    before = invoke("migrate", "--check")
+    assert before.exit_code == 1
+    assert "missing 0001 engine" in before.output
+    assert not (here / "windlass.db").exists()
+
+    invoke("migrate")
+
+    assert invoke("migrate", "--check").exit_code == 0
+
+
+def test_migrate_sql_prints_what_is_missing_and_touches_nothing(here: Path) -> None:
+    missing = invoke("migrate", "--sql")
+    assert missing.exit_code == 0
+    assert "CREATE TABLE windlass_jobs" in missing.output
+    assert not (here / "windlass.db").exists()
+
+    invoke("migrate")
+
+    assert invoke("migrate", "--sql").output == ""
+
+
+def test_migrate_takes_its_database_from_url_then_target_then_environment(here: Path) -> None:
+    (here / "own.py").write_text("from windlass import Windlass\napp = Windlass('sqlite:///own.db')\n")
+
+    invoke("migrate", "--url", "sqlite:///given.db", WINDLASS_URL="sqlite:///environment.db")
+    invoke("migrate", "own.py", WINDLASS_URL="sqlite:///environment.db")
+    assert {file.name for file in here.glob("*.db")} == {"given.db", "own.db"}
+
+    invoke("migrate", WINDLASS_URL="sqlite:///environment.db")
+    assert (here / "environment.db").exists()
+    assert invoke("migrate", "own.py", "--url", "sqlite:///given.db").exit_code == 2
+
+
+def test_a_password_is_never_printed(here: Path) -> None:
+    result = invoke("migrate", "--url", "postgresql://ann:hunter2@127.0.0.1:1/nowhere")
+
+    assert result.exit_code == 2
+    assert result.output.startswith("windlass: ")
+    assert "hunter2" not in result.output
+
+
+def test_an_error_of_ours_is_one_line_and_exit_2(here: Path) -> None:
+    result = invoke("migrate", "--url", "mysql://ann:hunter2@host/db")
+
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1
+    assert result.output.startswith("windlass: 'mysql://ann:…@host/db' is not a store")
+
+
+def test_an_error_shows_its_traceback_only_when_asked(here: Path) -> None:
+    quiet, loud = invoke("worker", "nosuch.py"), invoke("worker", "nosuch.py", WINDLASS_DEBUG="1")
+
+    assert "Traceback" not in quiet.output
+    assert "windlass: nosuch.py does not exist" in quiet.output
+    assert "Traceback" in loud.output
+    assert (quiet.exit_code, loud.exit_code) == (2, 2)
+
+
+def test_an_error_that_quotes_terminal_codes_shows_them_as_text(here: Path) -> None:
+    (here / "evil.py").write_text("raise ValueError('\\x1b[2J \\u202e')")
+
+    result = invoke("worker", "evil.py")
+
+    assert "\\x1b[2J \\u202e" in result.output
+    assert "\x1b" not in result.output
+
+
+def test_a_closed_pipe_ends_quietly(here: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "windlass", "migrate", "--sql"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=here,
+        check=False,
+    )
+    os.close(writer)
+
+    assert ended.stderr == b""
+
+
+def test_dev_finds_the_only_file_that_makes_an_app(here: Path) -> None:
+    (here / "helper.py").write_text("from windlass import Windlass\n")
+
+    assert guess(here) == "app.py"
+
+
+def test_dev_prefers_a_well_known_name_and_refuses_to_choose_otherwise(here: Path) -> None:
+    (here / "jobs.py").write_text("import windlass\njobs: windlass.Windlass = windlass.Windlass()\n")
+    assert guess(here) == "app.py"
+
+    (here / "app.py").rename(here / "other.py")
+    with pytest.raises(ProgramError, match=r"jobs\.py and other\.py make apps; .* windlass dev jobs\.py"):
+        guess(here)
+
+
+def test_dev_without_a_program_says_the_command(here: Path) -> None:
+    (here / "app.py").unlink()
+
+    result = invoke("dev")
+
+    assert result.exit_code == 2
+    assert "windlass dev path/to/app.py" in result.output

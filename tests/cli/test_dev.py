@@ -1,0 +1,109 @@
+"""`windlass dev`: shows jobs, and starts anew with the file that was just saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from windlass import State, Windlass
+from windlass.cli.watch import Watch
+
+from .conftest import APP, Start
+from .conftest import Windlass as Command
+
+
+def test_it_migrates_runs_jobs_and_ends_with_exit_0_on_ctrl_c(windlass: Command, start: Start) -> None:
+    dev = start("dev")
+    dev.expect("applied 1 migration")
+    dev.expect(r"app\.py works on sqlite:///windlass\.db; job types: add, fail, greet, hold")
+
+    assert windlass("run", "app:add", "2", "3").stdout == "5\n"
+    windlass("run", "app:fail")
+
+    dev.expect(r"^\d\d:\d\d:\d\d  [0-9a-f]{8}  add  +succeeded in \d+ms$")
+    dev.expect(r"fail  +dead in \S+ \(attempt 1 of 1\): ValueError: out of rope$")
+    dev.signal(signal.SIGINT)
+    assert dev.wait() == 0
+    assert "\x1b" not in dev.told
+
+
+def test_a_change_starts_the_new_code_and_loses_no_running_job(windlass: Command, start: Start, here: Path) -> None:
+    dev = start("dev", "app.py")
+    dev.expect("works on")
+    id = windlass("run", "app:hold", "--no-wait").stdout.strip()
+    dev.expect("hold  +runs since")
+
+    (here / "app.py").write_text(APP.replace("a + b", "a + b + 100"))
+
+    dev.expect(r"app\.py changed; starting anew")
+    dev.expect("hold  +given back")
+    dev.expect("works on")
+    assert windlass("run", "app:add", "2", "3").stdout == "105\n"
+    dev.expect("hold  +runs since")  # it was given back, and is claimed again
+    dev.signal(signal.SIGINT)
+    assert dev.wait() == 0
+    job = Windlass(f"sqlite:///{here}/windlass.db").find(id).record()
+    assert (job.status, job.attempt, job.crashes) == (State.QUEUED, 0, 0)
+
+
+def test_a_syntax_error_is_shown_and_the_next_change_repairs_it(start: Start, here: Path) -> None:
+    dev = start("dev", "app.py")
+    dev.expect("works on")
+
+    (here / "app.py").write_text("def add(:\n")
+    dev.expect(r"app\.py, line 1: invalid syntax")
+    dev.expect(r"def add\(:")
+    dev.expect("waiting for a change")
+
+    (here / "app.py").write_text(APP)
+    dev.expect("works on")
+    dev.signal(signal.SIGTERM)
+    assert dev.wait() == 0
+
+
+def test_the_worker_goes_when_dev_is_killed(start: Start) -> None:
+    dev = start("dev", "app.py", "--log-level", "INFO")
+    dev.expect("works on")
+
+    dev.signal(signal.SIGKILL)
+
+    dev.closed()  # the worker was the last to hold the pipe
+
+
+def test_a_watch_sees_changed_new_and_removed_files(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    changed, removed = tmp_path / "changed.py", tmp_path / "package" / "removed.py"
+    changed.write_text("1")
+    removed.write_text("1")
+    watch = Watch([tmp_path])
+    assert watch.changed() == []
+
+    changed.write_text("22")
+    removed.unlink()
+    (tmp_path / "package" / "new.py").write_text("1")
+
+    assert [path.name for path in watch.changed()] == ["changed.py", "new.py", "removed.py"]
+    assert watch.changed() == []
+
+
+def test_a_watch_sees_a_change_that_keeps_the_size(tmp_path: Path) -> None:
+    file = tmp_path / "same.py"
+    file.write_text("1")
+    watch = Watch([tmp_path])
+
+    os.utime(file, ns=(1, 1))
+
+    assert watch.changed() == [file]
+
+
+def test_a_watch_leaves_environments_and_other_files_alone(tmp_path: Path) -> None:
+    watch = Watch([tmp_path])
+
+    for folder in (".venv", ".git", "node_modules", "__pycache__", "env/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "new.py").write_text("1")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("")
+    (tmp_path / "notes.txt").write_text("1")
+
+    assert watch.changed() == []

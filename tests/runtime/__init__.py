@@ -1,0 +1,1 @@
+"""The parts of a worker, on real processes and real stores."""

@@ -1,0 +1,1 @@
+"""Small programs whose jobs run in child processes."""

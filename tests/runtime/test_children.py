@@ -1,0 +1,461 @@
+"""A process of its own: what happens in it stays in it, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass import Windlass
+from windlass.config import Settings
+from windlass.outcome import Ending, Outcome
+from windlass.registry import Isolation
+from windlass.runtime import children as pool
+from windlass.runtime import memory
+from windlass.runtime.children import Children
+
+from .children_rig import StandIn, ended, exists
+from .programs import handlers, moody
+
+
+@pytest.fixture
+async def children() -> AsyncIterator[Children]:
+    children = Children(Settings(), program=None)
+    yield children
+    await asyncio.wait_for(children.close(), 20)
+
+
+async def run(children: Children, kind: Any, *args: Any, **kwargs: Any) -> Outcome:
+    return await asyncio.wait_for(children.run(StandIn(kind, *args, **kwargs)), 30)
+
+
+def value(outcome: Outcome) -> Any:
+    assert outcome.ending is Ending.SUCCEEDED, outcome
+    assert outcome.output is not None
+    return msgspec.json.decode(outcome.output)
+
+
+# What a handler says comes back
+
+
+async def test_a_plain_handler_runs_in_another_process_and_returns(children: Children) -> None:
+    assert value(await run(children, handlers.where)) != os.getpid()
+
+
+async def test_a_coroutine_runs_there_too(children: Children) -> None:
+    text, pid = value(await run(children, handlers.where_async, "ça va"))
+
+    assert text == "ça va"
+    assert pid != os.getpid()
+
+
+async def test_the_context_tells_of_the_same_job(children: Children) -> None:
+    attempt = StandIn(handlers.told)
+
+    told = value(await children.run(attempt))
+
+    assert told == [str(attempt.job.id), attempt.job.fence, True, True]
+
+
+async def test_an_exception_arrives_with_its_traceback(children: Children) -> None:
+    outcome = await run(children, handlers.breaks, "badly")
+
+    assert (outcome.ending, outcome.type, outcome.permanent) == (Ending.RAISED, "RuntimeError", None)
+    assert outcome.message is not None
+    assert outcome.message.startswith("badly at")
+    assert "_deep_inside" in (outcome.traceback or "")
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("permanent", {"ending": Ending.RAISED, "type": "KeyError", "permanent": True}),
+        ("retry", {"ending": Ending.RETRY, "delay": 7.0}),
+        ("snooze", {"ending": Ending.SNOOZED, "delay": 9.0}),
+        ("dead", {"ending": Ending.DEAD, "message": "no hope"}),
+        ("exit", {"ending": Ending.RAISED, "type": "SystemExit"}),
+    ],
+)
+async def test_a_handlers_words_keep_their_meaning(
+    children: Children, how: str, expected: dict[str, object]
+) -> None:
+    outcome = await run(children, handlers.breaks, how)
+
+    assert {name: getattr(outcome, name) for name in expected} == expected
+
+
+async def test_sys_exit_in_a_coroutine_ends_the_attempt_and_not_the_child(children: Children) -> None:
+    before = value(await run(children, handlers.where))
+
+    outcome = await run(children, handlers.exits_async)
+
+    assert (outcome.ending, outcome.type) == (Ending.RAISED, "SystemExit")
+    assert value(await run(children, handlers.where)) == before
+
+
+async def test_progress_and_log_reach_the_workers_context(children: Children) -> None:
+    attempt = StandIn(handlers.chatters, 20_000)
+
+    await children.run(attempt)
+
+    assert attempt.context is not None
+    assert (attempt.context.processed, attempt.context.total) == (20_000, 20_000)
+    assert attempt.context.log.lines == ["INFO begins with 20000", "WARNING 100 % done"]
+    assert attempt.words < 20  # a few per second, and the last
+
+
+async def test_what_a_handler_prints_is_printed_by_the_worker(
+    children: Children, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await run(children, handlers.chatters, 1)
+
+    assert "printed by a handler" in capfd.readouterr().out
+
+
+async def test_a_thread_that_outlives_its_attempt_is_not_heard_in_the_next_one(children: Children) -> None:
+    talker = value(await run(children, handlers.gossips))
+    attempt = StandIn(handlers.told)
+
+    await children.run(attempt)
+
+    assert value(await run(children, handlers.where)) == talker
+    assert attempt.context is not None
+    assert attempt.context.log.lines == []
+    assert attempt.words == 0
+
+
+# Death
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "how"),
+    [(handlers.segfault, (), "SIGSEGV"), (handlers.leaves, (3,), "exit code 3"), (handlers.leaves, (0,), "exit code 0")],
+)
+async def test_a_death_is_the_crash_of_one_attempt(children: Children, kind: Any, args: Any, how: str) -> None:
+    neighbour = StandIn(handlers.waits)
+    beside = asyncio.create_task(children.run(neighbour))
+    await neighbour.pid()
+
+    outcome = await run(children, kind, *args)
+
+    assert (outcome.ending, outcome.type) == (Ending.CRASHED, "ProcessDied")
+    assert outcome.message == f"the process of this attempt died: {how}"
+    children.ask_to_stop(neighbour.job.id)
+    assert value(await beside) == "heeded"
+    assert value(await run(children, handlers.where)) != os.getpid()
+
+
+async def test_a_child_that_is_killed_is_a_crash(children: Children) -> None:
+    attempt = StandIn(handlers.computes)
+    running = asyncio.create_task(children.run(attempt))
+
+    os.kill(await attempt.pid(), signal.SIGKILL)
+
+    outcome = await running
+    assert outcome.ending is Ending.CRASHED
+    assert outcome.message == "the process of this attempt died: SIGKILL"
+
+
+async def test_a_child_that_died_while_idle_is_nobodys_crash(children: Children) -> None:
+    pid = value(await run(children, handlers.where))
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert value(await run(children, handlers.where)) != pid
+
+
+async def test_a_death_is_noticed_although_an_heir_holds_the_socket(children: Children) -> None:
+    attempt = StandIn(handlers.forks_and_dies)
+
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
+
+    os.kill(await attempt.pid(), signal.SIGKILL)
+    assert outcome.message == "the process of this attempt died: exit code 5"
+
+
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [(2**31, ""), (3, "{]}"), (15, '{"word":"Fork"}'), (2, "{}")],
+    ids=["too large", "no JSON", "not a child's word", "no word"],
+)
+async def test_a_child_that_sends_no_message_is_killed(children: Children, length: int, body: str) -> None:
+    outcome = await run(children, handlers.babbles, length, body)
+
+    assert outcome.ending is Ending.CRASHED
+    assert "killed, because" in (outcome.message or "")
+    assert value(await run(children, handlers.where)) != os.getpid()
+
+
+async def test_a_child_that_hangs_up_is_killed(children: Children) -> None:
+    outcome = await run(children, handlers.hangs_up)
+
+    assert outcome.ending is Ending.CRASHED
+    assert (outcome.message or "").endswith("killed, because it hung up and went on")
+
+
+async def test_the_forkservers_death_costs_the_running_attempts_and_no_more(children: Children) -> None:
+    attempt = StandIn(handlers.computes)
+    running = asyncio.create_task(children.run(attempt))
+    child = await attempt.pid()
+    assert children._forks is not None
+
+    os.kill(children._forks.pid, signal.SIGKILL)
+
+    assert (await running).ending is Ending.CRASHED
+    await ended(child)
+    assert value(await run(children, handlers.where)) != child
+
+
+async def test_ctrl_c_is_for_the_worker_to_decide(children: Children) -> None:
+    attempt = StandIn(handlers.waits)
+    running = asyncio.create_task(children.run(attempt))
+    pid = await attempt.pid()
+    assert children._forks is not None
+
+    for process in (pid, children._forks.pid):
+        os.kill(process, signal.SIGINT)
+    children.ask_to_stop(attempt.job.id)
+
+    assert value(await running) == "heeded"
+
+
+# Limits
+
+
+async def test_above_its_memory_limit_an_attempt_fails(children: Children) -> None:
+    attempt = StandIn(handlers.grows, 300, wait=True)
+
+    outcome = await asyncio.wait_for(children.run(attempt), 30)
+
+    assert (outcome.ending, outcome.type) == (Ending.RAISED, "MemoryLimit")
+    assert "more than its limit of 200 MiB" in (outcome.message or "")
+    assert not exists(await attempt.pid())
+
+
+async def test_a_worker_that_cannot_see_memory_says_so_once(
+    children: Children, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory, "PROC", tmp_path)
+
+    for _ in range(2):
+        value(await run(children, handlers.grows, 1, wait=False))
+
+    assert [record.message for record in caplog.records if "memory limits" in record.message] == [
+        f"memory limits are not watched here: {tmp_path} tells nothing about processes"
+    ]
+
+
+@pytest.mark.parametrize("kind", [handlers.waits, handlers.computes, handlers.hogs])
+async def test_a_cancelled_attempt_is_killed_and_reaped(children: Children, kind: Any) -> None:
+    attempt = StandIn(kind)
+    running = asyncio.create_task(children.run(attempt))
+    pid = await attempt.pid()
+
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not exists(pid)
+
+
+async def test_an_attempt_cancelled_before_its_child_is_there_leaves_none(children: Children) -> None:
+    running = asyncio.create_task(children.run(StandIn(handlers.where)))
+    await asyncio.sleep(0)
+
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert value(await run(children, handlers.where)) != os.getpid()
+
+
+@pytest.mark.parametrize("kind", [handlers.waits, handlers.hogs])
+async def test_a_handler_sees_that_it_was_asked_to_stop(children: Children, kind: Any) -> None:
+    attempt = StandIn(kind)
+    running = asyncio.create_task(children.run(attempt))
+    await attempt.pid()
+
+    children.ask_to_stop(attempt.job.id)
+
+    assert value(await running) == "heeded"
+
+
+# Reuse
+
+
+async def test_a_child_is_used_again_and_recycled(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECYCLE_AFTER", 2)
+
+    first, second, third = [value(await run(children, handlers.where)) for _ in range(3)]
+
+    assert first == second != third
+    await ended(first)
+
+
+async def test_a_child_that_has_grown_is_recycled(children: Children) -> None:
+    small = value(await run(children, handlers.grows, 1, wait=False))
+    grown = value(await run(children, handlers.grows, 110, wait=False))
+
+    assert small == grown
+    assert value(await run(children, handlers.where)) != grown
+    await ended(grown)
+
+
+async def test_a_suspect_has_a_fresh_child_that_ends_with_it(children: Children) -> None:
+    used = value(await run(children, handlers.where))
+
+    suspect = value(await run(children, handlers.where, crashes=1))
+
+    assert suspect != used
+    await ended(suspect)
+    assert value(await run(children, handlers.where)) == used
+
+
+async def test_of_many_idle_children_only_a_few_are_kept(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "IDLE_KEPT", 1)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.0)
+    attempts = [StandIn(handlers.waits) for _ in range(3)]
+    running = [asyncio.create_task(children.run(attempt)) for attempt in attempts]
+    pids = {await attempt.pid() for attempt in attempts}
+
+    for attempt, task in zip(attempts, running, strict=True):
+        children.ask_to_stop(attempt.job.id)
+        await task
+    kept = value(await run(children, handlers.where))
+
+    assert kept in pids
+    for pid in pids - {kept}:
+        await ended(pid)
+
+
+async def test_fifty_at_once(children: Children) -> None:
+    outcomes = await asyncio.gather(*(run(children, handlers.where_async, str(n)) for n in range(50)))
+
+    told = [value(outcome) for outcome in outcomes]
+    assert [text for text, _ in told] == [str(n) for n in range(50)]
+    assert len({pid for _, pid in told}) > 1
+
+
+# The end
+
+
+async def test_close_leaves_nothing_behind() -> None:
+    children = Children(Settings(), program=None)
+    idle = value(await run(children, handlers.where))
+    busy = StandIn(handlers.computes)
+    running = asyncio.create_task(children.run(busy))
+    pids = [idle, await busy.pid()]
+    assert children._forks is not None
+    pids.append(children._forks.pid)
+
+    await asyncio.wait_for(children.close(), 20)
+
+    assert [pid for pid in pids if exists(pid)] == []
+    assert (await running).ending is Ending.CRASHED
+
+
+async def test_a_worker_killed_dead_takes_its_children_with_it() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "runtime.programs.lonely_worker"], stdout=subprocess.PIPE, env=environment
+    )
+    assert worker.stdout is not None
+    with worker.stdout:
+        pids = [int(pid) for pid in (await asyncio.to_thread(worker.stdout.readline)).split()]
+
+    worker.kill()
+
+    assert len(pids) == 2
+    worker.wait()
+    for pid in pids:
+        await ended(pid)
+
+
+# Getting at the handler
+
+
+async def test_a_program_that_cannot_be_imported_fails_the_attempt(
+    children: Children, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MOOD", "raise")
+
+    outcome = await run(children, moody.works)
+
+    assert (outcome.ending, outcome.type, outcome.message) == (Ending.RAISED, "LookupError", "not today")
+    assert "cannot be imported in a child process: LookupError: not today" in caplog.text
+    monkeypatch.delenv("MOOD")
+    assert value(await run(children, moody.works)) == "worked"
+
+
+async def test_a_program_that_dies_while_it_is_imported_fails_the_attempt(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOOD", "die")
+
+    outcome = await run(children, moody.works)
+
+    assert (outcome.ending, outcome.type) == (Ending.RAISED, "ProgramError")
+    assert outcome.message == "the process that imports the program died: exit code 7"
+
+
+async def test_a_second_module_is_imported_by_the_child(children: Children) -> None:
+    value(await run(children, handlers.where))
+
+    assert value(await run(children, moody.works)) == "worked"
+
+
+async def test_a_program_is_loaded_as_the_worker_was_told(tmp_path: Path) -> None:
+    program = tmp_path / "my-app.py"
+    program.write_text(
+        "from windlass import Windlass\napp = Windlass()\n"
+        "@app.job(isolation='process')\ndef twice(n: int) -> int:\n    return 2 * n\n"
+    )
+    here = Windlass()
+
+    @here.job(isolation="process")
+    def twice(n: int) -> int:
+        raise NotImplementedError
+
+    children = Children(Settings(), program=str(program))
+    try:
+        assert value(await run(children, twice, 21)) == 42
+    finally:
+        await children.close()
+
+
+async def test_a_handler_nobody_can_import_says_what_to_do(children: Children) -> None:
+    here = Windlass()
+
+    @here.job(isolation="process")
+    def local() -> None: ...
+
+    outcome = await run(children, local)
+
+    assert outcome.ending is Ending.RAISED
+    assert "windlass worker app.py" in (outcome.message or "")
+
+
+async def test_a_suspect_is_sent_to_a_process_where_that_is_possible(children: Children) -> None:
+    here = Windlass()
+
+    @here.job
+    async def local() -> None: ...
+
+    innocent, suspect = StandIn(handlers.gentle).job, StandIn(handlers.gentle, crashes=1).job
+
+    assert children.way(innocent, handlers.gentle.definition) is Isolation.COROUTINE
+    assert children.way(suspect, handlers.gentle.definition) is Isolation.PROCESS
+    assert children.way(suspect, local.definition) is Isolation.COROUTINE
+    assert Children(Settings(), program="app.py").way(suspect, local.definition) is Isolation.PROCESS

@@ -1,0 +1,147 @@
+"""What a story needs: a store on a clock that a test moves, and words for the jobs in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from windlass.job import Job, Lease, NewJob, new_id
+from windlass.outcome import Transition
+from windlass.state import State, Verb, target
+from windlass.store.protocol import Claim, NewWorker, Settled, Store, Suspects
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from windlass.store.migrate import Migrator
+    from windlass.testing.clock import ManualClock
+
+LEASE = 30.0  # seconds
+TYPE = "mail.send"
+
+
+@dataclass(kw_only=True)
+class Rig:
+    """A store under test. `run` executes SQL past the store; `{}` stands before a table's name."""
+
+    store: Store
+    migrator: Migrator
+    dialect: str
+    clock: ManualClock
+    run: Callable[[str], Awaitable[Any]]
+    move: Callable[[], Awaitable[None]]
+    worker: UUID = field(default_factory=uuid4)
+
+    async def advance(self, seconds: float) -> None:
+        """Move the store's time and the process's."""
+        self.clock.advance(seconds)
+        await self.move()
+
+    # Given
+
+    async def register(
+        self, *, queues: tuple[str, ...] | None = None, lease: float = LEASE, isolates: bool = False
+    ) -> UUID:
+        worker = NewWorker(
+            id=uuid4(), name="host:1", lease=lease, queues=queues, types=(TYPE,), concurrency=10, isolates=isolates
+        )
+        await self.store.register(worker)
+        return worker.id
+
+    async def enqueue(self, **options: Any) -> UUID:
+        (job,) = await self.enqueue_many(1, **options)
+        return job
+
+    async def enqueue_many(self, count: int, **options: Any) -> list[UUID]:
+        jobs = [new_job(**options) for _ in range(count)]
+        await self.store.enqueue(jobs)
+        return [job.id for job in jobs]
+
+    async def close_gate(self, kind: str, name: str, state: str = "paused") -> None:
+        await self.run(f"INSERT INTO {{}}gates (kind, name, state) VALUES ('{kind}', '{name}', '{state}')")
+
+    async def held(self, **options: Any) -> Job:
+        """One running job of the rig's worker, and no other."""
+        job = await self.enqueue(**options)
+        (claimed,) = await self.claim(room=1)
+        assert claimed.id == job
+        return claimed
+
+    async def job_in(self, state: State) -> UUID:
+        """A job that came into `state` along the edges of the table."""
+        if state is State.QUEUED:
+            return await self.enqueue()
+        job = await self.held()
+        if state is State.CANCELLED:
+            await self.settle(job.lease, Verb.STOP)
+        elif state is not State.RUNNING:
+            await self.settle(job.lease, WAY[state], delay=60.0)
+        assert await self.status(job.id) is state
+        return job.id
+
+    # When
+
+    async def claim(
+        self,
+        *,
+        room: int = 10,
+        worker: UUID | None = None,
+        types: tuple[str, ...] = (TYPE,),
+        queues: tuple[str, ...] | None = None,
+        aged: int = 0,
+        suspects: Suspects = Suspects.WITH,
+        rest: float = 0.0,
+        by_creation: bool = False,
+    ) -> list[Job]:
+        claimed = await self.store.claim(
+            Claim(
+                worker=worker or self.worker,
+                room=room,
+                types=types,
+                queues=queues,
+                rescan=True,
+                aged=aged,
+                suspects=suspects,
+                rest=rest,
+                by_creation=by_creation,
+            )
+        )
+        return claimed.jobs
+
+    async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Settled:
+        return await self.store.settle([Transition(lease=lease, verb=verb, **options)])
+
+    async def die(self, worker: UUID) -> None:
+        """The worker's lease runs out; nobody has noticed yet."""
+        del worker  # said for the reader: every worker that does not beat dies with the time
+        await self.advance(LEASE + 1)
+
+    # Then
+
+    async def find(self, job: UUID) -> Job:
+        found = await self.store.find(job)
+        assert found is not None
+        return found
+
+    async def status(self, job: UUID) -> State:
+        return (await self.find(job)).status
+
+
+WAY = {
+    State.SUCCEEDED: Verb.SUCCEED,
+    State.FAILED: Verb.FAIL,
+    State.DEAD: Verb.BURY,
+    State.WAITING: Verb.WAIT,
+}
+
+
+def new_job(**options: Any) -> NewJob:
+    defaults: dict[str, Any] = {"id": new_id(), "type": TYPE, "input": "{}"}
+    return NewJob(**(defaults | options))
+
+
+def arrives_in(verb: Verb) -> State:
+    state = target(verb)
+    assert state is not None
+    return state

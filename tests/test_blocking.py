@@ -1,0 +1,169 @@
+"""One thread, one loop: blocking calls wait for it, other loops await it, a fork starts it anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass.blocking import Portal
+from windlass.errors import BlockingCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORD: contextvars.ContextVar[str] = contextvars.ContextVar("word")
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    portal = Portal()
+    yield portal
+    portal.close()
+
+
+async def where() -> tuple[int, int]:
+    return threading.get_ident(), id(asyncio.get_running_loop())
+
+
+def test_every_call_runs_on_one_loop_in_one_other_thread(portal: Portal) -> None:
+    first = portal.run(where, twin="job.aenqueue(…)")
+    second = portal.run(where, twin="job.aenqueue(…)")
+
+    assert first == second
+    assert first[0] != threading.get_ident()
+
+
+def test_results_errors_and_context_pass_through(portal: Portal) -> None:
+    async def fail() -> None:
+        raise KeyError(WORD.get())
+
+    WORD.set("seen")
+
+    with pytest.raises(KeyError, match="seen"):
+        portal.run(fail, twin="job.aenqueue(…)")
+
+
+async def test_a_blocking_call_on_a_loop_is_refused_and_names_its_twin(portal: Portal) -> None:
+    with pytest.raises(BlockingCall) as caught:
+        portal.run(where, twin="job.aenqueue(…)")
+
+    assert str(caught.value) == "enqueue() would block the running event loop; use: await job.aenqueue(…)"
+
+
+async def test_other_loops_await_the_same_loop_and_the_loop_itself_may_too(portal: Portal) -> None:
+    async def from_inside() -> tuple[int, int]:
+        return await portal.arun(where)
+
+    outer = await portal.arun(where)
+
+    assert await portal.arun(from_inside) == outer
+    assert outer[1] != id(asyncio.get_running_loop())
+
+
+async def test_a_cancelled_caller_cancels_what_it_awaits(portal: Portal) -> None:
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    task = asyncio.create_task(portal.arun(wait))
+    await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(cancelled.wait, 10)
+
+
+def test_ctrl_c_while_waiting_cancels_what_was_waited_for(portal: Portal) -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.run(wait, twin="job.aenqueue(…)")
+
+    assert cancelled.wait(10)
+
+
+def test_closing_cancels_what_is_under_way_and_the_next_call_starts_anew(portal: Portal) -> None:
+    started = threading.Event()
+    seen: list[type[BaseException]] = []
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            portal.run(wait, twin="job.aenqueue(…)")
+        except CancelledError as error:
+            seen.append(type(error))
+
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    before = portal.run(loop, twin="job.aenqueue(…)")
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert started.wait(10)
+    portal.close()
+    caller.join(10)
+
+    assert seen == [CancelledError]
+    assert portal.run(loop, twin="job.aenqueue(…)") is not before
+
+
+def test_a_child_process_starts_its_own_and_leaves_the_parent_s_alone() -> None:
+    script = textwrap.dedent(
+        """
+        import asyncio, os, threading
+        from windlass.blocking import Portal
+
+        portal = Portal()
+
+        async def pid():
+            await asyncio.sleep(0)
+            return os.getpid(), threading.get_ident()
+
+        def call():
+            return portal.run(pid, twin="job.aenqueue(…)")
+
+        parent = call()
+        portal._lock.acquire()  # as if another thread were in the middle of a call
+        child = os.fork()
+        if child == 0:
+            first, second = call(), call()
+            portal.close()
+            os._exit(0 if first == second and first[0] == os.getpid() else 1)
+        portal._lock.release()
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, status
+        assert call() == parent
+        print("both")
+        """
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+
+    assert done.stdout == "both\n", done.stderr

@@ -1,0 +1,375 @@
+"""Run a command with a PostgreSQL server of its own, and leave nothing behind.
+
+    python tools/with_postgres.py [--durable] -- command arguments…
+
+The command finds its database in WINDLASS_TEST_POSTGRES_URL. When that variable is set already, the
+command simply runs. Otherwise a fresh cluster is made in a temporary directory, serves on a free port of
+127.0.0.1 while the command runs, and is stopped and removed afterwards. The exit code is the command's.
+
+Two ideas keep this tidy:
+
+* Signals stay blocked, and are looked at only where this program waits. So nothing interrupts a clean-up
+  half-way, and each wait says what a signal means there: during the set-up it ends the program, while the
+  command runs it is passed on to the command.
+* When this program itself dies of SIGKILL, the kernel ends the server by its parent-death signal, and a
+  sweeper, which waits for its standard input to close, removes the directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import locale
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+URL_VARIABLE = "WINDLASS_TEST_POSTGRES_URL"
+NAME = "windlass"  # of the superuser and of the database
+
+START_LIMIT = 60.0  # seconds until the server must accept connections
+START_POLL = 0.05  # seconds between two looks at a starting server
+STOP_LIMIT = 10.0  # seconds for a fast shutdown, and again for an immediate one
+LOG_TAIL = 30  # lines of the log shown with a failure
+TEMPORARY_ROOT_LENGTH = 64  # bytes; a Unix socket's whole path has at most 107
+
+SETTINGS = {
+    "autovacuum": "on",
+    "max_connections": "200",
+    "max_wal_size": "2GB",
+    "shared_buffers": "256MB",
+    "synchronous_commit": "on",
+}
+# These databases do not outlive the command, so a crash of the machine costs nothing.
+NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+
+CREATECLUSTER_CONF = Path("/etc/postgresql-common/createcluster.conf")
+PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
+AWAITED = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
+
+# A server that is going down may still write into the directory, hence the repeated tries.
+SWEEP = 'cat; for _ in $(seq 50); do rm -rf "$1"; [ -e "$1" ] || exit 0; sleep 0.2; done; exit 1'
+
+
+class UnavailableError(Exception):
+    """There is no PostgreSQL to run the command with; the message says what to do about it."""
+
+
+class StoppedError(Exception):
+    """A signal asked this program to end before the command ran."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run a command with a private PostgreSQL server.")
+    parser.add_argument("--durable", action="store_true", help="leave fsync and full_page_writes on")
+    parser.add_argument("command", nargs="+", help="the command and its arguments, after --")
+    arguments = parser.parse_args()
+    if shutil.which(arguments.command[0]) is None:
+        return complain(f"{arguments.command[0]}: command not found", code=127)
+    if os.environ.get(URL_VARIABLE):
+        os.execvp(arguments.command[0], arguments.command)
+    if sys.platform != "linux":
+        return complain(f"A private PostgreSQL needs Linux; set {URL_VARIABLE}.", code=os.EX_UNAVAILABLE)
+
+    hold_signals()
+    try:
+        binaries = find_binaries() or install_binaries()
+        account = server_account()
+        with (
+            private_directory(account) as directory,
+            PrivateServer(binaries, directory, account, durable=arguments.durable) as url,
+        ):
+            return run(arguments.command, url)
+    except UnavailableError as problem:
+        return complain(str(problem), code=os.EX_UNAVAILABLE)
+    except StoppedError as stopped:
+        return complain(str(stopped), code=128 + stopped.signum)
+
+
+def complain(message: str, *, code: int) -> int:
+    print(f"with_postgres: {message}", file=sys.stderr)
+    return code
+
+
+def hold_signals() -> None:
+    """Block the signals that this program waits for, except those it was told to ignore (as nohup does)."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, the kernel would drop the exit codes
+    held = {signum for signum in AWAITED if signal.getsignal(signum) != signal.SIG_IGN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    for signum in held:
+        signal.signal(signum, signal.SIG_DFL)  # Python's handler would swallow one in a child before its exec
+
+
+def find_binaries() -> Path | None:
+    """Where a whole server is installed. A pg_config alone proves little: libpq-dev brings one as well."""
+    candidates: list[Path] = []
+    if shutil.which("pg_config"):
+        answer = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=False)
+        candidates.append(Path(answer.stdout.strip()))
+    debian = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdecimal()]
+    candidates += sorted(debian, key=lambda path: int(path.parent.name), reverse=True)
+    if on_path := shutil.which("postgres"):
+        candidates.append(Path(on_path).parent)
+    needed = ("initdb", "pg_ctl", "postgres")
+    return next(
+        (path for path in candidates if all(os.access(path / name, os.X_OK) for name in needed)), None
+    )
+
+
+def install_binaries() -> Path:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise UnavailableError(
+            "No PostgreSQL server is installed. Install one (on Debian: sudo apt-get install postgresql),"
+            f" or set {URL_VARIABLE} to a database that the tests may change, for example"
+            " postgresql://user:password@127.0.0.1:5432/windlass_test."
+        )
+    complain("no PostgreSQL server is installed; installing the package postgresql", code=0)
+    if not CREATECLUSTER_CONF.exists():
+        # Otherwise the package would also make a cluster for the whole machine, and start it.
+        CREATECLUSTER_CONF.parent.mkdir(parents=True, exist_ok=True)
+        CREATECLUSTER_CONF.write_text("create_main_cluster = false\n")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
+        # A package manager is left to finish: ended half-way, it would leave a broken machine.
+        code = spawn(["apt-get", *arguments], env=environment, death_signal=None).wait()
+        pause(0)
+        if code != 0:
+            raise UnavailableError(f"apt-get {arguments[0]} failed with exit code {code}.")
+    if (binaries := find_binaries()) is None:
+        raise UnavailableError("The package postgresql is installed, but brought no server.")
+    return binaries
+
+
+def server_account() -> pwd.struct_passwd | None:
+    """Whom the server runs as. PostgreSQL refuses to run as root; anyone else runs it as themselves."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
+
+
+@contextmanager
+def private_directory(account: pwd.struct_passwd | None) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="windlass-pg-", dir=temporary_root(account)))
+    # In a session of its own, because a Ctrl-C in the terminal must not end the sweeper.
+    sweeper = subprocess.Popen(
+        ["/bin/sh", "-c", SWEEP, "sweeper", directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        if account is not None:
+            os.chown(directory, account.pw_uid, account.pw_gid)
+        yield directory
+    finally:
+        sweeper.communicate()  # closes its standard input
+        if sweeper.returncode != 0:
+            complain(f"could not remove {directory}", code=0)
+
+
+def temporary_root(account: pwd.struct_passwd | None) -> Path:
+    """A directory for temporary files that the server's account reaches, with room for a socket's name."""
+    for path in (Path(name).resolve() for name in (tempfile.gettempdir(), "/tmp", "/var/tmp")):
+        open_to_all = all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents))
+        if (account is None or open_to_all) and len(os.fsencode(path)) <= TEMPORARY_ROOT_LENGTH:
+            return path
+    raise UnavailableError("Set TMPDIR to a directory that has a short path and is open to every account.")
+
+
+class PrivateServer:
+    """A fresh cluster with an empty database. Entering starts it and gives its URL, leaving stops it."""
+
+    def __init__(
+        self, binaries: Path, directory: Path, account: pwd.struct_passwd | None, *, durable: bool
+    ) -> None:
+        self._binaries = binaries
+        self._directory = directory
+        self._data = directory / "data"
+        self._log = directory / "log"
+        self._account = account
+        settings = SETTINGS if durable else SETTINGS | NOT_DURABLE
+        self._options = [f"--{name}={value}" for name, value in settings.items()]
+
+    def __enter__(self) -> str:
+        self._make_cluster()
+        self._make_database()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        address = ["-h", "127.0.0.1", "-p", str(port), "-k", str(self._directory)]
+        self._server = self._spawn("postgres", "-D", str(self._data), *address, *self._options)
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self._stop()
+            raise
+        return f"postgresql://{NAME}@127.0.0.1:{port}/{NAME}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._server.poll() is not None:
+            complain(self._with_log("the server ended before the command did"), code=0)
+        self._stop()
+
+    def _make_cluster(self) -> None:
+        access = ["--auth=trust", f"--username={NAME}"]
+        text = ["--encoding=UTF8", f"--locale={utf8_locale()}"]
+        self._step("initdb", "-D", str(self._data), *access, *text, "--no-sync")
+
+    def _make_database(self) -> None:
+        """Create the database before anyone can connect; the server program does it without a client."""
+        statement = self._directory / "create.sql"
+        statement.write_text(f"CREATE DATABASE {NAME}\n")
+        options = ["--exit_on_error=on", *self._options]
+        with statement.open("rb") as stdin:
+            self._step("postgres", "--single", "-D", str(self._data), *options, "postgres", stdin=stdin)
+
+    def _step(self, program: str, *arguments: str, stdin: IO[bytes] | None = None) -> None:
+        child = self._spawn(program, *arguments, stdin=stdin)
+        try:
+            while child.poll() is None:
+                pause(START_POLL)
+        except StoppedError:
+            child.terminate()
+            child.wait()
+            raise
+        if child.returncode != 0:
+            raise UnavailableError(self._with_log(f"{program} failed with exit code {child.returncode}"))
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_LIMIT
+        while not self._accepts_connections():
+            if self._server.poll() is not None:
+                raise UnavailableError(self._with_log("the server did not start"))
+            if time.monotonic() > deadline:
+                raise UnavailableError(self._with_log(f"the server was not ready after {START_LIMIT:.0f} s"))
+            pause(START_POLL)
+
+    def _accepts_connections(self) -> bool:
+        """Look where pg_ctl looks: the eighth line of postmaster.pid is the server's state."""
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[7].strip() == "ready"
+
+    def _stop(self) -> None:
+        """A fast shutdown, then an immediate one, then the axe."""
+        for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+            self._server.send_signal(signum)
+            try:
+                self._server.wait(STOP_LIMIT)
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+    def _spawn(
+        self, program: str, *arguments: str, stdin: IO[bytes] | None = None
+    ) -> subprocess.Popen[bytes]:
+        with self._log.open("wb") as log:
+            return spawn(
+                [str(self._binaries / program), *arguments],
+                # PGDATA, PGOPTIONS and their like are meant for other servers.
+                env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
+                account=self._account,
+                cwd=self._directory,
+                stdin=stdin or subprocess.DEVNULL,
+                output=log,
+                death_signal=signal.SIGQUIT,  # to a server: an immediate shutdown
+                own_session=True,  # a Ctrl-C is for the command, which may need the server to end well
+            )
+
+    def _with_log(self, message: str) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-LOG_TAIL:]
+        return "\n    ".join([f"{message}; its log ends with:", *lines])
+
+
+def utf8_locale() -> str:
+    try:
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    except locale.Error:
+        return "C"
+    return "C.UTF-8"
+
+
+def run(command: Sequence[str], url: str) -> int:
+    """Run the command to its end, pass signals on to it, and give its exit code as a shell would."""
+    pause(0)  # the last chance to stop without starting the command
+    child = spawn(command, env={**os.environ, URL_VARIABLE: url}, death_signal=signal.SIGTERM)
+    while (code := child.poll()) is None:
+        received = signal.sigwaitinfo(AWAITED)
+        # A positive code says that the kernel sent it. A Ctrl-C goes to the terminal's whole foreground
+        # group: the command has it already, and a second one would disturb its clean-up.
+        ctrl_c = received.si_signo == signal.SIGINT and received.si_code > 0
+        if received.si_signo != signal.SIGCHLD and not ctrl_c:
+            child.send_signal(received.si_signo)
+    return code if code >= 0 else 128 - code
+
+
+def pause(limit: float) -> None:
+    """Wait for a child to change or for the limit in seconds; a signal to stop raises."""
+    received = signal.sigtimedwait(AWAITED, limit)
+    if received is not None and received.si_signo != signal.SIGCHLD:
+        raise StoppedError(received.si_signo)
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    death_signal: signal.Signals | None,
+    account: pwd.struct_passwd | None = None,
+    cwd: Path | None = None,
+    stdin: IO[bytes] | int | None = None,
+    output: IO[bytes] | None = None,
+    own_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start a child that hears signals again, and hears the death signal when this program is gone."""
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        if death_signal is not None:
+            prctl(PR_SET_PDEATHSIG, death_signal)
+            if os.getppid() != parent:  # it died before prctl
+                os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+
+    return subprocess.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        start_new_session=own_session,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
+        # Runs after the change of user, which would have cleared the parent-death signal.
+        preexec_fn=prepare,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
