@@ -115,9 +115,7 @@ class Windlass:
         self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
         return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
 
-    async def aenqueue_many(
-        self, calls: Iterable[Call], *, conn: object | None = None
-    ) -> list[JobHandle[Any]]:
+    async def aenqueue_many(self, calls: Iterable[Call], *, conn: object | None = None) -> list[JobHandle[Any]]:
         jobs, kept, named = gather(calls, self.settings)
         await self.client.aenqueue(jobs, named if conn is None else conn)
         return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]

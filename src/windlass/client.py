@@ -75,7 +75,7 @@ class Client:
         """Write the jobs, waiting for it."""
         joined = current_transaction.get()
         if conn is not None:
-            self._enqueue_on(conn, jobs)
+            self._enqueue_on(conn, jobs, twin)
         elif joined is not None:
             self.portal.refuse_on_a_loop(twin)
             joined.run(joined.transaction.enqueue(jobs))
@@ -95,13 +95,15 @@ class Client:
     async def _enqueue(self, jobs: Sequence[NewJob]) -> None:
         await (await self.store()).enqueue(jobs)
 
-    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> None:
+    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> None:
         if isinstance(conn, Joined):
             conn.run(conn.transaction.enqueue(jobs))
             return
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
-        check_identity(location(borrowed), self.portal.run(self._where, twin="job.aenqueue(…)"))
+        if not borrowed.on_a_loop:
+            self.portal.refuse_on_a_loop(twin)
+        check_identity(location(borrowed), self.portal.submit(self._where).result())
         borrowed.enqueue(jobs)
         borrowed.after_commit(lambda: self._wake_soon(jobs))
 
@@ -196,9 +198,7 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
     if not jobs:
         raise EnqueueError("enqueue_many() was given no calls; skip it when there is nothing to enqueue")
     if len(connections) > 1:
-        raise EnqueueError(
-            "the calls name different connections; give one to all: app.enqueue_many(calls, conn=conn)"
-        )
+        raise EnqueueError("the calls name different connections; give one to all: app.enqueue_many(calls, conn=conn)")
     return jobs, kept, connections[0] if connections else None
 
 

@@ -62,9 +62,7 @@ class Settings:
 
     lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
     beat: float = setting(10.0, duration, "how often a worker says that it is alive")
-    margin: float = setting(
-        5.0, duration, "so long before its lease ends a cut-off worker stops its handlers"
-    )
+    margin: float = setting(5.0, duration, "so long before its lease ends a cut-off worker stops its handlers")
     sweep: float = setting(5.0, duration, "how often dead workers are looked for")
     health: float = setting(5.0, duration, "how often processors are checked")
     poll: float = setting(1.0, duration, "how often an idle worker looks without being woken")
@@ -75,9 +73,7 @@ class Settings:
     concurrency: int = setting(20, whole, "processors of one worker")
     max_attempts: int = setting(4, whole, "attempts of a job, unless its type says otherwise")
     max_crashes: int = setting(3, whole, "worker deaths after which a job is dead")
-    timeout: float | None = setting(
-        None, duration, "time limit of an attempt, unless its type says otherwise"
-    )
+    timeout: float | None = setting(None, duration, "time limit of an attempt, unless its type says otherwise")
     memory: int | None = setting(None, lambda value: memory_size(value), "memory limit of a child process")
 
     discovery_batch: int | None = setting(None, whole, "jobs per phase and claim at most")
@@ -127,6 +123,7 @@ PRESETS: dict[Pace, dict[str, Any]] = {
         "rest": 30.0,
         "assign_every": 5.0,
         "assign_most": 3,
+        "concurrency": 100,
         "pool_size": 10,
         "local_queue": 1000,
         "health": 30.0,
@@ -181,9 +178,7 @@ def _check(settings: Settings) -> None:
             f"beat loses every job; set WINDLASS_BEAT to {spell(settings.lease / 3)} or less"
         )
     if settings.margin >= settings.lease:
-        raise ConfigError(
-            f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})"
-        )
+        raise ConfigError(f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})")
     for name in ("lease", "beat", "sweep", "health", "poll", "history"):
         if getattr(settings, name) <= 0:
             raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")

@@ -98,9 +98,7 @@ class Context:
         """
         return TransactionBlock(self._transaction)
 
-    def progress(
-        self, processed: int | None = None, *, total: int | None = None, failed: int | None = None
-    ) -> None:
+    def progress(self, processed: int | None = None, *, total: int | None = None, failed: int | None = None) -> None:
         """Say how far the job is. Cheap: it is written at most once a second, and with the finish."""
         if processed is not None:
             self.processed = _count("processed", processed)

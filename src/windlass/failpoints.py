@@ -76,9 +76,7 @@ def _action(what: str, chance: float) -> Callable[[], None]:
         elif what.startswith("sleep(") and what.endswith(")"):
             time.sleep(float(what[6:-1]))
         else:
-            raise ConfigError(
-                f"unknown failpoint action {what!r}; there are: kill, stop, raise, sleep(seconds)"
-            )
+            raise ConfigError(f"unknown failpoint action {what!r}; there are: kill, stop, raise, sleep(seconds)")
 
     return act
 

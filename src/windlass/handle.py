@@ -149,11 +149,7 @@ class JobHandle(Generic[R]):
         if job.status is State.DEAD:
             last = None if job.error is None else msgspec.json.decode(job.error, type=Failure)
             why = "" if last is None else f": {last.type}: {last.message}"
-            raise JobDead(
-                f"job {self.id} ({job.type}) is dead ({job.reason}){why}; start it over: job.replay()"
-            )
+            raise JobDead(f"job {self.id} ({job.type}) is dead ({job.reason}){why}; start it over: job.replay()")
         text = job.output if job.output is not None else "null"
-        result: R = (
-            msgspec.json.decode(text) if self._definition is None else self._definition.signature.result(text)
-        )
+        result: R = msgspec.json.decode(text) if self._definition is None else self._definition.signature.result(text)
         return result

@@ -107,9 +107,7 @@ class Lease(msgspec.Struct, frozen=True):
     fence: int
 
 
-class Failure(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"attempted_at": "attemptedAt"}
-):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"attempted_at": "attemptedAt"}):
     """An error as it is stored: on the job the last one, on each attempt its own."""
 
     type: str

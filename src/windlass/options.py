@@ -78,6 +78,4 @@ def _check_number(name: str, values: Mapping[str, Any], allowed: range) -> None:
         return
     value = values[name]
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
-        raise InvalidOption(
-            f"{name}={value!r} is not a whole number from {allowed.start} to {allowed.stop - 1}"
-        )
+        raise InvalidOption(f"{name}={value!r} is not a whole number from {allowed.start} to {allowed.stop - 1}")

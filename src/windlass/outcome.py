@@ -24,9 +24,7 @@ class Word(Exception):
 class Retry(Word):
     """This attempt failed; the next one is due after `after` instead of what the policy says."""
 
-    def __init__(
-        self, message: str = "the handler asked for a retry", *, after: Duration | None = None
-    ) -> None:
+    def __init__(self, message: str = "the handler asked for a retry", *, after: Duration | None = None) -> None:
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
 
@@ -70,9 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     type: str | None = None  # of the error
     message: str | None = None
     traceback: str | None = None
-    permanent: bool | None = (
-        None  # by the job type's lists: True never retries, None leaves it to the attempts
-    )
+    permanent: bool | None = None  # by the job type's lists: True never retries, None leaves it to the attempts
     delay: float | None = None
     finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
 

@@ -138,9 +138,7 @@ def define(
         )
     limit = None if timeout is None else seconds(timeout, what=f"{place(fn)}: timeout")
     if limit == 0:
-        raise RegistrationError(
-            f"{place(fn)}: timeout={timeout!r} leaves no time at all; leave it out for no limit"
-        )
+        raise RegistrationError(f"{place(fn)}: timeout={timeout!r} leaves no time at all; leave it out for no limit")
     if retry is not None and not hasattr(retry, "delay"):
         raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
     return Definition(
@@ -171,9 +169,7 @@ def _isolation(fn: Callable[..., Any], wish: str | None) -> Isolation:
     try:
         isolation = Isolation(wish)
     except ValueError:
-        raise RegistrationError(
-            f"{place(fn)}: isolation={wish!r}; there are: {', '.join(Isolation)}"
-        ) from None
+        raise RegistrationError(f"{place(fn)}: isolation={wish!r}; there are: {', '.join(Isolation)}") from None
     if isolation is not Isolation.PROCESS and isolation is not natural:
         raise RegistrationError(
             f"{place(fn)}: isolation={wish!r} does not fit this function, which runs as a {natural}; "

@@ -9,7 +9,7 @@ from .conftest import Start, Windlass
 
 
 def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Path) -> None:
-    ended = windlass("demo", "--once", WINDLASS_URL="postgresql://nowhere/nothing", WINDLASS_LEASE="1h")
+    ended = windlass("demo", "--once", WINDLASS_URL="postgresql://nowhere/nothing", WINDLASS_MAX_CRASHES="1")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "kill -9" in ended.stdout

@@ -51,7 +51,7 @@ async def test_what_was_written_commits_with_the_finish(
 ) -> None:
     attempt = await stored.attempt(kind, 7)
 
-    outcome = await children.run(attempt, waited=1.5)
+    outcome = await asyncio.wait_for(children.run(attempt, waited=1.5), 20)
 
     assert outcome == Outcome(ending=Ending.SUCCEEDED, output='"written"', finished=True)
     finished = await stored.store.find(attempt.job.id)
@@ -64,7 +64,7 @@ async def test_what_was_written_commits_with_the_finish(
 async def test_the_log_is_kept_with_the_finish_that_the_child_wrote(stored: Stored, children: Children) -> None:
     attempt = await stored.attempt(handlers.writes, 7)
 
-    await children.run(attempt, waited=1.5)
+    await asyncio.wait_for(children.run(attempt, waited=1.5), 20)
 
     finished = await stored.store.find(attempt.job.id)
     assert finished is not None
@@ -79,7 +79,7 @@ async def test_the_log_is_kept_with_the_finish_that_the_child_wrote(stored: Stor
 async def test_a_failure_takes_the_writes_back(stored: Stored, children: Children) -> None:
     attempt = await stored.attempt(handlers.writes, 7, fail=True)
 
-    outcome = await children.run(attempt)
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
 
     assert (outcome.ending, outcome.finished) == (Ending.RAISED, False)
     assert await stored.effects() == []
@@ -91,7 +91,7 @@ async def test_without_its_lease_a_child_commits_nothing(stored: Stored, childre
     attempt = await stored.attempt(handlers.writes, 7)
     stale = StandIn(handlers.writes, 7, job=msgspec.structs.replace(attempt.job, token=uuid4()))
 
-    outcome = await children.run(stale)
+    outcome = await asyncio.wait_for(children.run(stale), 20)
 
     assert outcome.ending is Ending.LOST
     assert await stored.effects() == []
@@ -118,7 +118,7 @@ async def test_a_child_that_dies_before_its_commit_changed_nothing(
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.before_commit=kill")
     attempt = await stored.attempt(handlers.writes, 7)
 
-    outcome = await children.run(attempt)
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
 
     assert outcome.ending is Ending.CRASHED
     assert await settle(stored, attempt.job, outcome) is State.FAILED
@@ -131,7 +131,7 @@ async def test_a_child_that_dies_between_its_commit_and_its_word_has_finished_th
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.committed=kill")
     attempt = await stored.attempt(handlers.writes, 7)
 
-    outcome = await children.run(attempt)
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
 
     assert outcome.ending is Ending.CRASHED
     assert await settle(stored, attempt.job, outcome) is None  # the crash is refused: the lease is spent
@@ -145,7 +145,7 @@ async def test_a_lost_answer_to_the_commit_is_asked_for(
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.committed=raise")
     attempt = await stored.attempt(handlers.writes, 7)
 
-    outcome = await children.run(attempt)
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
 
     assert (outcome.ending, outcome.finished) == (Ending.SUCCEEDED, True)
     assert await stored.effects() == [7]
@@ -157,7 +157,7 @@ async def test_a_commit_that_did_not_happen_is_a_failure(
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.before_commit=raise")
     attempt = await stored.attempt(handlers.writes, 7)
 
-    outcome = await children.run(attempt)
+    outcome = await asyncio.wait_for(children.run(attempt), 20)
 
     assert (outcome.ending, outcome.message, outcome.finished) == (Ending.RAISED, "failpoint", False)
     assert await stored.effects() == []

@@ -110,7 +110,9 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _passed(node: dict[str, Any]) -> float:
-    return float(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0))
+    return float(
+        node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
+    )
 
 
 # A database full of jobs
@@ -129,9 +131,7 @@ class World:
         try:
             await self.connection.execute(f"BEGIN; {given}")
             values = f"({', '.join(map(_literal, arguments))})" if arguments else ""
-            told = await self.connection.fetchval(
-                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE statement {values}"
-            )
+            told = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE statement {values}")
             return Plan(json.loads(told)[0]["Plan"])
         finally:
             await self.connection.execute("ROLLBACK; DEALLOCATE statement")
@@ -243,3 +243,263 @@ def own(databases: Callable[[int, bool], str]) -> Iterator[str]:
     asyncio.run(_administer(os.environ[URL], f"CREATE DATABASE {name} TEMPLATE {source}"))
     yield name
     asyncio.run(_administer(os.environ[URL], f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def wish(
+    *,
+    room: int = 1,
+    types: tuple[str, ...] = ("usual", "rare"),
+    aged: int = 0,
+    suspects: str = "with",
+    rest: float = 0.0,
+    lanes: list[tuple[str, int]] = LANES,
+    floor: datetime | str = "0001-01-01T00:00:00Z",
+) -> tuple[Any, ...]:
+    """Arguments of a claim, as the store gives them."""
+    queues, urgencies = [queue for queue, _ in lanes], [urgency for _, urgency in lanes]
+    zeros, floors = [0] * len(lanes), [floor] * len(lanes)
+    return (uuid4(), room, uuid4(), types, aged, suspects, rest, queues, zeros, urgencies, floors)
+
+
+def shut(kind: str, name: str) -> str:
+    return f"INSERT INTO windlass.gates (kind, name, state) VALUES ('{kind}', '{name}', 'paused')"
+
+
+# PostgreSQL: claim
+
+WISHES: dict[str, tuple[tuple[Any, ...], str]] = {
+    "one": (wish(), ""),
+    "many": (wish(room=200), ""),
+    "with the oldest": (wish(room=20, aged=2), ""),
+    "of one type": (wish(types=("rare",)), ""),
+    "with a shut type": (wish(), shut("type", "rare")),
+    "with a shut tenant": (wish(), shut("tenant", "tenant 1")),
+    "with a shut queue": (wish(), shut("queue", "mail")),
+    "without suspects": (wish(suspects="without"), ""),
+    "of suspects": (wish(suspects="only"), ""),
+    "of rested jobs": (wish(rest=30.0), ""),
+}
+
+
+@pytest.mark.parametrize("kind", WISHES)
+async def test_a_claim_reads_its_lanes_in_the_order_of_their_index(world: World, kind: str) -> None:
+    arguments, given = WISHES[kind]
+
+    plan = await world.explain("claim", arguments, given=given)
+
+    assert plan.indexes("jobs") == {"jobs_claim", "jobs_pkey"}
+    picked = plan.part("picked")
+    assert picked.kinds().isdisjoint({"Sort", "Incremental Sort"})
+    (lane,) = picked.reads("jobs")
+    assert lane["Index Name"] == "jobs_claim"
+    assert "run_at >=" in lane["Index Cond"]
+    assert "run_at <=" in lane["Index Cond"]
+    assert all("run_at >=" in read["Index Cond"] for read in plan.reads("jobs") if read["Index Name"] == "jobs_claim")
+
+
+@pytest.mark.parametrize("kind", sorted(WISHES.keys() - {"many", "with the oldest"}))
+async def test_a_claim_of_one_job_touches_few_pages(world: World, kind: str) -> None:
+    arguments, given = WISHES[kind]
+
+    plan = await world.explain("claim", arguments, given=given)
+
+    assert plan.part("picked").nodes[0]["Actual Rows"] == 1
+    assert plan.buffers <= MOST_BUFFERS
+
+
+async def test_a_claim_with_everything_shut_reads_no_job(world: World) -> None:
+    plan = await world.explain("claim", wish(), given=shut("all", ""))
+
+    assert plan.rows_read("jobs") == 0
+
+
+def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Callable[[int, bool], str]) -> None:
+    async def buffers(name: str) -> int:
+        async with visiting(name) as world:
+            return (await world.explain("claim", wish())).buffers
+
+    shallow, deep = (asyncio.run(buffers(databases(jobs, True))) for jobs in (SHALLOW, DEEP))
+
+    one_level_more = len(LANES) + 1 + 1  # of the claim's index per lane and pick, of the primary key
+    assert deep <= shallow + one_level_more
+    assert deep <= MOST_BUFFERS
+
+
+# PostgreSQL: a held snapshot, under which nothing dead can be removed
+
+DEAD = 5_000
+LANE = [("mail", 0)]
+PASSED = (
+    f"DELETE FROM windlass.jobs WHERE id IN (SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue = 'mail'"
+    f" AND priority = 0 ORDER BY run_at, id LIMIT {DEAD}) RETURNING run_at, id"
+)
+
+
+@asynccontextmanager
+async def snapshot_held(world: World) -> AsyncIterator[None]:
+    import asyncpg
+
+    connection = await asyncpg.connect(world.url)
+    try:
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await connection.fetchval("SELECT count(*) FROM windlass.jobs")
+        yield
+    finally:
+        await connection.close()
+
+
+async def many_in_one_lane(world: World, run_at: str) -> None:
+    await world.connection.execute(
+        "INSERT INTO windlass.jobs (id, queue, phase, type, run_at, updated_at, input)"
+        f" SELECT gen_random_uuid(), 'mail', 'mail', 'usual', {run_at}, now(), '{{}}'"
+        f"   FROM generate_series(1, {2 * DEAD}) AS i"
+    )
+
+
+async def test_given_a_held_snapshot_a_claim_starts_above_the_dead(own: str) -> None:
+    async with visiting(own) as world, snapshot_held(world):
+        await many_in_one_lane(world, "now() - interval '2 hours' + i * interval '1 millisecond'")
+        floor = max(record["run_at"] for record in await world.connection.fetch(PASSED))
+
+        below = await world.explain("claim", wish(lanes=LANE))
+        above = await world.explain("claim", wish(lanes=LANE, floor=floor))
+
+    assert below.buffers > MOST_BUFFERS  # or this story has no dead in it
+    assert above.buffers <= MOST_BUFFERS
+
+
+@pytest.mark.xfail(strict=True, reason="a floor is a run_at, and all jobs of one enqueue_many() share theirs")
+async def test_given_a_held_snapshot_a_claim_starts_above_the_dead_of_its_own_enqueue(own: str) -> None:
+    async with visiting(own) as world, snapshot_held(world):
+        await many_in_one_lane(world, "now() - interval '2 hours'")
+        floor = max(record["run_at"] for record in await world.connection.fetch(PASSED))
+
+        plan = await world.explain("claim", wish(lanes=LANE, floor=floor))
+
+    assert plan.buffers <= MOST_BUFFERS
+
+
+@pytest.mark.parametrize("statement", ["finish", "settle", "rescue"])
+async def test_given_a_held_snapshot_what_ends_an_attempt_does_not_walk_over_the_dead(own: str, statement: str) -> None:
+    async with visiting(own) as world, snapshot_held(world):
+        await world.connection.execute("UPDATE windlass.workers SET dead = false")
+        await passed_through(world)
+        arguments = (3, 30, 500) if statement == "rescue" else endings(statement, await world.leases(1))
+
+        plan = await world.explain(statement, arguments)
+
+    assert plan.buffers <= MOST_BUFFERS + RUNNING * (statement == "rescue")  # a rescue looks at every running job
+
+
+async def passed_through(world: World) -> None:
+    """Thousands of jobs were claimed by one worker and finished."""
+    await world.connection.execute(
+        "INSERT INTO windlass.jobs (id, type, input, status, token, worker)"
+        " SELECT gen_random_uuid(), 'passed', '{}', 'running', gen_random_uuid(), (SELECT min(id::text)::uuid"
+        f" FROM windlass.workers WHERE NOT dead) FROM generate_series(1, {DEAD})"
+    )
+    await world.connection.execute("DELETE FROM windlass.jobs WHERE type = 'passed'")
+
+
+# PostgreSQL: finish, settle, sweep, find
+
+
+def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
+    from windlass.store.postgres import rows
+
+    if statement == "finish":
+        return rows.finish_arguments([Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases])
+    return rows.settle_arguments([Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases])
+
+
+@pytest.mark.parametrize("count", [1, 200])
+@pytest.mark.parametrize("statement", ["finish", "settle"])
+async def test_an_ending_finds_its_jobs_by_id(world: World, statement: str, count: int) -> None:
+    plan = await world.explain(statement, endings(statement, await world.leases(count)))
+
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert all("id =" in read["Index Cond"] for read in plan.reads("jobs"))
+    assert count > 1 or plan.buffers <= MOST_BUFFERS
+
+
+async def test_a_rescue_looks_at_running_jobs_only_and_once(world: World) -> None:
+    plan = await world.explain("rescue", (3, 30, 500))
+
+    assert plan.indexes("jobs") <= {"jobs_running", "jobs_pkey"}
+    assert plan.rows_read("jobs") <= 4 * RUNNING  # who holds what, whose holder is dead, the verdict, the write
+
+
+async def test_a_burial_reads_no_jobs(world: World) -> None:
+    plan = await world.explain("bury_workers", ())
+
+    assert not plan.reads("jobs")
+    assert plan.nodes[0]["Actual Rows"] == 5
+
+
+@pytest.mark.parametrize("table", ["jobs", "history"])
+async def test_a_job_is_found_by_its_id_wherever_it_is(world: World, table: str) -> None:
+    job = await world.connection.fetchval(f"SELECT id FROM windlass.{table} OFFSET 100 LIMIT 1")
+
+    plan = await world.explain("find", (job,))
+
+    reads = [node for node in plan.nodes if "Scan" in node["Node Type"]]
+    assert all("id =" in read.get("Index Cond", read.get("Recheck Cond", "")) for read in reads)
+    assert (
+        plan.rows_read("jobs")
+        + sum(plan.rows_read(read["Relation Name"]) for read in reads if "history" in str(read.get("Relation Name")))
+        == 1
+    )
+    assert plan.buffers <= MOST_BUFFERS
+
+
+async def test_the_lanes_are_found_without_reading_their_jobs(world: World) -> None:
+    plan = await world.explain("lanes", ())
+
+    assert plan.indexes("jobs") == {"jobs_claim"}
+    assert plan.rows_read("jobs") <= 2 * len(LANES)
+
+
+# SQLite
+
+
+class Anything(dict[str, Any]):
+    """A value for every parameter."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+    await SqliteMigrator(f"sqlite:///{tmp_path}/jobs.db").migrate()
+    with closing(open_file(tmp_path / "jobs.db")) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("due", "windlass_jobs_claim"),
+        ("next_due", "windlass_jobs_claim"),
+        ("lanes", "windlass_jobs_claim"),
+        ("claim", "sqlite_autoindex_windlass_jobs_1"),
+        ("finish", "sqlite_autoindex_windlass_jobs_1"),
+        ("settle", "sqlite_autoindex_windlass_jobs_1"),
+        ("rescue", "windlass_jobs_running"),
+        ("find", "windlass_history_id"),
+    ],
+)
+async def test_on_a_file_every_statement_finds_its_jobs_by_index(
+    file: sqlite3.Connection, statement: str, index: str
+) -> None:
+    steps = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query('sqlite', statement)}", Anything())]
+
+    assert any(f"INDEX {index}" in step for step in steps)
+    assert not [step for step in steps if step.startswith(("SCAN jobs", "SCAN windlass_")) and "INDEX" not in step]
+
+
+async def test_on_a_file_a_claim_sorts_nothing(file: sqlite3.Connection) -> None:
+    steps = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", Anything())]
+
+    assert not [step for step in steps if "TEMP B-TREE" in step]
+    assert any("(queue=? AND phase_rank=? AND priority=? AND run_at<?)" in step for step in steps)

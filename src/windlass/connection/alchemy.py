@@ -46,6 +46,7 @@ class AlchemyConnection(Borrowed):
         if conn.closed:
             raise closed("conn", FIX)
         self.dialect = _dialect(conn)
+        self.on_a_loop = bool(conn.dialect.is_async)
 
     def run(self, sql: str, *values: object) -> Rows:
         with _refusing(), failing():
@@ -73,7 +74,9 @@ class AlchemySession(AlchemyConnection):
     def __init__(self, session: Any) -> None:
         self._given = session
         with _refusing():
-            self.dialect = _dialect(session.get_bind())
+            bind = session.get_bind()
+            self.dialect = _dialect(bind)
+            self.on_a_loop = bool(bind.dialect.is_async)
 
     def _connection(self) -> Any:
         return _checked(self._given.connection())

@@ -42,6 +42,7 @@ class Borrowed:
 
     dialect: Dialect
     asynchronous = False
+    on_a_loop = False  # a blocking face over an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
 
     def run(self, sql: str, *values: object) -> Rows:
         """Run one statement, blocking; the rows it returned, as tuples."""

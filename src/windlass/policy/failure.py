@@ -61,9 +61,7 @@ def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings)
             crashes = job.crashes + 1
             if crashes >= settings.max_crashes:
                 return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=False, reason=CRASHED)
-            return _transition(
-                run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=retry.delay(crashes)
-            )
+            return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=retry.delay(crashes))
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
         case Ending.RELEASED:

@@ -44,9 +44,7 @@ class Beat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name="windlass-beat", daemon=True)
-        self.renewed = (
-            clock.monotonic()
-        )  # the start of the last renewal that succeeded: registration is the first
+        self.renewed = clock.monotonic()  # the start of the last renewal that succeeded: registration is the first
 
     def start(self) -> None:
         self._thread.start()

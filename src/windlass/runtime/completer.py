@@ -98,9 +98,7 @@ class Completer:
             )
             self._crew.leases.settle([transition.job])
             return
-        log.error(
-            "what job %s left behind cannot be stored (%s); it is buried without it", transition.job, error
-        )
+        log.error("what job %s left behind cannot be stored (%s); it is buried without it", transition.job, error)
         await self._write(
             [
                 Transition(

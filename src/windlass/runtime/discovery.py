@@ -75,8 +75,8 @@ class Discovery(Service):
         settings = self._crew.settings
         if not self._crew.registered:
             return None  # until the worker is registered (again)
-        if not self._coordinator.at_once:  # steady: a scan per period, whatever happens in between
-            await self._claim(self._room(), rescan=True)
+        if not self._coordinator.at_once:
+            await self._scan_phases()
             return settings.poll
         room = self._room()
         if room == 0:
@@ -97,13 +97,20 @@ class Discovery(Service):
             return 0  # claims once more, now that enqueuers can see the mark
         return min(settings.poll, claimed.next_due + 0.001) if claimed.next_due is not None else settings.poll
 
+    async def _scan_phases(self) -> None:
+        """The steady pace: a scan per period and phase, a few jobs each, whatever happens in between."""
+        crew, settings = self._crew, self._crew.settings
+        for phase in self._queues or sorted({definition.queue for definition in crew.registry}):
+            left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
+            room = min(left, settings.discovery_batch or left)
+            if room > 0:
+                await self._ask(room, rescan=True, suspects=Suspects.WITH, queues=(phase,))
+
     # Room
 
     def _room(self) -> int:
         """How many jobs to ask for: free processors, and what they will eat in a tenth of a second."""
         crew, settings = self._crew, self._crew.settings
-        if settings.local_queue is not None and not self._coordinator.at_once:
-            return settings.local_queue
         if crew.completer.backlog > 2 * LARGEST_CLAIM:
             return 0  # the database cannot keep up with what is finished
         free = crew.pools.free - len(crew.local_queue)
@@ -140,7 +147,9 @@ class Discovery(Service):
                     return alone
         return await self._ask(room, rescan=rescan, suspects=suspects)
 
-    async def _ask(self, room: int, *, rescan: bool, suspects: Suspects) -> Claimed:
+    async def _ask(
+        self, room: int, *, rescan: bool, suspects: Suspects, queues: tuple[str, ...] | None = None
+    ) -> Claimed:
         crew, settings = self._crew, self._crew.settings
         began = self.clock.monotonic()
         worker = crew.worker
@@ -149,7 +158,7 @@ class Discovery(Service):
                 worker=worker,
                 room=room,
                 types=self._types,
-                queues=self._queues,
+                queues=queues or self._queues,
                 rescan=rescan,
                 aged=self._places_for_the_oldest(room),
                 suspects=suspects,

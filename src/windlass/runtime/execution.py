@@ -41,9 +41,7 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
     return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
 
 
-def in_thread(
-    executor: Executor, definition: Definition, job: Job, context: Context | None
-) -> asyncio.Future[Outcome]:
+def in_thread(executor: Executor, definition: Definition, job: Job, context: Context | None) -> asyncio.Future[Outcome]:
     """Run a `def` handler on a thread, in a copy of this context."""
     run: Any = contextvars.copy_context().run
     return asyncio.get_running_loop().run_in_executor(executor, run, call_plain, definition, job, context)

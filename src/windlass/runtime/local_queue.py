@@ -83,9 +83,7 @@ class LocalQueue:
 
     def phases(self) -> Iterator[tuple[str, int]]:
         """Phases that have jobs waiting, the earliest of a pipeline first, with how many."""
-        waiting = [
-            (queue[0][0].phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue
-        ]
+        waiting = [(queue[0][0].phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue]
         return ((phase, count) for _, phase, count in sorted(waiting))
 
     def waiting(self, phase: str) -> int:

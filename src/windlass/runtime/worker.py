@@ -69,9 +69,7 @@ class Worker:
         self._clock = clock
         self._program = program
         self._queues = queues
-        self._types = (
-            registry.types if types is None else tuple(registry.require(name).type for name in types)
-        )
+        self._types = registry.types if types is None else tuple(registry.require(name).type for name in types)
         self._subscribers: list[Callable[[Event], None]] = []
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._services: list[Service] = []
@@ -146,13 +144,9 @@ class Worker:
                 failures += 1
                 await self._clock.sleep(backoff(failures))
             await self._register()
-            self._tasks["completer"] = asyncio.create_task(
-                self.crew.completer.run(), name="windlass-completer"
-            )
+            self._tasks["completer"] = asyncio.create_task(self.crew.completer.run(), name="windlass-completer")
             for service in self._services:
-                self._tasks[service.name] = asyncio.create_task(
-                    service.run(), name=f"windlass-{service.name}"
-                )
+                self._tasks[service.name] = asyncio.create_task(service.run(), name=f"windlass-{service.name}")
             self.crew.emit(WorkerStarted(self.crew.worker, self.name))
         except Exception as error:
             self._failure = error
@@ -189,9 +183,7 @@ class Worker:
                 log.warning("cannot register: %s", error)
                 crew.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
                 await self._clock.sleep(backoff(failures))
-        self._beat = Beat(
-            crew.store, crew.worker, settings=self.settings, clock=self._clock, lost=self._beat_lost
-        )
+        self._beat = Beat(crew.store, crew.worker, settings=self.settings, clock=self._clock, lost=self._beat_lost)
         self._beat.renewed = began
         self._beat.start()
         crew.registered = True

@@ -28,7 +28,7 @@ from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
 
 RESCUES_PER_CRASH = 10
-"""A job that never crashed by itself is dead after max_crashes times so many deaths of its workers: no poison for ever."""
+"""A job that never crashed by itself dies after max_crashes times so many deaths of its workers: no poison for ever."""
 
 
 class NewWorker(msgspec.Struct, frozen=True, kw_only=True):

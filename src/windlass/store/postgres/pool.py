@@ -33,9 +33,7 @@ SETTINGS = {
     "enable_seqscan": "off",
 }
 BEGIN = "BEGIN; " + " ".join(
-    f"SET LOCAL {name} = '{value}';"
-    for name, value in SETTINGS.items()
-    if name != "default_transaction_isolation"
+    f"SET LOCAL {name} = '{value}';" for name, value in SETTINGS.items() if name != "default_transaction_isolation"
 )
 DEADLOCK_RETRIES = 6
 
@@ -172,9 +170,7 @@ def translated(error: BaseException, url: str) -> BaseException:
     if isinstance(error, StoreError) or not isinstance(error, Exception):
         return error
     if isinstance(error, (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)):
-        return StoreUnavailable(
-            f"{masked(url)}: {error}; check the database's name, user and password in WINDLASS_URL"
-        )
+        return StoreUnavailable(f"{masked(url)}: {error}; check the database's name, user and password in WINDLASS_URL")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(
             f"{masked(url)} does not answer ({type(error).__name__}: {error}); is PostgreSQL running, and is "
@@ -183,9 +179,7 @@ def translated(error: BaseException, url: str) -> BaseException:
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
         return SchemaMissing(f"{masked(url)} has no Windlass schema ({error}); run: windlass migrate")
     if isinstance(error, asyncpg.QueryCanceledError):
-        return StoreUnavailable(
-            f"{masked(url)} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}"
-        )
+        return StoreUnavailable(f"{masked(url)} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
     if isinstance(error, asyncpg.PostgresError):
         return StoreError(f"PostgreSQL refused a statement ({type(error).__name__}): {error}")
     return error

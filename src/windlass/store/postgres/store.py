@@ -178,9 +178,7 @@ class PostgresStore:
     async def _scan_lanes(self, queues: tuple[str, ...] | None) -> float | None:
         """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
         records = await self._fetch(query("postgres", "lanes"))
-        self._floors.scanned(
-            Lane(record["phase_rank"], record["urgency"], record["queue"]) for record in records
-        )
+        self._floors.scanned(Lane(record["phase_rank"], record["urgency"], record["queue"]) for record in records)
         waits = [
             record["next_in"]
             for record in records
@@ -199,9 +197,7 @@ class PostgresStore:
             claim.suspects.value,
             claim.rest,
         )
-        jobs = sorted(
-            map(rows.job, records), key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id)
-        )
+        jobs = sorted(map(rows.job, records), key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id))
         return Claimed(jobs=jobs)
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
@@ -214,13 +210,9 @@ class PostgresStore:
             raise ValueError("only the verbs of a lease's holder can be settled")
         states: dict[UUID, State] = {}
         if finishing:
-            states |= rows.states(
-                await self._fetch(query("postgres", "finish"), *rows.finish_arguments(finishing))
-            )
+            states |= rows.states(await self._fetch(query("postgres", "finish"), *rows.finish_arguments(finishing)))
         if settling:
-            states |= rows.states(
-                await self._fetch(query("postgres", "settle"), *rows.settle_arguments(settling))
-            )
+            states |= rows.states(await self._fetch(query("postgres", "settle"), *rows.settle_arguments(settling)))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
@@ -237,9 +229,7 @@ class PostgresStore:
         )
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
-        records = await self._fetch(
-            "SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker
-        )
+        records = await self._fetch("SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker)
         return [record[0] for record in records]
 
     async def settled_by(self, lease: Lease) -> bool:
