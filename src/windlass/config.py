@@ -1,23 +1,28 @@
-"""Settings: frozen, checked when built, each with a name in the environment.
+"""Settings: frozen, checked when built, each with a name in the environment and in a file.
 
-Explicit argument > `WINDLASS_*` > the pace's preset > default. The environment is read in one function,
-`Settings.load`, when an app is made; nothing is read at import time.
+Explicit argument > flag > `WINDLASS_*` > `windlass.toml` > `[tool.windlass]` in pyproject.toml > the pace's preset >
+default. All of it is read in one function, `Settings.load`, when an app is made; nothing is read at import time.
+`origins` remembers where each value came from, for `windlass config`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from windlass.clock import Duration, seconds, spell
+from windlass.clock import seconds, spell
 from windlass.errors import ConfigError
 
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
+OTHER_VARIABLES = frozenset({"WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
+"""Names of ours in the environment that are no settings."""
 
 
 class Pace(StrEnum):
@@ -84,35 +89,44 @@ class Settings:
     local_queue: int | None = setting(None, whole, "claimed jobs that may wait in memory, per phase")
     ageing: int = setting(10, whole, "one place in so many goes to the oldest due job; 0: none")
 
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         _check(self)
 
     @classmethod
-    def load(cls, environ: Mapping[str, str] | None = None, **explicit: Any) -> Settings:
-        """Settings from explicit arguments, then the environment, then the pace's preset, then the defaults."""
-        environ = os.environ if environ is None else environ
-        known = {item.name: item for item in fields(cls)}
+    def load(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
+        flags: Mapping[str, Any] | None = None,
+        **explicit: Any,
+    ) -> Settings:
+        """Settings from every source, the nearest first; each value is read once and remembers its source."""
+        sources: list[tuple[str, Mapping[str, Any]]] = [
+            ("argument", explicit),
+            ("flag", flags or {}),
+            ("environment", _from_environment(os.environ if environ is None else environ)),
+            *_from_files(folder or Path.cwd()),
+        ]
         values: dict[str, Any] = {}
-        for variable, raw in environ.items():
-            name = variable.removeprefix(PREFIX).lower()
-            if variable.startswith(PREFIX) and name in known and raw != "":
-                values[name] = _read(known[name], raw, variable)
-        for name, value in explicit.items():
-            if name not in known:
-                raise ConfigError(f"unknown setting {name!r}{suggest(name, known)}")
-            if value is not None:
-                values[name] = _read(known[name], value, name)
-        preset = PRESETS[values.get("pace", Pace.EAGER)]
-        return cls(**{**preset, **values})
+        origins: dict[str, str] = {}
+        for source, given in sources:
+            for name, value in given.items():
+                if value is not None and name not in values:
+                    values[name] = _read(name, value, source)
+                    origins[name] = source
+        pace = values.get("pace", Pace.EAGER)
+        for name, value in PRESETS[pace].items():
+            if name not in values:
+                values[name] = value
+                origins[name] = f"pace {pace}"
+        return cls(**values, origins=origins)
 
     def with_(self, **changes: Any) -> Settings:
-        """A copy with some settings changed."""
-        return replace(self, **changes)
-
-    @property
-    def retries_at_next_scan(self) -> bool:
-        """Under `steady` a failed job is simply found by a later scan."""
-        return self.pace is Pace.STEADY
+        """A copy with some settings given as arguments."""
+        return replace(self, **changes, origins={**self.origins, **dict.fromkeys(changes, "argument")})
 
 
 PRESETS: dict[Pace, dict[str, Any]] = {
@@ -164,11 +178,65 @@ def suggest(name: str, known: Mapping[str, object]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
 
 
-def _read(item: Any, value: object, name: str) -> Any:
+def names() -> dict[str, Field[Any]]:
+    """Every setting by its name."""
+    return {item.name: item for item in fields(Settings) if "read" in item.metadata}
+
+
+def variable(name: str) -> str:
+    """A setting's name in the environment."""
+    return PREFIX + name.upper()
+
+
+def _read(name: str, value: object, source: str) -> Any:
+    known = names()
+    if name not in known:
+        raise ConfigError(f"unknown setting {name!r} ({source}){suggest(name, known)}")
     try:
-        return item.metadata["read"](value)
+        return known[name].metadata["read"](value)
     except (ConfigError, ValueError) as error:
-        raise ConfigError(f"{name}={value!r}: {error}") from None
+        shown = variable(name) if source == "environment" else name
+        raise ConfigError(f"{shown}={value!r} ({source}): {error}") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """`WINDLASS_*` that are settings. Others may be somebody else's, but a near miss is a typing error."""
+    known = {variable(name): name for name in names()}
+    found: dict[str, str] = {}
+    for given, value in environ.items():
+        if given in known and value != "":
+            found[known[given]] = value
+        elif given.startswith(PREFIX) and given not in known and given not in OTHER_VARIABLES:
+            close = difflib.get_close_matches(given, known, n=1, cutoff=0.9)
+            if close:
+                raise ConfigError(f"unknown setting {given}; did you mean {close[0]}?")
+    return found
+
+
+def _from_files(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """`windlass.toml` and `[tool.windlass]`, each from the nearest folder upwards that has it."""
+    sources: list[tuple[str, Mapping[str, Any]]] = []
+    for name in ("windlass.toml", "pyproject.toml"):
+        path = next((above / name for above in (folder, *folder.parents) if (above / name).is_file()), None)
+        if path is None:
+            continue
+        table: Any = _toml(path)
+        if name == "pyproject.toml":
+            table = table.get("tool", {}).get("windlass", {})
+        sources.append((_near(path), {str(key).replace("-", "_"): value for key, value in table.items()}))
+    return sources
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{_near(path)} cannot be read: {error}; mend it, or move it away") from None
+
+
+def _near(path: Path) -> str:
+    """A path as short as it can be told from here."""
+    return os.path.relpath(path)
 
 
 def _check(settings: Settings) -> None:
@@ -191,6 +259,3 @@ def _check(settings: Settings) -> None:
             raise ConfigError(f"{name} must be more than 0, not {value}")
     if settings.pooler not in (None, "transaction"):
         raise ConfigError(f"pooler={settings.pooler!r}: the only pooler mode is 'transaction'")
-
-
-__all__ = ["DEFAULT_URL", "PREFIX", "Duration", "Pace", "Settings", "memory_size", "suggest"]

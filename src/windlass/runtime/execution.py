@@ -14,6 +14,9 @@ from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
 from windlass.registry import Definition
 
+ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""What a coroutine lets through: these are addressed to the task, or to the process."""
+
 
 async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
     """Run an `async def` handler on this loop."""
@@ -22,7 +25,9 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         if context is not None:
             args.insert(0, context)
         value = await definition.fn(*args, **kwargs)
-    except Exception as error:
+    except ENDS_MORE:
+        raise
+    except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
         return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
 
@@ -34,9 +39,7 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
         if context is not None:
             args.insert(0, context)
         value = definition.fn(*args, **kwargs)
-    except Exception as error:
-        return from_error(error, definition)
-    except SystemExit as error:  # sys.exit() in a handler ends the handler, not the worker
+    except BaseException as error:  # nothing that a handler raises on its thread concerns anybody else
         return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
 

@@ -96,11 +96,9 @@ class Attempt:
         self._begin()
         try:
             outcome = self._stopped() or await self._execute()
-        except asyncio.CancelledError:
-            stopped = self._stopped()
-            if stopped is None:  # the event loop itself is closing: the lease's end will give the job back
-                raise
-            outcome = stopped
+        except asyncio.CancelledError as error:
+            # Without a reason of ours it is the handler's own: it awaited something that was cancelled.
+            outcome = self._stopped() or from_error(error, self.definition)
         except Exception as error:  # a fault of the engine must not lose the processor
             log.exception("processor %s failed", self.processor.name)
             outcome = from_error(error, self.definition)
@@ -192,15 +190,25 @@ class Attempt:
     async def _conclude(self, outcome: Outcome) -> None:
         """End the attempt's transaction with the outcome, hand the transition over, free the processor."""
         self._concluding = True
-        scope = self.context._transaction if self.context is not None else None
-        if scope is not None and scope.transaction is not None:
-            try:
-                if outcome.ending is Ending.SUCCEEDED and not outcome.finished:
-                    outcome = await self._commit(outcome)
-            finally:
-                await scope.end()
+        try:
+            outcome = await self._end_transaction(outcome)
+        except Exception as error:
+            log.exception("the transaction of job %s could not be ended", self.job.id)
+            if outcome.ending is Ending.SUCCEEDED:
+                outcome = from_error(error, self.definition)
         self._concluded = True
         self._settle(outcome, stuck=self._thread is not None and not self._thread.done())
+
+    async def _end_transaction(self, outcome: Outcome) -> Outcome:
+        """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
+        scope = None if self.context is None else self.context._transaction
+        if scope is None or scope.transaction is None:
+            return outcome
+        try:
+            succeeded = outcome.ending is Ending.SUCCEEDED and not outcome.finished
+            return await self._commit(outcome) if succeeded else outcome
+        finally:
+            await scope.end()
 
     async def _commit(self, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""

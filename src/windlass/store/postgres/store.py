@@ -244,10 +244,16 @@ class PostgresStore:
                 yield transaction
             finally:
                 if not transaction.ended:
-                    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                        await transaction.rollback()
+                    await self._roll_back(transaction, connection)
                 if transaction.committed:
                     self.wake_later(transaction.queues)
+
+    async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
+        """A connection that cannot roll back (it is gone, or a fenced-out thread still uses it) is not used again."""
+        try:
+            await transaction.rollback()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            connection.terminate()
 
     # Sweeping and housekeeping
 
