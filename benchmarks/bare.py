@@ -10,15 +10,14 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from windlass.job import COLUMNS, NewJob, new_id
-from windlass.store.postgres.floors import BEGINNING
+from windlass.job import NewJob, new_id
+from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
 from windlass.store.protocol import Suspects
 from windlass.store.sql import query
 
 BATCH = 200  # jobs per statement
 LIMIT = 60.0  # seconds
-RUN_AT = COLUMNS.index("run_at")
 
 
 async def enqueue(connection: Any, jobs: int) -> float:
@@ -36,14 +35,15 @@ async def drain(connection: Any) -> None:
     """Claim and finish until nothing is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
     while claimed := await connection.fetch(query("postgres", "claim"), *_wish(worker, floor)):
-        floor = max(record[RUN_AT] for record in claimed)
+        floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
         await connection.fetch(query("postgres", "finish"), *_endings(claimed))
         if time.monotonic() > end:
             raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
 
 
-def _wish(worker: Any, floor: Any) -> tuple[Any, ...]:
-    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, ["default"], [0], [0], [floor])
+def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
+    lane = (["default"], [0], [0], [floor.run_at], [floor.id])
+    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane)
 
 
 def _endings(claimed: list[Any]) -> tuple[list[Any], ...]:

@@ -25,6 +25,7 @@ from windlass.store.migrate import Migration
 from windlass.store.protocol import Store, WorkerRow
 
 if TYPE_CHECKING:
+    from windlass.integrations.lifespan import Lifespan
     from windlass.runtime.worker import Worker
 
 P = ParamSpec("P")
@@ -171,6 +172,13 @@ class Windlass:
             queues=None if queues is None else tuple(queues),
             types=None if types is None else tuple(types),
         )
+
+    @property
+    def lifespan(self) -> Lifespan[None]:
+        """For FastAPI and Starlette: `lifespan=app.lifespan`, or `lifespan=app.lifespan(worker=True, concurrency=20)`."""
+        from windlass.integrations.lifespan import Lifespan
+
+        return Lifespan(self)
 
     # The schema
 

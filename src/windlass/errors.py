@@ -49,6 +49,10 @@ class ProgramError(WindlassError):
     """The program that should hold a `Windlass` cannot be loaded."""
 
 
+class FilterError(WindlassError, ValueError):
+    """A filter that cannot be understood; the message says where and what would be right."""
+
+
 class EnqueueError(WindlassError, ValueError):
     """A call was refused at the door; nothing was written."""
 

@@ -13,16 +13,16 @@ import os
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
 from windlass.job import Lease
 from windlass.outcome import Transition
 from windlass.state import Verb
+from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.sql import query
 from windlass.store.sqlite.file import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
@@ -92,27 +92,34 @@ class Plan:
         return {node["Node Type"] for node in self.nodes}
 
     def reads(self, table: str) -> list[dict[str, Any]]:
-        """Scans of a table; an index's bitmap names its table only above itself."""
-        return [node for node in self.nodes if node.get("Relation Name") == table and "Scan" in node["Node Type"]]
+        """Scans of a table or of its partitions."""
+        return [node for node in self.nodes if "Scan" in node["Node Type"] and _is_of(node, table)]
 
     def indexes(self, table: str) -> set[str]:
-        """The indexes by which a table is read; a scan without one is named by its kind."""
-        return {node.get("Index Name", node["Node Type"]) for node in self.reads(table)}
+        """The indexes by which a table is read; a scan without one is told by its kind."""
+        return {
+            below.get("Index Name", below["Node Type"])
+            for read in self.reads(table)
+            for below in (read.get("Plans", ()) if read["Node Type"] == "Bitmap Heap Scan" else (read,))
+        }
 
-    def rows_read(self, table: str) -> float:
-        return sum(node["Actual Loops"] * _passed(node) for node in self.reads(table))
+    def rows_read(self, table: str) -> int:
+        """Rows that came out of its indexes, wanted or not."""
+        return sum(
+            read["Actual Loops"] * (read["Actual Rows"] + read.get("Rows Removed by Filter", 0))
+            for read in self.reads(table)
+        )
+
+
+def _is_of(node: dict[str, Any], table: str) -> bool:
+    relation = str(node.get("Relation Name"))
+    return relation == table or relation.startswith(f"{table}_")
 
 
 def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     for child in node.get("Plans", ()):
         yield from _walk(child)
-
-
-def _passed(node: dict[str, Any]) -> float:
-    return float(
-        node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
-    )
 
 
 # A database full of jobs
@@ -125,16 +132,24 @@ class World:
     connection: Any
     url: str
 
-    async def explain(self, name: str, arguments: tuple[Any, ...], *, given: str = "") -> Plan:
-        """Run a statement as the engine does, prepared, and undo it."""
+    async def explain(self, name: str, arguments: tuple[Any, ...] = (), *, given: str = "") -> Plan:
+        """Run a statement as the engine does, prepared, and undo it.
+
+        The cheapest of three runs: a session's first one reads the catalogue, too, and now and then one has to
+        make the table longer.
+        """
+        values = f"({', '.join(map(_literal, arguments))})" if arguments else ""
         await self.connection.execute(f"PREPARE statement AS {query('postgres', name)}")
         try:
-            await self.connection.execute(f"BEGIN; {given}")
-            values = f"({', '.join(map(_literal, arguments))})" if arguments else ""
-            told = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE statement {values}")
-            return Plan(json.loads(told)[0]["Plan"])
+            return min([await self._run(f"statement {values}", given) for _ in range(3)], key=lambda plan: plan.buffers)
         finally:
-            await self.connection.execute("ROLLBACK; DEALLOCATE statement")
+            await self.connection.execute("DEALLOCATE statement")
+
+    async def _run(self, execution: str, given: str) -> Plan:
+        await self.connection.execute(f"BEGIN; {given}")
+        told = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {execution}")
+        await self.connection.execute("ROLLBACK")
+        return Plan(json.loads(told)[0]["Plan"])
 
     async def leases(self, count: int) -> list[Lease]:
         found = await self.connection.fetch(
@@ -253,12 +268,12 @@ def wish(
     suspects: str = "with",
     rest: float = 0.0,
     lanes: list[tuple[str, int]] = LANES,
-    floor: datetime | str = "0001-01-01T00:00:00Z",
+    floor: Floor = BEGINNING,
 ) -> tuple[Any, ...]:
     """Arguments of a claim, as the store gives them."""
     queues, urgencies = [queue for queue, _ in lanes], [urgency for _, urgency in lanes]
-    zeros, floors = [0] * len(lanes), [floor] * len(lanes)
-    return (uuid4(), room, uuid4(), types, aged, suspects, rest, queues, zeros, urgencies, floors)
+    zeros, times, ids = [0] * len(lanes), [floor.run_at] * len(lanes), [floor.id] * len(lanes)
+    return (uuid4(), room, uuid4(), types, aged, suspects, rest, queues, zeros, urgencies, times, ids)
 
 
 def shut(kind: str, name: str) -> str:
@@ -292,9 +307,13 @@ async def test_a_claim_reads_its_lanes_in_the_order_of_their_index(world: World,
     assert picked.kinds().isdisjoint({"Sort", "Incremental Sort"})
     (lane,) = picked.reads("jobs")
     assert lane["Index Name"] == "jobs_claim"
-    assert "run_at >=" in lane["Index Cond"]
-    assert "run_at <=" in lane["Index Cond"]
-    assert all("run_at >=" in read["Index Cond"] for read in plan.reads("jobs") if read["Index Name"] == "jobs_claim")
+    assert all(_bounded(read) for read in plan.reads("jobs") if read["Index Name"] == "jobs_claim")
+
+
+def _bounded(read: dict[str, Any]) -> bool:
+    """Whether the index itself begins at the floor and ends at now."""
+    condition = read["Index Cond"]
+    return "run_at" in condition and ">=" in condition and "run_at <=" in condition
 
 
 @pytest.mark.parametrize("kind", sorted(WISHES.keys() - {"many", "with the oldest"}))
@@ -328,6 +347,7 @@ def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Ca
 # PostgreSQL: a held snapshot, under which nothing dead can be removed
 
 DEAD = 5_000
+RESCUE = (3, 30, 500)  # most crashes, most rescues, page
 LANE = [("mail", 0)]
 PASSED = (
     f"DELETE FROM windlass.jobs WHERE id IN (SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue = 'mail'"
@@ -359,7 +379,7 @@ async def many_in_one_lane(world: World, run_at: str) -> None:
 async def test_given_a_held_snapshot_a_claim_starts_above_the_dead(own: str) -> None:
     async with visiting(own) as world, snapshot_held(world):
         await many_in_one_lane(world, "now() - interval '2 hours' + i * interval '1 millisecond'")
-        floor = max(record["run_at"] for record in await world.connection.fetch(PASSED))
+        floor = max(Floor(record["run_at"], record["id"]) for record in await world.connection.fetch(PASSED))
 
         below = await world.explain("claim", wish(lanes=LANE))
         above = await world.explain("claim", wish(lanes=LANE, floor=floor))
@@ -368,27 +388,36 @@ async def test_given_a_held_snapshot_a_claim_starts_above_the_dead(own: str) -> 
     assert above.buffers <= MOST_BUFFERS
 
 
-@pytest.mark.xfail(strict=True, reason="a floor is a run_at, and all jobs of one enqueue_many() share theirs")
 async def test_given_a_held_snapshot_a_claim_starts_above_the_dead_of_its_own_enqueue(own: str) -> None:
     async with visiting(own) as world, snapshot_held(world):
         await many_in_one_lane(world, "now() - interval '2 hours'")
-        floor = max(record["run_at"] for record in await world.connection.fetch(PASSED))
+        floor = max(Floor(record["run_at"], record["id"]) for record in await world.connection.fetch(PASSED))
 
         plan = await world.explain("claim", wish(lanes=LANE, floor=floor))
 
     assert plan.buffers <= MOST_BUFFERS
 
 
-@pytest.mark.parametrize("statement", ["finish", "settle", "rescue"])
-async def test_given_a_held_snapshot_what_ends_an_attempt_does_not_walk_over_the_dead(own: str, statement: str) -> None:
-    async with visiting(own) as world, snapshot_held(world):
-        await world.connection.execute("UPDATE windlass.workers SET dead = false")
+@pytest.mark.parametrize("statement", ["finish", "settle"])
+async def test_given_a_held_snapshot_an_ending_does_not_walk_over_the_dead(own: str, statement: str) -> None:
+    async with visiting(own, "force_generic_plan") as world, snapshot_held(world):
+        arguments = endings(statement, await world.leases(1))
+        before = await world.explain(statement, arguments)
+
         await passed_through(world)
-        arguments = (3, 30, 500) if statement == "rescue" else endings(statement, await world.leases(1))
+        after = await world.explain(statement, arguments)
 
-        plan = await world.explain(statement, arguments)
+    assert after.buffers <= before.buffers + MOST_BUFFERS
 
-    assert plan.buffers <= MOST_BUFFERS + RUNNING * (statement == "rescue")  # a rescue looks at every running job
+
+async def test_given_a_held_snapshot_a_rescue_does_not_walk_over_the_dead(own: str) -> None:
+    async with visiting(own) as world, snapshot_held(world):
+        before = await world.explain("rescue", RESCUE)
+
+        await passed_through(world)
+        after = await world.explain("rescue", RESCUE)
+
+    assert after.part("orphan").buffers <= before.part("orphan").buffers + MOST_BUFFERS
 
 
 async def passed_through(world: World) -> None:
@@ -423,14 +452,14 @@ async def test_an_ending_finds_its_jobs_by_id(world: World, statement: str, coun
 
 
 async def test_a_rescue_looks_at_running_jobs_only_and_once(world: World) -> None:
-    plan = await world.explain("rescue", (3, 30, 500))
+    plan = await world.explain("rescue", RESCUE)
 
     assert plan.indexes("jobs") <= {"jobs_running", "jobs_pkey"}
     assert plan.rows_read("jobs") <= 4 * RUNNING  # who holds what, whose holder is dead, the verdict, the write
 
 
 async def test_a_burial_reads_no_jobs(world: World) -> None:
-    plan = await world.explain("bury_workers", ())
+    plan = await world.explain("bury_workers")
 
     assert not plan.reads("jobs")
     assert plan.nodes[0]["Actual Rows"] == 5
@@ -442,18 +471,14 @@ async def test_a_job_is_found_by_its_id_wherever_it_is(world: World, table: str)
 
     plan = await world.explain("find", (job,))
 
-    reads = [node for node in plan.nodes if "Scan" in node["Node Type"]]
-    assert all("id =" in read.get("Index Cond", read.get("Recheck Cond", "")) for read in reads)
-    assert (
-        plan.rows_read("jobs")
-        + sum(plan.rows_read(read["Relation Name"]) for read in reads if "history" in str(read.get("Relation Name")))
-        == 1
-    )
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert all(index.endswith("id_idx") for index in plan.indexes("history"))
+    assert plan.rows_read("jobs") + plan.rows_read("history") == 1
     assert plan.buffers <= MOST_BUFFERS
 
 
 async def test_the_lanes_are_found_without_reading_their_jobs(world: World) -> None:
-    plan = await world.explain("lanes", ())
+    plan = await world.explain("lanes")
 
     assert plan.indexes("jobs") == {"jobs_claim"}
     assert plan.rows_read("jobs") <= 2 * len(LANES)

@@ -57,7 +57,8 @@ class Reloader:
             else:
                 failures = 1 if time.monotonic() - began >= STEADY else failures + 1
                 wait = pause(failures)
-                _say(f"the worker ended ({ended_how(status)}); trying again in {wait:.1f} s")
+                how = "" if status == TRY_AGAIN else f"the worker ended ({ended_how(status)}); "
+                _say(f"{how}trying again in {wait:.1f} s")
                 await self._until_change(asyncio.ensure_future(asyncio.sleep(wait)))
         return INTERRUPTED if self._signals > 1 else 0
 

@@ -9,7 +9,7 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from windlass.connection import alchemy, drivers
+from windlass.connection import alchemy, django, drivers
 from windlass.errors import UnusableConnection
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ KINDS: dict[tuple[str, str], Callable[[Any], Borrowed]] = {
     ("sqlalchemy", "AsyncSession"): alchemy.async_session,
     ("sqlalchemy", "scoped_session"): lambda scoped: alchemy.AlchemySession(scoped()),
     ("sqlalchemy", "async_scoped_session"): lambda scoped: alchemy.async_session(scoped()),
+    ("django", "BaseDatabaseWrapper"): django.DjangoConnection,
+    ("django", "ConnectionProxy"): django.proxied,
 }
 """By the top-level package and the class's own name: the modules in between move with versions."""
 
 TAKEN = (
     "conn= takes an open psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite connection, a SQLAlchemy "
-    "Connection, Session, AsyncConnection or AsyncSession, or ctx.transaction()"
+    "Connection, Session, AsyncConnection or AsyncSession, Django's connection, or ctx.transaction()"
 )
 
 HINTS = {

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +33,7 @@ from windlass.registry import Definition
 from windlass.runtime import importing
 from windlass.runtime.commit import account, commit
 from windlass.runtime.execution import call_coroutine, from_error, in_thread
-from windlass.runtime.wire import Advanced, Began, Done, Frames, FromChild, Said, Work, frame, to_child
+from windlass.runtime.wire import Advanced, Began, Done, Frames, FromChild, Said, ToChild, Work, frame, to_child
 from windlass.store import make_store
 from windlass.store.protocol import Store, Transaction
 
@@ -85,19 +86,25 @@ class Child:
                 await asyncio.to_thread(app.close)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread. When the worker is gone the handler must not go on, wherever it is."""
-        for piece in self._line.frames():
-            message = to_child.decode(piece)
-            if isinstance(message, Work):
-                self._busy = True
-                loop.call_soon_threadsafe(self._inbox.put_nowait, message)
-            else:
-                self._to_heed = message.job
-                self._pass_on_stop(self._context)
-        if not self._busy:
-            loop.call_soon_threadsafe(self._inbox.put_nowait, None)
-            time.sleep(END_SECONDS)  # the process ends meanwhile, unless something holds its loop
-        os._exit(1)
+        """In a thread. When the worker is gone the handler must not go on, wherever it is; nor may a deaf child."""
+        try:
+            for piece in self._line.frames():
+                self._hear(to_child.decode(piece), loop)
+            if not self._busy:
+                loop.call_soon_threadsafe(self._inbox.put_nowait, None)
+                time.sleep(END_SECONDS)  # the process ends meanwhile, unless something holds its loop
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _hear(self, message: ToChild, loop: asyncio.AbstractEventLoop) -> None:
+        if isinstance(message, Work):
+            self._busy = True
+            loop.call_soon_threadsafe(self._inbox.put_nowait, message)
+        else:
+            self._to_heed = message.job
+            self._pass_on_stop(self._context)
 
     def _pass_on_stop(self, context: Context | None) -> None:
         """From the thread that heard it, and again when the context is made: one of them comes second."""

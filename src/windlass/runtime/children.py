@@ -22,7 +22,7 @@ from windlass.registry import Definition, Isolation
 from windlass.runtime import importing
 from windlass.runtime.forks import Forks
 from windlass.runtime.memory import rss, warn_if_blind
-from windlass.runtime.offspring import Offspring, Runnable, crashed
+from windlass.runtime.offspring import Offspring, Runnable
 from windlass.runtime.wire import Start
 
 RECYCLE_AFTER = 100  # jobs, before leaks and fragments add up
@@ -74,7 +74,7 @@ class Children:
             if outcome is not None:
                 self._give_back(child, limit, suspect=attempt.job.suspect)
                 return outcome
-        return crashed(f"{TRIES} processes died one after another before this attempt began")
+        return _failed("ProcessError", f"{TRIES} processes died before this attempt began; see the worker's output")
 
     def ask_to_stop(self, job: UUID) -> None:
         """Tell a job's handler that somebody wants it to stop: `ctx.cancelled`."""
@@ -115,9 +115,7 @@ class Children:
                 child = Offspring(born, forks)
                 self._alive.add(child)
                 return child
-        return Outcome(
-            ending=Ending.RAISED, type="ProcessError", message="no child process could be made; see the worker's log"
-        )
+        return _failed("ProcessError", "no child process could be made; see the worker's log")
 
     def _start(self, definition: Definition) -> Forks:
         modules = [] if self._program is not None else [definition.fn.__module__]
@@ -177,3 +175,8 @@ class Children:
             self._warned = True
             warn_if_blind()
         return limit
+
+
+def _failed(kind: str, message: str) -> Outcome:
+    """An attempt that failed for want of a process, and not by its handler's crash."""
+    return Outcome(ending=Ending.RAISED, type=kind, message=message)

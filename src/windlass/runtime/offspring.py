@@ -54,7 +54,6 @@ class Offspring:
         self._began = False
         self._done: asyncio.Future[Outcome | None] | None = None
         self._problem: str | None = None
-        self._gone.add_done_callback(lambda _: self._channel.drain())
 
     @property
     def usable(self) -> bool:
@@ -83,10 +82,7 @@ class Offspring:
             self._attempt = self._done = None
         if outcome is not None:
             return outcome
-        await asyncio.wait({self._gone}, timeout=LINGER)
-        if not self._gone.done():
-            self._problem = self._problem or "it hung up and went on"
-        code = await self.die(after=0.0)
+        code = await self.die(after=LINGER)
         if overrun and limit is not None:
             return out_of_memory(overrun[0], limit)
         return self._crash(code) if self._began else None
@@ -150,11 +146,8 @@ class Offspring:
 
     def _crash(self, code: int | None) -> Outcome:
         why = spell_end(code) if self._problem is None else f"killed, because {self._problem}"
-        return crashed(f"the process of this attempt died: {why}")
-
-
-def crashed(message: str) -> Outcome:
-    return Outcome(ending=Ending.CRASHED, type="ProcessDied", message=message)
+        message = f"the process of this attempt died: {why}"
+        return Outcome(ending=Ending.CRASHED, type="ProcessDied", message=message)
 
 
 def out_of_memory(used: int, limit: int) -> Outcome:

@@ -23,6 +23,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.filter import Filter
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
@@ -100,6 +101,18 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[str, ...]
     concurrency: int
     running: int  # leases it holds
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue with its jobs by state."""
+
+    queue: str
+    queued: int
+    running: int
+    failed: int
+    waiting: int
+    dead: int
+    lag: float | None  # seconds since its oldest due job could have started
 
 
 class Heart(Protocol):
@@ -240,3 +253,9 @@ class Store(Protocol):
         ...
 
     async def workers(self) -> list[WorkerRow]: ...
+
+    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
+        """Jobs that match, newest first; the next page begins below the last id of this one."""
+        ...
+
+    async def queues(self) -> list[QueueRow]: ...

@@ -9,6 +9,12 @@ from windlass.job import COLUMNS
 
 
 @cache
+def searching(dialect: str, where: str) -> str:
+    """The search with the condition that `store/search.py` made; it holds fixed fragments and parameters only."""
+    return query(dialect, "search").replace("{where}", where)
+
+
+@cache
 def query(dialect: str, name: str) -> str:
     """The text of `store/<dialect>/queries/<name>.sql`; `{columns}` becomes the record's columns in their order."""
     text = files("windlass.store").joinpath(dialect, "queries", f"{name}.sql").read_text(encoding="utf-8")

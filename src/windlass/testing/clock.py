@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+from windlass.clock import Duration, seconds
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class ManualClock:
-    """Stands still until `advance`. Sleepers may sit on several event loops, in several threads."""
+    """Stands still until `advance`. Sleepers may sit on several event loops, in several threads.
 
-    def __init__(self, start: datetime = START) -> None:
+    `before` is told where the clock is about to be, before anybody wakes: a database whose time is its own follows.
+    """
+
+    def __init__(self, start: datetime = START, *, before: Callable[[datetime], None] | None = None) -> None:
         self._start = start
+        self._before = before
         self._elapsed = timedelta()
         self._sleepers: dict[asyncio.Future[None], timedelta] = {}
         self._lock = threading.Lock()
+        self._moving = threading.Lock()
 
     def now(self) -> datetime:
         return self._start + self._elapsed
@@ -39,10 +47,22 @@ class ManualClock:
             with self._lock:
                 self._sleepers.pop(woken, None)
 
-    def advance(self, seconds: float) -> None:
-        """Move on, and wake whoever has slept long enough, the earliest first. From any thread."""
+    def advance(self, duration: Duration) -> None:
+        """Move on by `10`, `"10s"` or `"1h30m"`, and wake whoever has slept long enough. From any thread."""
+        step = timedelta(seconds=seconds(duration, what="advance(…)"))
+        with self._moving:
+            if self._before is not None:
+                self._before(self.now() + step)
+            self._move(step)
+
+    def advance_to(self, moment: datetime) -> None:
+        """Move on to a moment, such as a job's `run_at`; the past stays where it is."""
+        self.advance(max(moment - self.now(), timedelta()))
+
+    def _move(self, step: timedelta) -> None:
+        """The earliest sleeper wakes first."""
         with self._lock:
-            self._elapsed += timedelta(seconds=seconds)
+            self._elapsed += step
             due = sorted((when, place) for place, when in enumerate(self._sleepers.values()) if when <= self._elapsed)
             sleepers = list(self._sleepers)
             for _, place in due:

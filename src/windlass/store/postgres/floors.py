@@ -1,9 +1,12 @@
 """Claim floors: how a claim avoids walking over the dead.
 
 Under a held snapshot (a report, a dump) the index entries of finished jobs cannot be removed and pile up in front of
-the first live one. A floor per lane (queue, phase rank, priority) remembers the highest run_at this worker has drained
-past; a claim looks only at `run_at >= floor`. One claim per poll goes without it and finds what committed late.
+the first live one. A floor per lane (queue, phase rank, priority) remembers the last (run_at, id) this worker has
+drained past; a claim looks only from there on. One claim per poll goes without it and finds what committed late.
 Correctness never depends on a floor, only on the rescan: a floor that is wrong costs one poll.
+
+Both run_at and id, because a whole COPY has one run_at: 10,065 buffers for a claim of one among 5,000 dead entries with
+run_at alone, 23 with both.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from windlass.job import Job
 
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 KEPT_SCANS = 60
 """A lane that was empty in so many scans is forgotten; until then a woken worker looks there without a scan."""
 
@@ -27,11 +30,21 @@ class Lane(NamedTuple):
     queue: str
 
 
+class Floor(NamedTuple):
+    """Where to begin in a lane."""
+
+    run_at: datetime
+    id: UUID
+
+
+BEGINNING = Floor(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
 class Floors:
     """The lanes one worker knows, with their floors."""
 
     def __init__(self) -> None:
-        self._floors: dict[Lane, datetime] = {}
+        self._floors: dict[Lane, Floor] = {}
         self._unseen: dict[Lane, int] = {}
 
     def scanned(self, lanes: Iterable[Lane]) -> None:
@@ -45,18 +58,18 @@ class Floors:
             if self._unseen[lane] > KEPT_SCANS:
                 del self._floors[lane], self._unseen[lane]
 
-    def lanes(self, queues: tuple[str, ...] | None, *, rescan: bool) -> tuple[list[Lane], list[datetime]]:
-        """The lanes of a claim in their order, each with where to begin."""
+    def lanes(self, queues: tuple[str, ...] | None, *, rescan: bool) -> list[tuple[Lane, Floor]]:
+        """The lanes of a claim, each with where to begin."""
         chosen = sorted(lane for lane in self._floors if queues is None or lane.queue in queues)
-        return chosen, [BEGINNING if rescan else self._floors[lane] for lane in chosen]
+        return [(lane, BEGINNING if rescan else self._floors[lane]) for lane in chosen]
 
     def drained(self, jobs: Iterable[Job]) -> None:
         """These were claimed: nothing due is left below the last of each lane. A rescan may lower a floor again."""
-        last: dict[Lane, datetime] = {}
+        last: dict[Lane, Floor] = {}
         for job in jobs:
-            lane = Lane(job.phase_rank, -job.priority, job.queue)
-            if lane not in last or last[lane] < job.run_at:
-                last[lane] = job.run_at
+            lane, floor = Lane(job.phase_rank, -job.priority, job.queue), Floor(job.run_at, job.id)
+            if lane not in last or last[lane] < floor:
+                last[lane] = floor
         self._floors.update(last)
         for lane in last:
             self._unseen.setdefault(lane, 0)

@@ -31,6 +31,7 @@ SETTINGS = {
     # The engine's statements find their rows by index. With stale statistics (an empty table that fills within a
     # second) the planner may take a scan of everything for cheaper: tell it what we know.
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
 }
 BEGIN = "BEGIN; " + " ".join(
     f"SET LOCAL {name} = '{value}';" for name, value in SETTINGS.items() if name != "default_transaction_isolation"

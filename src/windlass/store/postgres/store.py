@@ -14,6 +14,7 @@ import asyncpg
 from windlass import failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
+from windlass.filter import Filter
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import FINISHING, SETTLING, State, Verb, sources
@@ -27,11 +28,13 @@ from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
-from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Claimed, NewWorker, Settled, Swept, WorkerRow
+from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
 from windlass.store.refusals import refusal
-from windlass.store.sql import query
+from windlass.store.search import MOST_ROWS, POSTGRES, where
+from windlass.store.sql import query, searching
 
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
+UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE, not from a crash
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
@@ -54,6 +57,7 @@ class PostgresStore:
         self._pool = Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler)
         self._for_handlers = asyncio.Semaphore(connections)
         self._floors = Floors()
+        self._sweeps = 0
         self._to_wake: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
 
@@ -153,7 +157,7 @@ class PostgresStore:
 
     async def _claim_by_lanes(self, claim: Claim) -> Claimed:
         next_due = await self._scan_lanes(claim.queues) if claim.rescan else None
-        lanes, floors = self._floors.lanes(claim.queues, rescan=claim.rescan)
+        lanes = self._floors.lanes(claim.queues, rescan=claim.rescan)
         if not lanes:
             return Claimed(jobs=[], next_due=next_due)
         records = await self._fetch(
@@ -165,10 +169,11 @@ class PostgresStore:
             min(claim.aged, claim.room) if len(lanes) > 1 else 0,  # one lane is in the order of age already
             claim.suspects.value,
             claim.rest,
-            [lane.queue for lane in lanes],
-            [lane.phase_rank for lane in lanes],
-            [lane.urgency for lane in lanes],
-            floors,
+            [lane.queue for lane, _ in lanes],
+            [lane.phase_rank for lane, _ in lanes],
+            [lane.urgency for lane, _ in lanes],
+            [floor.run_at for _, floor in lanes],
+            [floor.id for _, floor in lanes],
         )
         # An aged job may be the only one taken from its lane: nothing is drained by that.
         claimed = [(rows.job(record), record["aged"]) for record in records]
@@ -258,6 +263,9 @@ class PostgresStore:
     # Sweeping and housekeeping
 
     async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+        if self._sweeps % UNKNOWN_EVERY == 0:
+            await self._execute(query("postgres", "bury_unknown"))
+        self._sweeps += 1
         deaths = len(await self._fetch(query("postgres", "bury_workers")))
         if failpoints.armed:
             failpoints.hit("sweep.buried")
@@ -312,6 +320,14 @@ class PostgresStore:
 
     async def workers(self) -> list[WorkerRow]:
         return [rows.worker(record) for record in await self._fetch(query("postgres", "workers"))]
+
+    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
+        condition, parameters = where(filter, POSTGRES, 3)
+        records = await self._fetch(searching("postgres", condition), min(page, MOST_ROWS), below, *parameters)
+        return [rows.job(record) for record in records]
+
+    async def queues(self) -> list[QueueRow]:
+        return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]
 
     # One way to the database
 

@@ -12,8 +12,9 @@ from windlass import failpoints
 from windlass.errors import StoreUnavailable
 from windlass.state import State, Verb
 from windlass.store import migrate
-from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept, WorkerRow
-from windlass.store.sql import query
+from windlass.store.protocol import Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
+from windlass.store.search import MOST_ROWS, SQLITE, where
+from windlass.store.sql import query, searching
 from windlass.store.sqlite import claims, operations, rows, sweeps
 from windlass.store.sqlite.file import connect, immediate, locate, translated
 from windlass.store.sqlite.heart import SqliteHeart
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from windlass.clock import Clock
+    from windlass.filter import Filter
     from windlass.job import Job, Lease, NewJob
     from windlass.outcome import Progress, Transition
 
@@ -249,6 +251,23 @@ class SqliteStore:
         return await self._read(
             lambda connection, now: [rows.worker_row(row) for row in connection.execute(query("sqlite", "workers"))]
         )
+
+    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
+        condition, parameters = where(filter, SQLITE, 4)
+
+        def look(connection: sqlite3.Connection, now: int) -> list[Job]:
+            values = (now, min(page, MOST_ROWS), None if below is None else str(below), *parameters)
+            return [rows.job(row) for row in connection.execute(searching("sqlite", condition), values)]
+
+        return await self._read(look)
+
+    async def queues(self) -> list[QueueRow]:
+        def count(connection: sqlite3.Connection, now: int) -> list[QueueRow]:
+            counted = connection.execute(query("sqlite", "queues"), {"now": now})
+            names = [column[0] for column in counted.description]
+            return [QueueRow(**dict(zip(names, row, strict=True))) for row in counted]
+
+        return await self._read(count)
 
     # One way to the file
 

@@ -1,7 +1,7 @@
 -- Claim up to $2 due jobs for worker $1, one round trip, nothing waits.
 --
 --   $1 worker   $2 room   $3 token   $4 types   $5 places for the oldest   $6 suspects: with, without or only
---   $7 rest in seconds   $8 … $11 the lanes in claim order: queue, phase rank, -priority, floor
+--   $7 rest in seconds   $8 … $12 the lanes: queue, phase rank, -priority, and the floor as run_at and id
 --
 -- MATERIALIZED and the join to the write: `UPDATE … WHERE id IN (SELECT … LIMIT 10)` may run its subquery once per
 -- row and has claimed 1,000 rows under another plan. The LATERAL runs lane by lane and stops, with its locks, as
@@ -9,9 +9,9 @@
 WITH closed AS MATERIALIZED (
     SELECT kind, name FROM windlass.gates WHERE state <> 'open'
 ), lane AS MATERIALIZED (
-    SELECT lane.queue, lane.phase_rank, lane.urgency, lane.floor
-      FROM unnest($8::text[], $9::int[], $10::int[], $11::timestamptz[])
-           AS lane (queue, phase_rank, urgency, floor)
+    SELECT lane.queue, lane.phase_rank, lane.urgency, lane.floor_at, lane.floor_id
+      FROM unnest($8::text[], $9::int[], $10::int[], $11::timestamptz[], $12::uuid[])
+           AS lane (queue, phase_rank, urgency, floor_at, floor_id)
      -- place of gates: everything, a queue
      WHERE NOT EXISTS (SELECT FROM closed WHERE kind = 'all')
        AND lane.queue NOT IN (SELECT name FROM closed WHERE kind = 'queue')
@@ -21,7 +21,7 @@ WITH closed AS MATERIALIZED (
                  FROM windlass.jobs
                 WHERE jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
                   AND (-jobs.priority) = lane.urgency AND jobs.status IN ('queued', 'failed')
-                  AND jobs.run_at >= lane.floor AND jobs.run_at <= windlass.now()
+                  AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id) AND jobs.run_at <= windlass.now()
                 ORDER BY jobs.run_at, jobs.id
                 LIMIT 1) NULLS LAST, lane.queue
 ), oldest AS MATERIALIZED (
@@ -37,7 +37,8 @@ WITH closed AS MATERIALIZED (
                   FROM windlass.jobs
                  WHERE jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
                    AND (-jobs.priority) = lane.urgency AND jobs.status IN ('queued', 'failed')
-                   AND jobs.run_at <= windlass.now() AND jobs.run_at >= lane.floor
+                   AND jobs.run_at <= windlass.now()
+                   AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id)
                    AND NOT jobs.cancel_requested
                    AND jobs.type = ANY ($4::text[])
                    AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type')
@@ -59,7 +60,8 @@ WITH closed AS MATERIALIZED (
           FROM windlass.jobs
          WHERE jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
            AND (-jobs.priority) = lane.urgency AND jobs.status IN ('queued', 'failed')
-           AND jobs.run_at <= windlass.now() AND jobs.run_at >= lane.floor
+           AND jobs.run_at <= windlass.now()
+           AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id)
            AND NOT jobs.cancel_requested
            -- place of types: unknown ones are skipped without a lease or an attempt
            AND jobs.type = ANY ($4::text[])

@@ -15,7 +15,7 @@ WITH ending AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT ending.*, jobs.cancel_requested AND ending.status <> 'dead' AS cancelled
       FROM ending
-      JOIN windlass.jobs ON jobs.id = ending.id AND jobs.token = ending.token AND jobs.status = 'running'
+      JOIN windlass.jobs ON jobs.id = ending.id AND jobs.token = ending.token
      ORDER BY jobs.id
        FOR UPDATE OF jobs
 ), kept AS (

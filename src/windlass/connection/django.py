@@ -1,0 +1,124 @@
+"""Django: `django.db.connection` and `connections[alias]`, used through Django itself.
+
+A statement on the raw connection below would go past Django's `atomic`: its savepoints, its word that a block has to
+roll back, and its `on_commit`. Django's cursors take `%(name)s` on PostgreSQL and on SQLite alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from windlass.connection.borrowed import (
+    FAILED_TRANSACTION,
+    Borrowed,
+    Dialect,
+    Rows,
+    autocommitting,
+    failed,
+    named,
+    translate,
+)
+from windlass.errors import UnusableConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+log = logging.getLogger("windlass.connection")
+
+DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+FIX = "with transaction.atomic(): …"
+
+
+class DjangoConnection(Borrowed):
+    """A `DatabaseWrapper` inside `transaction.atomic`."""
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+        self.dialect = _dialect(conn)
+        with _on_a_thread():
+            conn.ensure_connection()
+        if _commits_by_itself(conn):
+            raise autocommitting("conn", FIX)
+        if conn.needs_rollback:
+            raise UnusableConnection(
+                "conn's atomic block has to roll back: a statement in it raised, so the job would be lost with it; "
+                f"put what may fail into a block of its own: {FIX}"
+            )
+
+    def run(self, sql: str, *values: object) -> Rows:
+        with _failing(), self._conn.cursor() as cursor:
+            cursor.execute(translate(sql, "pyformat"), named(values))
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def anchor(self) -> object:
+        driver: object = self._conn.connection
+        return driver
+
+    def after_commit(self, callback: Callable[[], None]) -> bool:
+        """After the outermost block; a savepoint that rolls back takes its callbacks along."""
+        if not self._conn.in_atomic_block:
+            return False  # Django has no on_commit where a program commits by hand
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception:
+                # The caller's commit has happened: it must not look as if it had failed.
+                log.exception("a wake-up after the commit failed; workers find the job at their next poll")
+
+        self._conn.on_commit(call)
+        return True
+
+
+def proxied(proxy: Any) -> DjangoConnection:
+    """Borrow what `django.db.connection` stands for on this thread."""
+    from django.db import connections
+
+    if not hasattr(proxy, "vendor"):  # the default cache and the default task backend are proxies of the same class
+        raise UnusableConnection("conn is one of Django's proxies, and not for a database; give: conn=connection")
+    return DjangoConnection(connections[proxy.alias])
+
+
+def _dialect(conn: Any) -> Dialect:
+    try:
+        return DIALECTS[conn.vendor]
+    except KeyError:
+        raise UnusableConnection(
+            f"conn speaks {conn.vendor}, and jobs live in PostgreSQL or SQLite; leave conn= away, and the job is "
+            "enqueued on Windlass's own connection"
+        ) from None
+
+
+def _commits_by_itself(conn: Any) -> bool:
+    """Whether no transaction is open, whatever Django believes: by hand, SQLite's ends with the first commit."""
+    if conn.in_atomic_block:
+        return False
+    return bool(conn.get_autocommit()) or (conn.vendor == "sqlite" and not conn.connection.in_transaction)
+
+
+@contextmanager
+def _on_a_thread() -> Iterator[None]:
+    """Django's connections belong to a thread, and refuse an event loop."""
+    from django.core.exceptions import SynchronousOnlyOperation
+
+    try:
+        yield
+    except SynchronousOnlyOperation as error:
+        raise UnusableConnection(
+            "conn is Django's, which blocks and has no transactions on an event loop; put the atomic block and the "
+            "enqueue into one function and write: await sync_to_async(function)()"
+        ) from error
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Django wraps the driver's errors; the code is on what it wrapped."""
+    try:
+        yield
+    except Exception as error:
+        origin = error.__cause__
+        if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
+            raise failed("conn") from error
+        raise
