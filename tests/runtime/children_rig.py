@@ -14,11 +14,15 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
+import msgspec
+
 from windlass import JobType
 from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.context import Context
 from windlass.job import Job, NewJob, new_id
+from windlass.outcome import Ending, Outcome
+from windlass.runtime.children import Children
 from windlass.state import State
 from windlass.store import make_migrator, make_store
 from windlass.store.protocol import Claim, NewWorker, Store
@@ -62,14 +66,24 @@ class StandIn:
 
 def running_job(type: str, input: str, crashes: int = 0) -> Job:
     now = datetime.now(UTC)
-    values: dict[str, Any] = dict.fromkeys(Job.__struct_fields__)
+    values: dict[str, Any] = {field.name: 0 if field.type is int else None for field in msgspec.structs.fields(Job)}
     values |= {
         "id": new_id(), "tenant": "default", "queue": "default", "phase": "default", "type": type, "input": input,
-        "status": State.RUNNING, "priority": 0, "cost_cents": 0, "attempt": 1, "max_attempts": 4, "crashes": crashes,
-        "run_at": now, "token": uuid4(), "fence": 1, "worker": uuid4(), "claimed_at": now, "phase_rank": 0,
-        "processed": 0, "failed": 0, "created_at": now, "updated_at": now, "cancel_requested": False,
+        "status": State.RUNNING, "attempt": 1, "max_attempts": 4, "crashes": crashes, "run_at": now,
+        "token": uuid4(), "fence": 1, "worker": uuid4(), "claimed_at": now, "created_at": now, "updated_at": now,
+        "cancel_requested": False,
     }  # fmt: skip
     return Job(**values)
+
+
+async def run(children: Children, kind: Any, *args: Any, **kwargs: Any) -> Outcome:
+    return await asyncio.wait_for(children.run(StandIn(kind, *args, **kwargs)), 30)
+
+
+def value(outcome: Outcome) -> Any:
+    assert outcome.ending is Ending.SUCCEEDED, outcome
+    assert outcome.output is not None
+    return msgspec.json.decode(outcome.output)
 
 
 @dataclass(kw_only=True)

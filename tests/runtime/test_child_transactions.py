@@ -46,9 +46,7 @@ async def children(stored: Stored) -> AsyncIterator[Children]:
 
 
 @pytest.mark.parametrize("kind", [handlers.writes, handlers.writes_async])
-async def test_what_was_written_commits_with_the_finish(
-    stored: Stored, children: Children, kind: Any
-) -> None:
+async def test_what_was_written_commits_with_the_finish(stored: Stored, children: Children, kind: Any) -> None:
     attempt = await stored.attempt(kind, 7)
 
     outcome = await asyncio.wait_for(children.run(attempt, waited=1.5), 20)

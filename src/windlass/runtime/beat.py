@@ -22,6 +22,8 @@ from windlass.store.protocol import Heart, Store
 
 log = logging.getLogger("windlass")
 
+EXPECTED = (StoreError, TimeoutError)  # a database that is away for a while
+
 
 class Beat:
     """Renews one worker's lease until it is stopped or lost; `lost` is called once, from the beat's thread."""
@@ -78,18 +80,20 @@ class Beat:
 
     async def _renew(self, heart: Heart) -> float:
         """One beat; the answer is the pause until the next."""
-        if failpoints.armed:
-            failpoints.hit("beat.before")
         began = self._clock.monotonic()
         left = self._settings.lease - self._settings.margin - (began - self.renewed)
+        if left <= 0:
+            raise _Lost(f"no beat came through for {began - self.renewed:.1f} s")
         try:
-            if left <= 0:
-                raise _Lost(f"no beat came through for {began - self.renewed:.1f} s")
+            if failpoints.armed:
+                failpoints.hit("beat.before")
             async with asyncio.timeout(left):
                 alive = await heart.beat(self._worker, self._settings.lease)
-        except (StoreError, TimeoutError) as error:
+        except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
             waited = self._clock.monotonic() - self.renewed
-            log.warning("beat: %s; %.1f s of the lease are used", error or "no answer in time", waited)
+            why = str(error) or type(error).__name__
+            level, trace = (logging.WARNING, None) if isinstance(error, EXPECTED) else (logging.ERROR, error)
+            log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
             return min(self._settings.beat / 4, 1.0)
         if not alive:
             raise _Lost("it was declared dead")

@@ -4,8 +4,9 @@ In:   an attempt of a type with isolation="process", or of a suspect
 Out:  its outcome; a dead child is the crash of its one attempt
 Next: runtime/child.py, which runs it over there
 
-A forkserver imports the program once; children are forked from it, reused, and recycled before they grow old. A suspect
-gets a fresh one that ends with it.
+A forkserver imports the program once; children are forked from it, reused, and recycled before they grow old. A child
+runs one attempt at a time, so that its death names the culprit; suspects are let in a few at a time, because the death
+of one busy worker makes hundreds of them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ RECYCLE_AFTER = 100  # jobs, before leaks and fragments add up
 IDLE_KEPT = 4  # children that may wait for work for ever
 IDLE_SECONDS = 30.0  # the others wait so long
 END_SECONDS = 3.0  # for a child that was hung up on, before it is killed
+SUSPECTS_AT_ONCE = 4  # in children of one worker
 TRIES = 3  # children that may die before an attempt begins
 
 
@@ -45,6 +47,7 @@ class Children:
         self._running: dict[UUID, Offspring] = {}
         self._chores: set[asyncio.Task[Any]] = set()
         self._warned = False
+        self._suspects = asyncio.Semaphore(SUSPECTS_AT_ONCE)
 
     def way(self, job: Job, definition: Definition) -> Isolation:
         """How to execute: a suspect is kept away from everybody else where that is possible."""
@@ -65,6 +68,12 @@ class Children:
         """Run one attempt in a child, `waited` seconds after its claim. Cancelled, it kills the child."""
         if not self.importable(attempt.definition):
             return Outcome(ending=Ending.RAISED, type="ProgramError", message=importing.refusal(attempt.definition))
+        if attempt.job.suspect:
+            async with self._suspects:
+                return await self._run(attempt, waited)
+        return await self._run(attempt, waited)
+
+    async def _run(self, attempt: Runnable, waited: float) -> Outcome:
         limit = self._limit(attempt.definition)
         for _ in range(TRIES):
             child = await self._take(attempt)
@@ -72,7 +81,7 @@ class Children:
                 return child
             outcome = await self._run_in(child, attempt, waited, limit)
             if outcome is not None:
-                self._give_back(child, limit, suspect=attempt.job.suspect)
+                self._give_back(child, limit)
                 return outcome
         return _failed("ProcessError", f"{TRIES} processes died before this attempt began; see the worker's output")
 
@@ -96,7 +105,7 @@ class Children:
 
     async def _take(self, attempt: Runnable) -> Offspring | Outcome:
         """An idle child, or a new one; an outcome when the program cannot be imported."""
-        while self._idle and not attempt.job.suspect:
+        while self._idle:
             child = self._idle.pop()
             if child.idle_timer is not None:
                 child.idle_timer.cancel()
@@ -136,11 +145,11 @@ class Children:
             if not child.usable:
                 self._alive.discard(child)
 
-    def _give_back(self, child: Offspring, limit: int | None, *, suspect: bool) -> None:
+    def _give_back(self, child: Offspring, limit: int | None) -> None:
         if not child.usable:
             return
         grown = limit is not None and (rss(child.pid) or 0) > limit / 2
-        if suspect or grown or child.runs >= RECYCLE_AFTER:
+        if grown or child.runs >= RECYCLE_AFTER:
             self._retire(child)
             return
         self._idle.append(child)

@@ -82,6 +82,11 @@ class Completer:
             except StoreError as error:
                 await self._write_one_by_one(batch, error)
                 return
+            except Exception:  # a fault of the engine: without its completer a worker would finish nothing any more
+                failures += 1
+                pause = backoff(failures)
+                log.exception("%d finished jobs could not be written; trying again in %.1f s", len(batch), pause)
+                await self._crew.clock.sleep(pause)
 
     async def _write_one_by_one(self, batch: list[Transition], error: StoreError) -> None:
         """One transition of the batch cannot be stored: find it, so that its neighbours are not kept."""

@@ -49,6 +49,7 @@ class Discovery(Service):
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
         self._next_rescan = 0.0
+        self._plain_took = 0.0  # seconds of a claim without a rescan, lately
         self._aged = 0.0  # places owed to the oldest jobs
         self._ended = 0  # attempts since the rate was last taken
         self._rate_at = crew.clock.monotonic()
@@ -167,12 +168,18 @@ class Discovery(Service):
             )
         )
         self.last_success = self.clock.monotonic()
-        if rescan:
-            took = self.last_success - began
-            self._next_rescan = self.last_success + max(settings.poll, RESCAN_SHARE * took)
+        self._pace_rescans(self.last_success - began, rescan=rescan)
         if worker == crew.worker:  # else: claimed by an incarnation that is dead; its rescue gives them back
             self._take(claimed.jobs, began)
         return claimed
+
+    def _pace_rescans(self, took: float, *, rescan: bool) -> None:
+        """What a rescan takes beyond a plain claim may be a twentieth of the time: a slow one is made less often."""
+        if not rescan:
+            self._plain_took = 0.8 * self._plain_took + 0.2 * took
+            return
+        extra = max(0.0, took - self._plain_took)
+        self._next_rescan = self.clock.monotonic() + max(self._crew.settings.poll, RESCAN_SHARE * extra)
 
     def _places_for_the_oldest(self, room: int) -> int:
         """One place in ten, carried over: a claim for one job owes a tenth of a place."""

@@ -54,6 +54,7 @@ class Offspring:
         self._began = False
         self._done: asyncio.Future[Outcome | None] | None = None
         self._problem: str | None = None
+        self._gone.add_done_callback(lambda _: self._channel.drain())
 
     @property
     def usable(self) -> bool:

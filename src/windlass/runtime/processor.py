@@ -96,6 +96,8 @@ class Attempt:
         self._begin()
         try:
             outcome = self._stopped() or await self._execute()
+            if self._stopping is Stop.CANCEL and not outcome.finished:
+                outcome = Outcome(ending=Ending.CANCELLED)  # it was asked, and came back: whatever it says, it stopped
         except asyncio.CancelledError as error:
             # Without a reason of ours it is the handler's own: it awaited something that was cancelled.
             outcome = self._stopped() or from_error(error, self.definition)

@@ -6,7 +6,6 @@ import asyncio
 
 from runtime.children_rig import StandIn
 from runtime.programs import handlers
-
 from windlass.config import Settings
 from windlass.runtime.children import Children
 
