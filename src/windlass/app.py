@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from windlass.client import Call, Client, gather
+from windlass.client import Client, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
 from windlass.context import Context
 from windlass.errors import RegistrationError
 from windlass.handle import JobHandle
 from windlass.job import parse_id
-from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob
+from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.policy.retry import RetryPolicy
 from windlass.registry import Registry, define
 from windlass.state import State
@@ -54,8 +54,9 @@ class Decorator(Protocol):
 class Windlass:
     """Jobs on one database: `Windlass()` uses WINDLASS_URL, else the file windlass.db."""
 
-    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Any) -> None:
-        self.settings = Settings.load(url=url, **settings)
+    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: object) -> None:
+        given: dict[str, Any] = settings
+        self.settings = Settings.load(url=url, **given)
         dialect_of(self.settings.url)
         self.clock = clock or SystemClock()
         self.registry = Registry()
@@ -110,24 +111,24 @@ class Windlass:
 
     # Enqueuing many
 
-    def enqueue_many(self, calls: Iterable[Call], *, conn: object | None = None) -> list[JobHandle[Any]]:
+    def enqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
         """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`."""
         jobs, kept, named = gather(calls, self.settings)
         self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
         return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
 
-    async def aenqueue_many(self, calls: Iterable[Call], *, conn: object | None = None) -> list[JobHandle[Any]]:
+    async def aenqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
         jobs, kept, named = gather(calls, self.settings)
         await self.client.aenqueue(jobs, named if conn is None else conn)
         return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
 
     # Looking
 
-    def find(self, id: str | UUID) -> JobHandle[Any]:
+    def find(self, id: str | UUID) -> JobHandle[object]:
         """A hold on the job with this id; raises JobNotFound when there is none."""
         return self.client.ask(self._finding(id), twin="app.afind(…)")
 
-    async def afind(self, id: str | UUID) -> JobHandle[Any]:
+    async def afind(self, id: str | UUID) -> JobHandle[object]:
         return await self.client.aask(self._finding(id))
 
     def counts(self) -> dict[State, int]:
@@ -175,7 +176,7 @@ class Windlass:
 
     @property
     def lifespan(self) -> Lifespan[None]:
-        """For FastAPI and Starlette: `lifespan=app.lifespan`, or `lifespan=app.lifespan(worker=True, concurrency=20)`."""
+        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`, or with `app.lifespan(worker=True)`."""
         from windlass.integrations.lifespan import Lifespan
 
         return Lifespan(self)
@@ -198,11 +199,11 @@ class Windlass:
     async def aclose(self) -> None:
         await self.client.aclose()
 
-    def _finding(self, id: str | UUID) -> Callable[[Store], Awaitable[JobHandle[Any]]]:
+    def _finding(self, id: str | UUID) -> Callable[[Store], Awaitable[JobHandle[object]]]:
         wanted = parse_id(id)
 
-        async def find(store: Store) -> JobHandle[Any]:
-            record = await JobHandle[Any](self.client, wanted)._find(store)
+        async def find(store: Store) -> JobHandle[object]:
+            record = await JobHandle[object](self.client, wanted)._find(store)
             return JobHandle(self.client, wanted, self.registry.get(record.type))
 
         return find

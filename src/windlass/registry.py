@@ -127,18 +127,10 @@ def define(
     """A checked definition of `fn`; everything that can be wrong with a declaration is said here."""
     signature = Signature.of(fn, context=context, localns=localns)
     name = fn.__name__ if type is None else type
-    _check_name("type", name, fn)
     queue = DEFAULT_QUEUE if queue is None else queue
+    _check_name("type", name, fn)
     _check_name("queue", queue, fn)
-    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
-        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
-    if priority not in PRIORITIES:
-        raise RegistrationError(
-            f"{place(fn)}: priority={priority!r} is not in {PRIORITIES.start}…{PRIORITIES.stop - 1}"
-        )
-    limit = None if timeout is None else seconds(timeout, what=f"{place(fn)}: timeout")
-    if limit == 0:
-        raise RegistrationError(f"{place(fn)}: timeout={timeout!r} leaves no time at all; leave it out for no limit")
+    _check_numbers(fn, priority, max_attempts)
     if retry is not None and not hasattr(retry, "delay"):
         raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
     return Definition(
@@ -150,7 +142,7 @@ def define(
         priority=priority,
         max_attempts=max_attempts,
         retry=retry,
-        timeout=limit,
+        timeout=_limit(fn, timeout),
         memory=None if memory is None else memory_size(memory),
         permanent=_exceptions("permanent", permanent, fn),
         transient=_exceptions("transient", transient, fn),
@@ -176,6 +168,21 @@ def _isolation(fn: Callable[..., Any], wish: str | None) -> Isolation:
             "leave it out, or use isolation='process'"
         )
     return isolation
+
+
+def _check_numbers(fn: Callable[..., Any], priority: int, max_attempts: int | None) -> None:
+    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
+        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+    if priority not in PRIORITIES:
+        lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
+        raise RegistrationError(f"{place(fn)}: priority={priority!r} is not in {lowest}…{highest}")
+
+
+def _limit(fn: Callable[..., Any], timeout: Duration | None) -> float | None:
+    limit = None if timeout is None else seconds(timeout, what=f"{place(fn)}: timeout")
+    if limit == 0:
+        raise RegistrationError(f"{place(fn)}: timeout={timeout!r} leaves no time at all; leave it out for no limit")
+    return limit
 
 
 def _check_name(what: str, name: str, fn: Callable[..., Any]) -> None:
