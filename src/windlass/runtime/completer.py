@@ -69,7 +69,7 @@ class Completer:
 
     async def _write(self, batch: list[Transition]) -> None:
         failures = 0
-        while batch := [transition for transition in batch if self._crew.leases.holds(transition.job)]:
+        while batch := [transition for transition in batch if self._crew.leases.holds(transition.lease)]:
             try:
                 self._done(batch, await self._crew.store.settle(batch))
                 return
@@ -101,7 +101,7 @@ class Completer:
                 transition.job,
                 error,
             )
-            self._crew.leases.settle([transition.job])
+            self._crew.leases.settle([transition.lease])
             return
         log.error("what job %s left behind cannot be stored (%s); it is buried without it", transition.job, error)
         await self._write(
@@ -118,7 +118,7 @@ class Completer:
 
     def _done(self, batch: list[Transition], settled: Settled) -> None:
         crew = self._crew
-        crew.leases.settle(transition.job for transition in batch)
+        crew.leases.settle(transition.lease for transition in batch)
         if settled.lost:
             log.warning("%d jobs were finished under a lost lease; nothing was changed", len(settled.lost))
         if crew.subscribers:

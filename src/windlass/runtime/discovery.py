@@ -48,6 +48,7 @@ class Discovery(Service):
         self._by_creation = crew.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
+        self._unsure = False  # a claim failed: it may have been committed
         self._next_rescan = 0.0
         self._plain_took = 0.0  # seconds of a claim without a rescan, lately
         self._aged = 0.0  # places owed to the oldest jobs
@@ -76,6 +77,8 @@ class Discovery(Service):
         settings = self._crew.settings
         if not self._crew.registered:
             return None  # until the worker is registered (again)
+        if self._unsure:
+            await self._adopt()
         if not self._coordinator.at_once:
             await self._scan_phases()
             return settings.poll
@@ -154,24 +157,39 @@ class Discovery(Service):
         crew, settings = self._crew, self._crew.settings
         began = self.clock.monotonic()
         worker = crew.worker
-        claimed = await crew.store.claim(
-            Claim(
-                worker=worker,
-                room=room,
-                types=self._types,
-                queues=queues or self._queues,
-                rescan=rescan,
-                aged=self._places_for_the_oldest(room),
-                suspects=suspects,
-                rest=settings.rest,
-                by_creation=self._by_creation,
-            )
+        wish = Claim(
+            worker=worker,
+            room=room,
+            types=self._types,
+            queues=queues or self._queues,
+            rescan=rescan,
+            aged=self._places_for_the_oldest(room),
+            suspects=suspects,
+            rest=settings.rest,
+            by_creation=self._by_creation,
         )
+        try:
+            claimed = await crew.store.claim(wish)
+        except BaseException:
+            self._unsure = True
+            raise
         self.last_success = self.clock.monotonic()
         self._pace_rescans(self.last_success - began, rescan=rescan)
         if worker == crew.worker:  # else: claimed by an incarnation that is dead; its rescue gives them back
             self._take(claimed.jobs, began)
         return claimed
+
+    async def _adopt(self) -> None:
+        """A claim failed, and its commit may have happened all the same: take in what this worker holds unknowingly.
+
+        What was known before the question is left out: it may be settled while the store answers, and would run again.
+        """
+        crew = self._crew
+        known, worker, at = crew.leases.known(), crew.worker, self.clock.monotonic()
+        held = await crew.store.held(worker)
+        self._unsure = False
+        if worker == crew.worker:
+            self._take([job for job in held if job.id not in known], at)
 
     def _pace_rescans(self, took: float, *, rescan: bool) -> None:
         """What a rescan takes beyond a plain claim may be a twentieth of the time: a slow one is made less often."""

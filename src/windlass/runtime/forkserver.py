@@ -49,7 +49,7 @@ def main(fd: int, parent: int) -> None:
     signal.signal(signal.SIGTERM, _nothing)  # not SIG_IGN, which the children's own children would inherit
     try:
         Forkserver(socket.socket(fileno=fd)).run()
-    except BrokenPipeError:  # the worker is gone, and with it the reason to say anything
+    except (BrokenPipeError, ConnectionResetError):  # the worker is gone, and with it the reason to say anything
         pass
     os._exit(0)  # threads of the program are not waited for
 

@@ -6,33 +6,45 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from windlass.job import Job
+from windlass.job import Job, Lease
 
 if TYPE_CHECKING:
     from windlass.runtime.processor import Attempt
 
 
 class Leases:
-    """Held leases by job, with the moment of their claim on the monotonic clock."""
+    """Held leases, with the moment of their claim on the monotonic clock.
+
+    Compared by token: after a lost lease this worker may hold the same job again, and what is left of the old lease
+    must not speak for the new one.
+    """
 
     def __init__(self) -> None:
-        self._claimed: dict[UUID, float] = {}
+        self._claimed: dict[UUID, tuple[UUID | None, float]] = {}  # job: its token, and when
         self.attempts: dict[UUID, Attempt] = {}
 
     def take(self, jobs: Iterable[Job], at: float) -> None:
         for job in jobs:
-            self._claimed[job.id] = at
+            self._claimed[job.id] = (job.token, at)
 
-    def claimed_at(self, job: UUID) -> float:
-        return self._claimed[job]
+    def claimed_at(self, lease: Lease) -> float | None:
+        """When this very lease was given; None when it is not held any more."""
+        held = self._claimed.get(lease.job)
+        return held[1] if held is not None and held[0] == lease.token else None
 
-    def holds(self, job: UUID) -> bool:
-        return job in self._claimed
+    def holds(self, lease: Lease) -> bool:
+        held = self._claimed.get(lease.job)
+        return held is not None and held[0] == lease.token
 
-    def settle(self, jobs: Iterable[UUID]) -> None:
+    def settle(self, leases: Iterable[Lease]) -> None:
         """These are written, or lost: they are nobody's business here any more."""
-        for job in jobs:
-            self._claimed.pop(job, None)
+        for lease in leases:
+            if self.holds(lease):
+                del self._claimed[lease.job]
+
+    def known(self) -> set[UUID]:
+        """The jobs held now."""
+        return set(self._claimed)
 
     def drop_all(self) -> list[Attempt]:
         """Every lease is gone; the attempts that still run are to be stopped."""

@@ -223,14 +223,15 @@ class Attempt:
             definition=self.definition,
             store=self.crew.store,
             clock=self.crew.clock,
-            held=lambda: self.crew.leases.holds(self.job.id),
+            held=lambda: self.crew.leases.holds(self.job.lease),
         )
 
     def _settle(self, outcome: Outcome, *, stuck: bool) -> None:
         crew = self.crew
         if self._cancel_timer is not None:
             self._cancel_timer()
-        crew.leases.attempts.pop(self.job.id, None)
+        if crew.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
+            del crew.leases.attempts[self.job.id]
         transition = self._judge(outcome)
         if crew.subscribers:
             self._tell(outcome, transition)
@@ -238,7 +239,7 @@ class Attempt:
         if transition is not None:
             crew.completer.submit(transition)
         else:
-            crew.leases.settle([self.job.id])
+            crew.leases.settle([self.job.lease])
         if stuck or outcome.ending is Ending.TIMED_OUT:
             if stuck and self._thread is not None:
                 self._thread.add_done_callback(self._unstuck)
@@ -262,8 +263,8 @@ class Attempt:
 
     def _waited(self, started: float) -> float:
         """Seconds from the claim to the start."""
-        leases = self.crew.leases
-        return started - leases.claimed_at(self.job.id) if leases.holds(self.job.id) else 0.0
+        claimed = self.crew.leases.claimed_at(self.job.lease)
+        return 0.0 if claimed is None else started - claimed
 
     def _tell(self, outcome: Outcome, transition: Transition | None) -> None:
         elapsed = self.crew.clock.monotonic() - (self._started or 0.0)

@@ -178,7 +178,7 @@ class Worker:
             try:
                 await crew.store.register(worker)
                 break
-            except StoreUnavailable as error:
+            except StoreError as error:
                 failures += 1
                 log.warning("cannot register: %s", error)
                 crew.worker = uuid4()  # the answer may be lost and the row there: never use one id twice

@@ -200,6 +200,10 @@ class Store(Protocol):
 
     async def claim(self, claim: Claim) -> Claimed: ...
 
+    async def held(self, worker: UUID) -> list[Job]:
+        """The running jobs of this worker, as the store knows them: asked when the answer to a claim was lost."""
+        ...
+
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         """Finish, fail, snooze, release…: every transition whose lease is current, in one transaction.
 

@@ -205,6 +205,9 @@ class PostgresStore:
         jobs = sorted(map(rows.job, records), key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id))
         return Claimed(jobs=jobs)
 
+    async def held(self, worker: UUID) -> list[Job]:
+        return [rows.job(record) for record in await self._fetch(query("postgres", "held"), worker)]
+
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         if failpoints.armed:
             failpoints.hit("finish.before")

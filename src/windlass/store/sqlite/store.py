@@ -134,6 +134,12 @@ class SqliteStore:
             failpoints.hit("claim.committed")
         return claimed
 
+    async def held(self, worker: UUID) -> list[Job]:
+        def look(connection: sqlite3.Connection, now: int) -> list[Job]:
+            return [rows.job(row) for row in connection.execute(query("sqlite", "held"), {"worker": str(worker)})]
+
+        return await self._read(look)
+
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         for transition in transitions:
             refuse_foreign(transition)

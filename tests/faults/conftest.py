@@ -1,0 +1,100 @@
+"""A fresh database for every story, on the clock of the machine: worker processes share no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from store.conftest import URL, _administer, _database, template
+from windlass import Windlass
+
+from .rig import SEED, Yard
+
+__all__ = ["template"]  # the migrated database that a story copies
+
+REAL_CLOCK = """
+CREATE OR REPLACE FUNCTION windlass.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+AS 'SELECT statement_timestamp()'
+"""
+EFFECTS = "CREATE TABLE effects (job text NOT NULL, fence bigint NOT NULL)"
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Shown with the output of a test that failed."""
+    print(f"to repeat the random choices: WINDLASS_FAULT_SEED={SEED}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def yard(request: pytest.FixtureRequest) -> Yard:
+    """Both stores."""
+    yard: Yard = request.getfixturevalue(f"{request.param}_yard")
+    return yard
+
+
+@pytest.fixture
+def sqlite_yard(tmp_path: Path) -> Iterator[Yard]:
+    path = tmp_path / "jobs.db"
+    url = f"sqlite:///{path}"
+    Windlass(url).migrate()
+
+    def run(sql: str) -> list[Any]:
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            return connection.execute(sql.replace("{}", "windlass_")).fetchall()
+
+    def free() -> bool:
+        with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+    with working(url, tmp_path, run, free) as yard:
+        yield yard
+
+
+@pytest.fixture
+def postgres_yard(template: str, tmp_path: Path) -> Iterator[Yard]:
+    server = os.environ[URL]
+    name = f"windlass_test_{uuid4().hex[:12]}"
+    asyncio.run(_administer(server, f"CREATE DATABASE {name} TEMPLATE {template}"))
+    url = _database(server, name)
+    try:
+        run = postgres_runner(url)
+        run(REAL_CLOCK)
+        with working(url, tmp_path, run) as yard:
+            yield yard
+    finally:
+        asyncio.run(_administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def postgres_runner(url: str) -> Callable[[str], list[Any]]:
+    def run(sql: str) -> list[Any]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(sql.replace("{}", "windlass.").encode())
+            return cursor.fetchall() if cursor.description else []
+
+    return run
+
+
+@contextmanager
+def working(
+    url: str, directory: Path, run: Callable[[str], list[Any]], free: Callable[[], bool] = lambda: True
+) -> Iterator[Yard]:
+    """A yard whose processes are gone when the block ends, however it ends."""
+    run(EFFECTS)
+    yard = Yard(url, directory, run, free=free)
+    try:
+        yield yard
+    finally:
+        yard.close()

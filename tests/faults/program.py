@@ -1,0 +1,120 @@
+"""The program that the workers of these stories run.
+
+Every handler appends lines to a ledger, a file outside the database, so that each run of a handler is seen even when
+nothing of it was committed. What is written through `ctx.transaction()` goes to a table without a unique constraint, so
+that a second row would be seen as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+from windlass import Context, Windlass, failpoints, fixed
+from windlass.errors import StoreUnavailable
+
+LEDGER = os.environ["FAULT_LEDGER"]
+GATE = Path(os.environ["FAULT_GATE"])
+LOOK = 0.01  # seconds between two looks at the gate
+
+app = Windlass()
+
+
+def note(event: str, ctx: Context) -> None:
+    """One write, and O_APPEND: lines of several processes never mix, and a kill loses none."""
+    line = f"{event} {ctx.job.id} {ctx.attempt} {ctx.fence} {os.getpid()} {time.time():.6f}\n"
+    descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+@app.job(retry=fixed("0.1s"))
+async def effect(ctx: Context, seconds: float = 0.0) -> None:
+    """A row through `ctx.transaction()`, after some work."""
+    note("begin", ctx)
+    await asyncio.sleep(seconds)
+    async with ctx.transaction() as tx:
+        await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+    note("end", ctx)
+
+
+@app.job(retry=fixed("0.1s"))
+async def plain(ctx: Context, seconds: float = 0.0) -> int:
+    """Work without a transaction: its finish goes through the completer."""
+    note("begin", ctx)
+    await asyncio.sleep(seconds)
+    note("end", ctx)
+    return ctx.fence
+
+
+@app.job(max_attempts=2)
+def healthy(ctx: Context, seconds: float = 0.0) -> None:
+    """On a thread."""
+    note("begin", ctx)
+    time.sleep(seconds)
+
+
+@app.job(retry=fixed("0.1s"))
+def segfault(ctx: Context) -> None:
+    """Takes its process along."""
+    note("begin", ctx)
+    ctypes.string_at(0)
+
+
+@app.job(retry=fixed("0.1s"))
+def leave(ctx: Context) -> None:
+    """Takes its process along, without a signal."""
+    note("begin", ctx)
+    os._exit(3)
+
+
+@app.job
+async def block(ctx: Context, seconds: float) -> None:
+    """Holds the event loop."""
+    note("begin", ctx)
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+@app.job
+async def gated(ctx: Context) -> int:
+    """Runs until the test opens the gate."""
+    note("begin", ctx)
+    while not GATE.exists():  # noqa: ASYNC110, ASYNC240 - the test is another process
+        await asyncio.sleep(LOOK)
+    note("end", ctx)
+    return ctx.fence
+
+
+@app.job
+async def freeze(ctx: Context, point: str, transaction: bool) -> int:
+    """The first attempt stops its whole process at a failpoint, until the test opens the gate and thaws it."""
+    note("begin", ctx)
+    if ctx.fence == 1:
+        failpoints.arm(point, stand_still)
+    if transaction:
+        async with ctx.transaction() as tx:
+            await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+    return ctx.fence
+
+
+def lose_answer() -> None:
+    """What a connection that broke after the commit looks like from here."""
+    if random.random() < 0.5:
+        raise StoreUnavailable("the answer was lost")
+
+
+if "FAULT_LOSE" in os.environ:
+    failpoints.arm(os.environ["FAULT_LOSE"], lose_answer)
+
+
+def stand_still() -> None:
+    failpoints.disarm()
+    while not GATE.exists():
+        os.kill(os.getpid(), signal.SIGSTOP)

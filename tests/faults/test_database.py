@@ -1,0 +1,86 @@
+"""The database itself fails: a PostgreSQL that crashes under load, a SQLite file whose writers are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from windlass import State, Windlass
+
+from .conftest import postgres_runner, working
+from .rig import LEASE, Yard, scaled
+from .server import Server, private_server
+
+PROCESSES = 8
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with private_server() as server:
+        yield server
+
+
+@pytest.fixture
+def crashing_yard(server: Server, tmp_path: Path) -> Iterator[Yard]:
+    Windlass(server.url).migrate()
+    run = postgres_runner(server.url)
+    run("DROP TABLE IF EXISTS effects")
+    run("DELETE FROM {}jobs; DELETE FROM {}history; DELETE FROM {}workers")
+    with working(server.url, tmp_path, run) as yard:
+        yield yard
+
+
+def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: Yard) -> None:
+    yard = crashing_yard
+    jobs = yard.enqueue("effect", scaled(250, 10_000), seconds=0.02) + yard.enqueue("plain", scaled(250, 10_000))
+    workers = [yard.start("--concurrency", "5") for _ in range(2)]
+
+    for round in range(1, scaled(2, 5) + 1):
+        yard.until(lambda round=round: yard.final() > round * len(jobs) // 8, "jobs get on")  # type: ignore[misc]
+        server.crash()
+        server.start()
+    yard.until_final(jobs)
+
+    assert [worker.ended() for worker in workers] == [None, None]
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+
+
+def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crashing_yard: Yard) -> None:
+    yard = crashing_yard
+    jobs = yard.enqueue("effect", 50, seconds=0.2) + yard.enqueue("plain", 50, seconds=0.2)
+    workers = [yard.start("--concurrency", "10") for _ in range(2)]
+    yard.until(lambda: yard.final() > 10, "jobs get on")
+
+    server.crash()
+    yard.until(
+        lambda: all("lost its leases" in worker.told() for worker in workers), "the workers gave up their leases"
+    )
+    server.start()
+    took = yard.until_final(jobs)
+
+    assert [worker.ended() for worker in workers] == [None, None]
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+    print(f"{took:.1f} s after the outage, with a lease of {LEASE:g} s")
+
+
+def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: Yard) -> None:
+    yard = sqlite_yard
+    jobs = yard.enqueue("effect", scaled(120, 2_000)) + yard.enqueue("plain", scaled(120, 2_000))
+    workers = [yard.start("--concurrency", "4") for _ in range(PROCESSES)]
+
+    for round in range(1, scaled(4, 40) + 1):
+        yard.until(lambda round=round: yard.final() > round * len(jobs) // scaled(8, 60), "jobs get on")  # type: ignore[misc]
+        victim = yard.random.randrange(PROCESSES)
+        workers[victim].kill()
+        workers[victim] = yard.start("--concurrency", "4")
+    yard.until_final(jobs)
+
+    assert yard.sql("PRAGMA integrity_check") == [("ok",)]
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+    yard.check_fences()
+    assert [told for told in (process.told() for process in yard.processes) if "locked" in told] == []

@@ -1,0 +1,52 @@
+"""SIGTERM, one worker after the other, while jobs of every length run."""
+
+from __future__ import annotations
+
+import signal
+
+from windlass import State
+
+from .rig import Yard, scaled
+
+
+def test_a_rolling_restart_loses_nothing_and_burns_no_attempt(yard: Yard) -> None:
+    lengths = [yard.random.choice((0.0, 0.05, 0.3, 2.0)) for _ in range(scaled(60, 1_000))]
+    jobs = [yard.enqueue(yard.random.choice(("effect", "plain")), seconds=length)[0] for length in lengths]
+    workers = [yard.ready("--concurrency", "10", WINDLASS_GRACE="0.3s") for _ in range(2)]
+
+    codes: list[int] = []
+    while yard.final() < len(jobs):
+        worker = workers.pop(0)
+        worker.signal(signal.SIGTERM)
+        workers.append(yard.ready("--concurrency", "10", WINDLASS_GRACE="0.3s" if len(codes) < 3 else "10s"))
+        codes.append(worker.wait())
+        done = yard.final()
+        yard.until(lambda done=done: yard.final() > done or done == len(jobs), "jobs get on")  # type: ignore[misc]
+
+    assert set(codes) == {0}
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+    yard.check_fences()
+    found = [yard.find(job) for job in jobs]
+    assert {(job.attempt, job.crashes, job.rescues) for job in found} == {(1, 0, 0)}
+    released = sum(job.fence > 1 for job in found)
+    assert released, "no job outlived the grace time: the story told nothing"
+    print(f"{len(codes)} restarts, {released} jobs given back")
+
+
+def test_a_second_sigterm_ends_at_once_and_the_job_is_rescued(postgres_yard: Yard) -> None:
+    yard = postgres_yard
+    worker = yard.ready(level="INFO", WINDLASS_GRACE="1h")
+    (job,) = yard.enqueue("gated")
+    yard.until(lambda: len(yard.begins(job)) == 1, "the job began")
+
+    worker.signal(signal.SIGTERM)
+    yard.until(lambda: "stopping; 1 running jobs" in worker.told(), "the worker waits for its job")
+    worker.signal(signal.SIGTERM)
+
+    assert worker.wait() == 128 + signal.SIGTERM
+    yard.open_gate()
+    yard.ready()
+    yard.until_final([job])
+    found = yard.find(job)
+    assert (found.status, found.fence, found.attempt) == (State.SUCCEEDED, 2, 1)
