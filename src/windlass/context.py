@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from windlass.errors import WindlassError
+from windlass.errors import LeaseLost, WindlassError
 from windlass.job import Job
 from windlass.payload import sanitise_text
 from windlass.store.protocol import Transaction
@@ -170,6 +170,7 @@ class AttemptTransaction:
         self._store = store
         self._limit = limit
         self._open: tuple[AbstractAsyncContextManager[Transaction], Transaction] | None = None
+        self._closed = False
 
     @property
     def transaction(self) -> Transaction | None:
@@ -178,6 +179,10 @@ class AttemptTransaction:
     @asynccontextmanager
     async def block(self) -> AsyncIterator[Transaction]:
         """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote."""
+        if self._closed:  # a thread that was fenced out comes late: what it wrote could never commit
+            raise LeaseLost(
+                "this attempt has ended, and its late transaction is refused; look at ctx.cancelled in time"
+            )
         if self._open is not None:
             transaction = self._open[1]
             await transaction.savepoint()
@@ -196,8 +201,17 @@ class AttemptTransaction:
             await self.end()
             raise
 
+    async def close(self) -> None:
+        """The attempt has ended: roll back what is open and not committed, and begin no other."""
+        self.refuse()
+        await self.end()
+
+    def refuse(self) -> None:
+        """Begin no other block from now on."""
+        self._closed = True
+
     async def end(self) -> None:
-        """Close it: rolled back, unless it was committed before."""
+        """Roll back, unless it was committed before."""
         held, self._open = self._open, None
         if held is not None:
             await held[0].__aexit__(None, None, None)

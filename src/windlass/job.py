@@ -131,12 +131,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def new_id() -> UUID:
-    """A UUIDv7: 48 bits of milliseconds, then 74 random ones, so that ids sort by the time they were made."""
-    milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=value)
+    """A UUIDv7: 48 bits of milliseconds, 12 of their fraction, 62 random ones.
+
+    The fraction is a quarter of a microsecond, so that the jobs of one enqueue_many sort in the order of their calls.
+    """
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = rest * 4096 // 1_000_000
+    noise = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
+    return UUID(int=(milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | noise)
 
 
 def parse_id(text: str | UUID) -> UUID:

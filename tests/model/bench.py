@@ -109,9 +109,7 @@ class Bench:
         return self.do(self._look())
 
     async def _look(self) -> Seen:
-        convert: Callable[[Any], Job] = (
-            postgres_rows.job if self.dialect == "postgres" else sqlite_rows.job
-        )
+        convert: Callable[[Any], Job] = postgres_rows.job if self.dialect == "postgres" else sqlite_rows.job
         run: Callable[[str], Coroutine[Any, Any, Any]] = self.rig.run  # type: ignore[assignment]
         effects = await run("SELECT job FROM effects")
         workers = await run("SELECT id, dead FROM {}workers")

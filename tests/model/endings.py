@@ -1,4 +1,4 @@
-"""How an attempt can end, as the transition that its holder would write; the holder knows what it claimed, and no more."""
+"""How an attempt can end, as the transition that its holder would write. It knows what it claimed, and no more."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ENDINGS = st.sampled_from(
     ["succeed", "succeed", "fail", "fail", "crash", "snooze", "release", "release", "bury", "stop", "wait"]
 )
+DELAYS = st.sampled_from([0.0, 0.5, 40.0])
 
 VERBS = {
     "succeed": Verb.SUCCEED,

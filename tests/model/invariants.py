@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.state import ARCHIVED, FINAL, State
 
-from .truth import FACTS, MAX_CRASHES
+from .truth import FACTS, MAX_CRASHES, MAX_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +47,9 @@ def _check_row(life: Life, row: Job, fences: dict[UUID, int]) -> None:
     assert row.fence >= fences.get(row.id, 0), f"I6: the fence of {row.id} went back to {row.fence}"
     assert row.attempt <= row.max_attempts, f"I7: {row.attempt} attempts of {row.max_attempts}"
     assert row.crashes <= MAX_CRASHES, f"I7: {row.crashes} crashes of {MAX_CRASHES}"
+    assert row.rescues <= MAX_RESCUES, f"I7: {row.rescues} rescues of {MAX_RESCUES}"
     wrong = {
-        name: (getattr(life, name), getattr(row, name))
-        for name in FACTS
-        if getattr(life, name) != getattr(row, name)
+        name: (getattr(life, name), getattr(row, name)) for name in FACTS if getattr(life, name) != getattr(row, name)
     }
     assert not wrong, f"I3: {row.id} changed without a right to: (expected, found) {wrong}"
     assert life.finals == (life.status in FINAL), f"I5: {life.finals} final states told for a {life.status} job"

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from windlass.errors import JobNotFound, TransitionRefused
 from windlass.state import ARCHIVED, CLAIMABLE, FINAL, FINISHING, State, Verb, allows, target
-from windlass.store.protocol import Claim, Suspects, Swept
+from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Suspects, Swept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from windlass.outcome import Progress, Transition
 
 MAX_CRASHES = 3
+MAX_RESCUES = RESCUES_PER_CRASH * MAX_CRASHES
 MOURNING = timedelta(minutes=1)  # for which a dead worker's row stays
 
 
@@ -41,6 +42,7 @@ class Life:
     status: State = State.QUEUED
     attempt: int = 0
     crashes: int = 0
+    rescues: int = 0
     fence: int = 0
     token: UUID | None = None
     worker: UUID | None = None
@@ -64,6 +66,7 @@ class Incarnation:
     """A worker's row."""
 
     alive_until: datetime
+    isolates: bool  # runs suspects in processes of their own, so that they cannot kill it
     dead: bool = False
 
 
@@ -155,6 +158,10 @@ class Truth:
         life.finished_at = now if state in FINAL else None
         return state
 
+    def settled_by(self, lease: Lease) -> bool:
+        life = self.jobs.get(lease.job)
+        return life is not None and life.status in ARCHIVED and life.token == lease.token
+
     def record(self, progress: Progress, now: datetime) -> None:
         life = self.current(progress.lease)
         if life is not None:
@@ -185,7 +192,7 @@ class Truth:
     def _requeue(self, life: Life, verb: Verb, now: datetime) -> None:
         life.status, life.run_at, life.updated_at = State.QUEUED, now, now
         if verb is Verb.REPLAY:
-            life.attempt = life.crashes = 0
+            life.attempt = life.crashes = life.rescues = 0
         if verb is not Verb.RETRY:
             self._let_go(life)
             life.reason = life.finished_at = None
@@ -194,8 +201,12 @@ class Truth:
 
     # Workers
 
-    def register(self, worker: UUID, until: datetime) -> None:
-        self.workers[worker] = Incarnation(alive_until=until)
+    def register(self, worker: UUID, until: datetime, *, isolates: bool) -> None:
+        self.workers[worker] = Incarnation(alive_until=until, isolates=isolates)
+
+    def adopt(self, worker: UUID, now: datetime) -> None:
+        """A sweep gave a worker that nobody knows a row, to say that it is dead."""
+        self.workers[worker] = Incarnation(alive_until=now, isolates=False, dead=True)
 
     def beat(self, worker: UUID, until: datetime) -> bool:
         row = self.workers.get(worker)
@@ -223,12 +234,15 @@ class Truth:
             row.dead = True
         return len(silent)
 
-    def sweep(self, now: datetime) -> Swept:
+    def sweep(self, now: datetime, *, overlooks_unknown: bool) -> Swept:
+        """`overlooks_unknown`: jobs of a worker that has no row wait until somebody gives it one."""
         deaths = self.bury(now)
         orphans = [
             life
             for life in self.jobs.values()
-            if life.status is State.RUNNING and not self.alive(life.worker)
+            if life.status is State.RUNNING
+            and not self.alive(life.worker)
+            and not (overlooks_unknown and life.worker not in self.workers)
         ]
         for life in orphans:
             self._rescue(life, now)
@@ -236,16 +250,19 @@ class Truth:
         for life in self.jobs.values():
             if life.status in CLAIMABLE and life.cancel_requested:
                 self._cancel(life, now)
-        for worker, row in list(self.workers.items()):
+        for worker, row in [*self.workers.items()]:
             if row.dead and row.alive_until < now - MOURNING and not any(self.held_by(worker)):
                 del self.workers[worker]
         return Swept(deaths=deaths, rescued=len(orphans) - condemned, condemned=condemned)
 
     def _rescue(self, life: Life, now: datetime) -> None:
+        isolated = life.worker in self.workers and self.workers[life.worker].isolates
         self._let_go(life)
         life.attempt -= 1
-        life.crashes += 1
-        condemned = life.crashes >= MAX_CRASHES
+        life.rescues += 1
+        if life.crashes == 0 or not isolated:
+            life.crashes += 1
+        condemned = life.crashes >= MAX_CRASHES or life.rescues >= MAX_RESCUES
         life.status = State.DEAD if condemned else State.QUEUED
         life.reason = "crashed" if condemned else None
         life.finished_at = now if condemned else None

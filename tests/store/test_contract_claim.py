@@ -206,9 +206,12 @@ async def test_whoever_takes_suspects_takes_the_innocent_too(rig: Rig) -> None:
 async def test_two_claims_at_once_never_share_a_job(rig: Rig) -> None:
     jobs = await rig.enqueue_many(60)
 
-    batches = await asyncio.gather(*[rig.claim(room=7, worker=uuid4()) for _ in range(12)])
+    workers = [await rig.register() for _ in range(12)]
+
+    batches = await asyncio.gather(*[rig.claim(room=7, worker=worker) for worker in workers])
 
     claimed = [job.id for batch in batches for job in batch]
+    assert claimed
     assert len(claimed) == len(set(claimed))
     rest = [job.id for job in await rig.claim(room=100)]
     assert sorted(claimed + rest) == sorted(jobs)
@@ -219,4 +222,18 @@ async def a_suspect(rig: Rig) -> UUID:
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
     assert (await rig.find(job.id)).suspect
+    rig.worker = await rig.register()
     return job.id
+
+
+async def test_a_worker_that_was_declared_dead_claims_nothing(rig: Rig) -> None:
+    job = await rig.enqueue()
+    await rig.die(rig.worker)
+    await rig.store.sweep(max_crashes=3)
+
+    for by_creation in (False, True):
+        assert await rig.claim(by_creation=by_creation) == []
+        assert await rig.claim(worker=uuid4(), by_creation=by_creation) == []
+
+    rig.worker = await rig.register()
+    assert [claimed.id for claimed in await rig.claim()] == [job]

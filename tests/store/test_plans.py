@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -35,6 +35,7 @@ URL = "WINDLASS_TEST_POSTGRES_URL"
 
 MOST_BUFFERS = 50  # per statement about one job (I10)
 RUNNING = 300
+WORKER = UUID(int=0xA11CE)  # alive, and the one that claims
 LANES = [(queue, -priority) for priority in (10, 5, 0) for queue in ("mail", "report")]
 SHALLOW, USUAL, DEEP = 2_000, 20_000, 40_000  # queued jobs, and as many in the history
 
@@ -60,6 +61,8 @@ SELECT gen_random_uuid(), 'host:' || i, now() + CASE WHEN i < 10 THEN -1 ELSE 1 
        '{usual}'
   FROM generate_series(0, 49) AS i
 """,
+    f"INSERT INTO windlass.workers (id, name, alive_until, concurrency, types)"
+    f" VALUES ('{WORKER}', 'claims', now() + interval '1 hour', 10, '{{usual}}')",
     f"""
 INSERT INTO windlass.jobs (id, type, input, status, token, worker, attempt, fence)
 SELECT gen_random_uuid(), 'usual', '{{}}', 'running', gen_random_uuid(), held.id, 1, 1
@@ -273,7 +276,7 @@ def wish(
     """Arguments of a claim, as the store gives them."""
     queues, urgencies = [queue for queue, _ in lanes], [urgency for _, urgency in lanes]
     zeros, times, ids = [0] * len(lanes), [floor.run_at] * len(lanes), [floor.id] * len(lanes)
-    return (uuid4(), room, uuid4(), types, aged, suspects, rest, queues, zeros, urgencies, times, ids)
+    return (WORKER, room, uuid4(), types, aged, suspects, rest, queues, zeros, urgencies, times, ids)
 
 
 def shut(kind: str, name: str) -> str:

@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from typing import Any
 
 import click
 
+from windlass.cli.completion import completion
+from windlass.cli.config import config
 from windlass.cli.demo import demo
 from windlass.cli.dev import dev, dev_worker
+from windlass.cli.doctor import doctor
+from windlass.cli.enqueue import enqueue
+from windlass.cli.jobs import jobs
 from windlass.cli.migrate import migrate
+from windlass.cli.queues import queues
 from windlass.cli.run import run
 from windlass.cli.worker import worker
+from windlass.cli.workers import workers
 from windlass.errors import WindlassError
 
 INTERRUPTED = 130  # 128 + SIGINT
+NO_READER = 141  # 128 + SIGPIPE
 
 EPILOG = """\b
 Exit codes:
     0  done; a worker, dev or demo that was asked to stop
     1  run: the job is dead or cancelled. migrate --check: something is missing.
-       demo: the check at the end failed
-    2  a wrong command, setting, program or database; stderr says which
+       jobs cancel, retry, …: a job was refused, or you said no.
+       doctor: there is a problem. demo: the check at the end failed
+    2  a wrong command, filter, setting, program or database; stderr says which
   124  run: the time given by --timeout is up; the job goes on
   130  interrupted by Ctrl-C
+  141  nobody reads the output any more
   128 + n  a worker that was told twice to end, by signal n
 
 \b
 Environment:
   WINDLASS_URL      the database: postgresql://user@host/name or sqlite:///file.db
+  WINDLASS_APP      the program, such as app.py, for commands that take -a or APP
   WINDLASS_DEBUG=1  show tracebacks of errors
   NO_COLOR          no colours
+  Every setting has such a name: windlass config
 """
 
 
@@ -47,7 +60,7 @@ class Refusal(click.ClickException):
 
 
 class Commands(click.Group):
-    """Turns every `WindlassError` into a line on stderr and exit 2."""
+    """Turns every `WindlassError` into a line on stderr and exit 2, and an interrupt into nothing but its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -56,8 +69,23 @@ class Commands(click.Group):
             if os.environ.get("WINDLASS_DEBUG", "") not in ("", "0"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise Refusal(str(error)) from error
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _forget_output()
+            ctx.exit(NO_READER)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one meets them."""
+        return list(self.commands)
+
+
+def _forget_output() -> None:
+    """Python flushes stdout once more at its end, and would complain about the pipe that is gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
 
 
 @click.group(
@@ -74,10 +102,40 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (dev, run, worker, migrate, demo, dev_worker):
+for command in (
+    dev,
+    run,
+    enqueue,
+    worker,
+    jobs,
+    queues,
+    workers,
+    doctor,
+    config,
+    migrate,
+    demo,
+    completion,
+    dev_worker,
+):
     cli.add_command(command)
 
 
 def main() -> None:
     """The entry point of the `windlass` script."""
-    cli.main(prog_name="windlass")
+    from windlass.cli.completion import VARIABLE
+
+    try:
+        cli.main(prog_name="windlass", complete_var=VARIABLE)
+    except KeyboardInterrupt:  # before a command began, or after it ended
+        _end_at_once()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            _end_at_once()
+        raise
+
+
+def _end_at_once() -> None:
+    """After Ctrl-C nobody waits for a thread that still reads a large file."""
+    from windlass.cli.serve import end_at_once
+
+    end_at_once(INTERRUPTED)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.output import as_json, print_json
+
 if TYPE_CHECKING:
     from windlass.config import Settings
+    from windlass.store.migrate import Migration
 
 
 @click.command(short_help="Bring the schema up to date.")
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
 @click.option("--url", help="The database, instead of WINDLASS_URL.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that is missing, and touch nothing.")
 @click.option("--check", is_flag=True, help="Touch nothing; exit 1 when something is missing.")
+@as_json
 @click.pass_context
-def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool) -> None:
+def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
     """Bring the schema up to date.
 
     The database is that of the program TARGET (app.py or package.module:app), or --url, or WINDLASS_URL, or the file
@@ -26,10 +30,12 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
 
     if target is not None and url is not None:
         raise click.UsageError("TARGET and --url both name a database; give one of them")
+    if as_sql and as_json:
+        raise click.UsageError("--sql prints SQL and --json a document; give one of them")
     settings = _settings(target, url)
     if as_sql or check:
-        ctx.exit(asyncio.run(_look(settings, as_sql=as_sql)))
-    asyncio.run(_apply(settings))
+        ctx.exit(asyncio.run(_look(settings, as_sql=as_sql, as_json=as_json)))
+    asyncio.run(_apply(settings, as_json=as_json))
 
 
 def _settings(target: str | None, url: str | None) -> Settings:
@@ -44,7 +50,7 @@ def _settings(target: str | None, url: str | None) -> Settings:
     return settings if url is None else settings.with_(direct_url=None)
 
 
-async def _look(settings: Settings, *, as_sql: bool) -> int:
+async def _look(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
     from windlass.store import dialect_of, make_migrator, masked
     from windlass.store.migrate import missing
 
@@ -53,6 +59,9 @@ async def _look(settings: Settings, *, as_sql: bool) -> int:
         for step in steps:
             click.echo(f"-- {step.number:04} {step.name}\n{step.sql.rstrip()}\n")
         return 0
+    if as_json:
+        print_json(_document(settings, applied=[], missing=steps))
+        return 1 if steps else 0
     for step in steps:
         click.echo(f"missing {step.number:04} {step.name}")
     if not steps:
@@ -60,10 +69,23 @@ async def _look(settings: Settings, *, as_sql: bool) -> int:
     return 1 if steps else 0
 
 
-async def _apply(settings: Settings) -> None:
+async def _apply(settings: Settings, *, as_json: bool) -> None:
     from windlass.store import make_migrator, masked
 
     steps = await make_migrator(settings).migrate()
+    if as_json:
+        print_json(_document(settings, applied=steps, missing=[]))
+        return
     for step in steps:
         click.echo(f"applied {step.number:04} {step.name}")
     click.echo(f"schema is up to date: {masked(settings.url)}")
+
+
+def _document(settings: Settings, *, applied: list[Migration], missing: list[Migration]) -> dict[str, Any]:
+    from windlass.store import masked
+
+    return {
+        "database": masked(settings.url),
+        "applied": [{"number": step.number, "name": step.name} for step in applied],
+        "missing": [{"number": step.number, "name": step.name} for step in missing],
+    }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.options import duration
+from windlass.cli.output import as_json
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -39,6 +40,7 @@ class WithNegatives(click.Command):
 @click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
 @click.option("--timeout", metavar="DURATION", callback=duration, help="Wait no longer than this, such as 30s.")
 @click.option("--no-wait", is_flag=True, help="Print the job's id and end.")
+@as_json
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -48,8 +50,9 @@ def run(
     delay: float | None,
     timeout: float | None,
     no_wait: bool,
+    as_json: bool,
 ) -> None:
-    """Enqueue the job TARGET (such as app:add), wait for it and print its result.
+    """Enqueue the job TARGET (such as app:add), wait for it and print its result; with --json, the whole job.
 
     A VALUE is JSON or plain text, whichever fits the handler's hints: 2, hello, '[1, 2]', '{"a": 1}'. NAME=VALUE is a
     keyword; a text that looks like one is written as JSON: '"a=b"'.
@@ -61,10 +64,17 @@ def run(
     words = [word.removeprefix(SHIELD) for word in arguments]
     args, kwargs = read(job_type.definition.signature, words)
     handle = _enqueue(job_type, target, args, kwargs, queue=queue, delay=delay)
-    if no_wait:
+    code = 0
+    if not no_wait:
+        code = _wait(job_type.app, handle, target, timeout, quiet=as_json)
+    if as_json and code != INTERRUPTED:
+        from windlass.cli.output import print_json
+        from windlass.cli.record import record
+
+        print_json(record(handle.record()))
+    elif no_wait:
         click.echo(str(handle.id))
-        return
-    ctx.exit(_wait(job_type.app, handle, target, timeout))
+    ctx.exit(code)
 
 
 def _enqueue(
@@ -86,12 +96,14 @@ def _enqueue(
         raise SchemaMissing(f"{where}; run: windlass migrate {program} (or: windlass dev {program})") from error
 
 
-def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | None) -> int:
+def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | None, *, quiet: bool) -> int:
     """Until the job has ended; the answer is the exit code."""
     from windlass.errors import JobUnsuccessful, ResultTimeout
 
     try:
-        click.echo(_shown(_result(app, handle, target, timeout)))
+        output = _result(app, handle, target, timeout)
+        if not quiet:
+            click.echo(_shown(output))
     except JobUnsuccessful as error:
         return _say(str(error), DEAD)
     except ResultTimeout:

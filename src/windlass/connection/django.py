@@ -20,7 +20,7 @@ from windlass.connection.borrowed import (
     named,
     translate,
 )
-from windlass.errors import UnusableConnection
+from windlass.errors import SchemaMissing, UnusableConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("windlass.connection")
 
 DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+NO_TABLE = "no such table: windlass_jobs"
 FIX = "with transaction.atomic(): …"
 
 
@@ -39,7 +40,7 @@ class DjangoConnection(Borrowed):
         self.dialect = _dialect(conn)
         with _on_a_thread():
             conn.ensure_connection()
-        if _commits_by_itself(conn):
+        if not conn.in_atomic_block and conn.get_autocommit():
             raise autocommitting("conn", FIX)
         if conn.needs_rollback:
             raise UnusableConnection(
@@ -48,6 +49,15 @@ class DjangoConnection(Borrowed):
             )
 
     def run(self, sql: str, *values: object) -> Rows:
+        # Where a program commits by hand, SQLite's driver begins by itself before some statements, and not all.
+        if self.dialect == "sqlite" and not self._conn.connection.in_transaction:
+            self._fetch("BEGIN IMMEDIATE", ())
+        return self._fetch(sql, values)
+
+    def read(self, sql: str) -> Rows:
+        return self._fetch(sql, ())
+
+    def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
         with _failing(), self._conn.cursor() as cursor:
             cursor.execute(translate(sql, "pyformat"), named(values))
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
@@ -91,13 +101,6 @@ def _dialect(conn: Any) -> Dialect:
         ) from None
 
 
-def _commits_by_itself(conn: Any) -> bool:
-    """Whether no transaction is open, whatever Django believes: by hand, SQLite's ends with the first commit."""
-    if conn.in_atomic_block:
-        return False
-    return bool(conn.get_autocommit()) or (conn.vendor == "sqlite" and not conn.connection.in_transaction)
-
-
 @contextmanager
 def _on_a_thread() -> Iterator[None]:
     """Django's connections belong to a thread, and refuse an event loop."""
@@ -121,4 +124,6 @@ def _failing() -> Iterator[None]:
         origin = error.__cause__
         if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
             raise failed("conn") from error
+        if NO_TABLE in str(error):
+            raise SchemaMissing("conn's database has no Windlass schema; run: manage.py windlass migrate") from error
         raise

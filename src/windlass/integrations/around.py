@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -17,14 +17,16 @@ import msgspec
 from windlass.registry import Definition, Registry
 
 Around = Callable[[], AbstractContextManager[object]]
+AroundAwaited = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class Surrounded(Registry):
-    """A registry whose handlers run inside `around()`."""
+    """A registry whose plain handlers run inside `around()`, and its coroutines inside `awaited()`."""
 
-    def __init__(self, plain: Registry, around: Around) -> None:
+    def __init__(self, plain: Registry, *, around: Around, awaited: AroundAwaited) -> None:
         super().__init__()
-        self.around = around
+        self._around = around
+        self._awaited = awaited
         for definition in plain:
             self.add(definition)
 
@@ -35,15 +37,15 @@ class Surrounded(Registry):
         if inspect.iscoroutinefunction(fn):
 
             @functools.wraps(fn)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with self.around():
+            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+                async with self._awaited():
                     return await fn(*args, **kwargs)
 
-            return awaited
+            return coroutine
 
         @functools.wraps(fn)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with self.around():
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            with self._around():
                 return fn(*args, **kwargs)
 
-        return called
+        return plain

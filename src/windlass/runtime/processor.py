@@ -108,6 +108,8 @@ class Attempt:
             failpoints.hit("process.after")
         if self._concluded:  # it would not stop and was fenced out; its end only frees the processor
             self.processor.stuck = False
+            if self.context is not None:
+                await self.context._transaction.close()
             return
         await self._conclude(outcome)
 
@@ -168,6 +170,8 @@ class Attempt:
         if not self._concluding and outcome is not None:
             log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
+            if self.context is not None:
+                self.context._transaction.refuse()
             self._settle(outcome, stuck=True)
 
     def _stopped(self) -> Outcome | None:
@@ -204,13 +208,13 @@ class Attempt:
     async def _end_transaction(self, outcome: Outcome) -> Outcome:
         """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
         scope = None if self.context is None else self.context._transaction
-        if scope is None or scope.transaction is None:
+        if scope is None:
             return outcome
         try:
             succeeded = outcome.ending is Ending.SUCCEEDED and not outcome.finished
-            return await self._commit(outcome) if succeeded else outcome
+            return await self._commit(outcome) if succeeded and scope.transaction is not None else outcome
         finally:
-            await scope.end()
+            await scope.close()
 
     async def _commit(self, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""

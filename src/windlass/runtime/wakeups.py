@@ -25,16 +25,21 @@ class Listener(Service):
         self._crew = crew
         self._discovery = discovery
         self._queues = queues
+        self._steady = crew.settings.assign_every > 0  # it scans by the clock, whatever happens in between
 
     async def round(self) -> float:
         async with self._crew.store.wakeups() as messages:
-            self._discovery.nudge()  # what came while nobody listened
+            self._wake("*")  # what came while nobody listened
             async for message in messages:
                 if message.startswith(CANCEL):
                     stop_cancelled(self._crew, [UUID(message.removeprefix(CANCEL))])
-                elif message == "*" or self._queues is None or message in self._queues:
-                    self._discovery.nudge()
+                else:
+                    self._wake(message)
         return 0
+
+    def _wake(self, queue: str) -> None:
+        if not self._steady and (queue == "*" or self._queues is None or queue in self._queues):
+            self._discovery.nudge()
 
 
 class Cancels(Service):

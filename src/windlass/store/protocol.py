@@ -9,7 +9,7 @@ Rules every implementation keeps:
 - Time is the database's. No caller passes "now".
 - Whoever finishes, records or releases names a lease; a lease that is not current changes zero rows.
 - States change only along `state.TRANSITIONS`; the WHERE clauses are made from that table.
-- A batch is one round trip and one transaction.
+- A batch is one round trip where it can be, and each job's transition is whole or not there.
 """
 
 from __future__ import annotations
@@ -198,14 +198,16 @@ class Store(Protocol):
 
     # A job's life
 
-    async def claim(self, claim: Claim) -> Claimed: ...
+    async def claim(self, claim: Claim) -> Claimed:
+        """Lease up to `room` due jobs for a worker that is registered and not dead; none for any other."""
+        ...
 
     async def held(self, worker: UUID) -> list[Job]:
         """The running jobs of this worker, as the store knows them: asked when the answer to a claim was lost."""
         ...
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
-        """Finish, fail, snooze, release…: every transition whose lease is current, in one transaction.
+        """Finish, fail, snooze, release…: every transition whose lease is current.
 
         A job that was asked to cancel and would become claimable again becomes `cancelled` instead.
         """

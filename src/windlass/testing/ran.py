@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,9 +12,13 @@ import msgspec
 from windlass.job import Job
 from windlass.outcome import Ending
 from windlass.state import State
+from windlass.testing.errors import EndlessDrain, HandlerStuck
 
 FAILURES = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RETRY, Ending.DEAD})
 """Endings that count as an error; a snooze, a cancel and a release do not."""
+
+FOR_THE_JOB = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit, type(None))
+"""Errors that end an attempt. What is none of these, Ctrl-C or pytest.fail(), is meant for the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +63,18 @@ class Ran:
 def call_text(job: Job) -> str:
     """The job as a call: `send(to='a@example.org')`."""
     return f"{job.type}({', '.join(f'{name}={value!r}' for name, value in job.arguments().items())})"
+
+
+def raising(ran: list[Ran], strict: bool) -> list[Ran]:
+    """What ran; or the error that the last attempt ended with, when the test must see it."""
+    __tracebackhide__ = True
+    error = to_raise(ran[-1], strict) if ran else None
+    if error is not None:
+        raise error
+    return ran
+
+
+def to_raise(ran: Ran, strict: bool) -> BaseException | None:
+    """The error that a test must see: any, when it is strict; else what no handler means for its job."""
+    passes = isinstance(ran.error, (EndlessDrain, HandlerStuck)) or not isinstance(ran.error, FOR_THE_JOB)
+    return ran.error if strict or passes else None

@@ -34,7 +34,7 @@ from windlass.store.search import MOST_ROWS, POSTGRES, where
 from windlass.store.sql import query, searching
 
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
-UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE, not from a crash
+UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE only
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 

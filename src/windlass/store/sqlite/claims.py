@@ -22,6 +22,8 @@ Lane = dict[str, Any]  # queue, phase_rank, priority
 
 def take(connection: sqlite3.Connection, now: int, claim: Claim) -> Claimed:
     """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: nobody else claims."""
+    if connection.execute(query("sqlite", "alive"), {"worker": str(claim.worker)}).fetchone() is None:
+        return Claimed(jobs=[])
     common = _parameters(claim, now)
     lanes = _lanes(connection, claim)
     oldest = _oldest(connection, lanes, common, min(claim.aged, claim.room))

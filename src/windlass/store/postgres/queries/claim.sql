@@ -12,8 +12,10 @@ WITH closed AS MATERIALIZED (
     SELECT lane.queue, lane.phase_rank, lane.urgency, lane.floor_at, lane.floor_id
       FROM unnest($8::text[], $9::int[], $10::int[], $11::timestamptz[], $12::uuid[])
            AS lane (queue, phase_rank, urgency, floor_at, floor_id)
+     -- A worker that was declared dead while it was frozen claims nothing: its jobs would only have to be rescued.
+     WHERE EXISTS (SELECT FROM windlass.workers WHERE workers.id = $1::uuid AND NOT workers.dead)
      -- place of gates: everything, a queue
-     WHERE NOT EXISTS (SELECT FROM closed WHERE kind = 'all')
+       AND NOT EXISTS (SELECT FROM closed WHERE kind = 'all')
        AND lane.queue NOT IN (SELECT name FROM closed WHERE kind = 'queue')
      -- Queues of one priority are served by time: whose first job is the oldest comes first, so that none starves.
      ORDER BY lane.phase_rank, lane.urgency,

@@ -8,7 +8,8 @@ WITH closed AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT jobs.id
       FROM windlass.jobs
-     WHERE jobs.status IN ('queued', 'failed') AND NOT jobs.cancel_requested
+     WHERE EXISTS (SELECT FROM windlass.workers WHERE workers.id = $1::uuid AND NOT workers.dead)
+       AND jobs.status IN ('queued', 'failed') AND NOT jobs.cancel_requested
        AND ($5::text[] IS NULL OR jobs.queue = ANY ($5::text[]))
        AND jobs.run_at <= windlass.now()
        AND jobs.type = ANY ($4::text[])

@@ -1,0 +1,87 @@
+"""The demo as plain lines: for a pipe, a file, a small or a simple terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from datetime import datetime
+from typing import assert_never
+
+import click
+
+from windlass.cli.demo.reports import Ended
+from windlass.cli.demo.scene import Health, Scene, Sentence, Tone
+from windlass.cli.demo.summary import Summary
+from windlass.cli.lines import COLOURS, SHORT_ID, coloured
+from windlass.state import State
+
+STATUS = 2.0  # seconds between two lines that say how things stand
+TYPE_WIDTH = 14  # characters
+SHOWN = (State.QUEUED, State.RUNNING, State.FAILED, State.SUCCEEDED, State.DEAD)
+TONES = {Tone.PLAIN: None, Tone.GOOD: "green", Tone.BAD: "red"}
+
+
+class Plain:
+    """Each piece of news on a line, and from time to time how things stand."""
+
+    def __init__(self) -> None:
+        self._colour = coloured(sys.stdout)
+        self._read = True  # somebody reads what we print
+        self._next_status = STATUS
+
+    def open(self) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets question marks, and no traceback
+
+    def show(self, scene: Scene) -> bool:
+        for piece in scene.news():
+            match piece:
+                case Sentence():
+                    self._say(piece.words, TONES[piece.tone])
+                case Ended():
+                    self._print(*_life(piece))
+                case _:
+                    assert_never(piece)
+        if scene.elapsed >= self._next_status:
+            self._next_status = scene.elapsed + STATUS
+            self._say(_status(scene), "cyan")
+        return self._read
+
+    def close(self) -> None:
+        pass
+
+    def conclude(self, summary: Summary) -> None:
+        self._say("what the store says:")
+        for check in summary.checks:
+            mark, colour = ("ok    ", "green") if check.holds else ("FAILED", "red")
+            self._say(f"  {mark}  {check.words}", colour)
+        self._say(summary.verdict, "green" if summary.holds else "red")
+        for line in summary.logs:
+            self._print("", line, "red")
+
+    def _say(self, words: str, colour: str | None = None) -> None:
+        self._print("── ", words, colour)
+
+    def _print(self, before: str, words: str, colour: str | None) -> None:
+        if not self._read:
+            return
+        line = click.style(words, fg=colour) if self._colour and colour else words
+        try:
+            print(f"{before}{line}", flush=True)
+        except OSError:  # the pipe is closed, or the terminal is gone
+            self._read = False
+            # Python writes what is left in its buffer when it ends; it must not fail there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _life(life: Ended) -> tuple[str, str, str | None]:
+    now = datetime.fromtimestamp(life.at).astimezone().strftime("%H:%M:%S")
+    before = f"{now}  {life.job[-SHORT_ID:]}  {life.type:<{TYPE_WIDTH}}  "
+    return before, life.words, "red" if life.state is None else COLOURS.get(life.state)
+
+
+def _status(scene: Scene) -> str:
+    told = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
+    alive = sum(worker.health is Health.ALIVE for worker in scene.workers.values())
+    return f"{told} · {alive} workers · {scene.throughput.current:.0f} jobs/s"

@@ -1,0 +1,101 @@
+"""The program of `windlass demo`: a small shop with every kind of trouble. Its leases are short: a rescue is soon."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from windlass import Context, Dead, Windlass, fixed
+
+SYNC_ATTEMPTS = 3  # the third one succeeds
+FEED_ATTEMPTS = 2
+MAX_CRASHES = 3
+BROKEN = "broken.raw"
+FRAMES = 25  # of a film, a tenth of a second each
+
+app = Windlass(
+    pace="eager",
+    lease="3s",
+    beat="500ms",
+    margin="500ms",
+    sweep="500ms",
+    health="2s",
+    poll="250ms",
+    grace="1s",
+    cancel_grace="1s",
+    timeout="30s",
+    concurrency=6,
+    pool_size=2,
+    max_attempts=4,
+    max_crashes=MAX_CRASHES,
+)
+
+
+@app.job(queue="mail", priority=-10)
+async def newsletter(reader: int) -> str:
+    """Can wait."""
+    await asyncio.sleep(random.uniform(0.1, 0.25))
+    return f"sent to reader {reader}"
+
+
+@app.job(queue="mail", priority=10)
+async def password_reset(user: str) -> str:
+    """Somebody sits there and waits: it goes before every newsletter."""
+    await asyncio.sleep(0.08)
+    return f"sent to {user}"
+
+
+@app.job(queue="shop", retry=fixed("600ms"), max_attempts=SYNC_ATTEMPTS)
+async def sync_stock(ctx: Context, shop: str) -> str:
+    """Fails twice, and is retried."""
+    await asyncio.sleep(0.2)
+    if ctx.attempt < SYNC_ATTEMPTS:
+        raise ConnectionError(f"{shop} hung up")
+    return f"{shop} got through"
+
+
+@app.job(queue="shop", timeout="1s", retry=fixed("500ms"))
+async def ask_partner(ctx: Context, partner: str) -> str:
+    """Hangs at first: the time limit stops it, its processor is in error for a while, and the retry is answered."""
+    await asyncio.sleep(60 if ctx.attempt == 1 else 0.2)
+    return f"{partner} answered"
+
+
+@app.job(queue="shop", retry=fixed("800ms"), max_attempts=FEED_ATTEMPTS)
+async def import_feed(feed: str) -> None:
+    """Fails until its attempts are used up."""
+    await asyncio.sleep(0.1)
+    raise ValueError(f"{feed}, line 7, is no product")
+
+
+@app.job(queue="shop")
+async def refund(order: int) -> None:
+    """Knows that no retry can help."""
+    await asyncio.sleep(0.1)
+    raise Dead(f"the customer of order {order} is gone")
+
+
+@app.job(queue="media", isolation="process", retry=fixed("300ms"))
+def thumbnail(picture: str) -> str:
+    """Runs in a process of its own, since the library it calls may bring that down."""
+    if picture == BROKEN:
+        _segfault()
+    return f"{picture}.thumb"
+
+
+@app.job(queue="media")
+async def render(ctx: Context, film: str) -> str:
+    """Long enough for its worker to be killed meanwhile."""
+    for frame in range(FRAMES):
+        await asyncio.sleep(0.1)
+        ctx.progress(frame + 1, total=FRAMES)
+    return f"{film} is rendered"
+
+
+def _segfault() -> None:
+    """A real one, as a broken C library makes it; without a core file of it on the user's disk."""
+    import ctypes
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.string_at(0)

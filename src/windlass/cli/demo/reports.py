@@ -1,0 +1,162 @@
+"""What a worker process tells the demo: its processors a few times per second, and each attempt that ended.
+
+A named pipe in the demo's folder carries one JSON line per report. A line is at most PIPE_BUF long, so that the system
+writes it whole or not at all: the lines of several workers never mix, and kill -9 tears none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from windlass.observe.events import Event, JobEnded, JobsRescued, JobStarted, WorkerStarted
+from windlass.observe.logs import Narrator, describe_end, escape, shortened
+from windlass.runtime.pool import ProcessorState
+from windlass.state import State
+
+if TYPE_CHECKING:
+    from windlass.runtime.worker import Worker
+
+PIPE = "reports"
+EVERY = 0.1  # seconds between two reports of the processors
+READ_MOST = 65_536  # bytes at a time
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A processor."""
+
+    name: str
+    state: ProcessorState
+    type: str | None  # of the job it is busy with
+    job: str | None  # that job's id, as 32 hex digits
+    seconds: float  # for so long
+
+
+class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """All processors of one worker, as they are now."""
+
+    worker: int
+    pid: int
+    slots: list[Slot]
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """An attempt ended, and what follows is committed."""
+
+    worker: int
+    at: float  # seconds since the epoch
+    job: str
+    type: str
+    attempt: str  # as in "2 of 3"
+    words: str  # the whole of it, for a line
+    error: str | None
+    state: State | None  # None: the lease was lost and nothing was written
+
+
+class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """This worker found a dead one and gave its jobs back."""
+
+    worker: int
+    deaths: int
+    rescued: int
+    condemned: int
+
+
+Report = Processors | Ended | Rescued
+
+
+class Reporter:
+    """In a worker process: a subscriber that writes. Where the pipe is full or gone, a report is dropped."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._number = number
+        self._pipe = os.open(folder / PIPE, os.O_WRONLY | os.O_NONBLOCK)
+        self._since: dict[str, float] = {}  # processor → when its attempt began
+        self._narrator = Narrator(self._ended)
+        self._worker: Worker | None = None
+
+    def follow(self, worker: Worker) -> Worker:
+        """Report this worker's processors as soon as it has started."""
+        self._worker = worker
+        return worker
+
+    def __call__(self, event: Event) -> None:
+        self._narrator(event)
+        match event:
+            case WorkerStarted():
+                self._tick()
+            case JobStarted():
+                self._since[event.processor] = time.monotonic()
+            case JobsRescued():
+                self._send(Rescued(self._number, event.deaths, event.rescued, event.condemned))
+            case _:
+                pass
+
+    def _tick(self) -> None:
+        self._send(Processors(self._number, os.getpid(), self._slots()))
+        asyncio.get_running_loop().call_later(EVERY, self._tick)
+
+    def _slots(self) -> list[Slot]:
+        assert self._worker is not None
+        now = time.monotonic()
+        slots = []
+        for processor in self._worker.crew.pools:
+            job, since = processor.job, self._since.get(processor.name, now)
+            name, id = (None, None) if job is None else (job.type, job.id.hex)
+            slots.append(Slot(processor.name, processor.state, name, id, round(now - since, 1)))
+        return slots
+
+    def _ended(self, end: JobEnded, state: State | None) -> None:
+        self._send(
+            Ended(
+                worker=self._number,
+                at=time.time(),
+                job=end.job.id.hex,
+                type=end.job.type,
+                attempt=f"{end.job.attempt} of {end.job.max_attempts}",
+                words=escape(describe_end(end, state)),
+                error=None if end.error is None else escape(shortened(end.error)),
+                state=state,
+            )
+        )
+
+    def _send(self, report: Report) -> None:
+        line = msgspec.json.encode(report) + b"\n"
+        if len(line) <= select.PIPE_BUF:
+            try:
+                os.write(self._pipe, line)
+            except OSError:
+                pass
+
+
+class Ear:
+    """In the demo: hears every worker. A context manager inside a running loop."""
+
+    def __init__(self, folder: Path, heard: Callable[[Report], None]) -> None:
+        self._path = folder / PIPE
+        self._heard = heard
+        self._rest = b""
+        self._decoder = msgspec.json.Decoder(Report)
+
+    def __enter__(self) -> Ear:
+        os.mkfifo(self._path, 0o600)
+        # For writing too: a pipe whose last writer was killed would otherwise be at its end for ever.
+        self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+        asyncio.get_running_loop().add_reader(self._pipe, self._read)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    def _read(self) -> None:
+        *lines, self._rest = (self._rest + os.read(self._pipe, READ_MOST)).split(b"\n")
+        for line in lines:
+            self._heard(self._decoder.decode(line))

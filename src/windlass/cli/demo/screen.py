@@ -1,0 +1,101 @@
+"""How the demo looks on a terminal: one screen, drawn anew ten times a second, in whatever size it has.
+
+windlass demo                      the time
+a bar of all jobs by state         and its legend
+queues             throughput
+worker 1           worker 2        processors by name
+what happens       jobs            beside each other where there is room, else one below the other
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+from rich.console import Console
+from rich.layout import Layout
+from rich.live import Live
+from rich.panel import Panel
+
+from windlass.cli.demo import panels
+from windlass.cli.demo.scene import Scene
+from windlass.cli.demo.summary import Summary
+
+WIDE = 150  # columns from which the story and the jobs have room beside each other
+TALL = 32  # lines from which there is air, and a longer story
+
+FRAME = 2  # lines of a panel's border
+QUEUES = 3 + FRAME  # lines
+PROCESSORS = 6 + FRAME  # lines
+SHORT_STORY, LONG_STORY = 3 + FRAME, 7 + FRAME  # lines
+HEADER, PROGRESS = 1, 2  # lines
+
+
+class Screen:
+    """The terminal's other screen while the show goes on; afterwards the summary, on the usual one."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stdout, highlight=False)
+        self._live = Live(console=self._console, screen=True, auto_refresh=False)
+
+    @property
+    def columns(self) -> int:
+        return self._console.width
+
+    @property
+    def lines(self) -> int:
+        return self._console.height
+
+    def open(self) -> None:
+        self._live.start()
+
+    def show(self, scene: Scene) -> bool:
+        try:
+            self._live.update(lay_out(scene, self.columns, self.lines), refresh=True)
+        except OSError:  # the terminal is gone
+            return False
+        return True
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._live.stop()
+
+    def conclude(self, summary: Summary) -> None:
+        with suppress(OSError):
+            self._console.print(panels.conclusion(summary))
+
+
+def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
+    """Everything fits into the size; whatever is left over goes to the lives of jobs."""
+    tall = lines >= TALL
+    half = columns // 2
+    top = [
+        Layout(panels.header(scene), size=HEADER + tall),
+        Layout(panels.progress(scene, columns), size=PROGRESS + tall),
+        _beside(QUEUES, panels.queues(scene, half), panels.throughput(scene.throughput, columns - half)),
+        _beside(PROCESSORS, *(panels.worker(view, half) for view in scene.workers.values())),
+    ]
+    left = lines - sum(part.size or 0 for part in top)
+    screen = Layout()
+    screen.split_column(*top, _beside_or_below(scene, columns, left, tall=tall))
+    return screen
+
+
+def _beside_or_below(scene: Scene, columns: int, lines: int, *, tall: bool) -> Layout:
+    """The story and the lives of jobs."""
+    both = Layout()
+    if columns >= WIDE:
+        width = columns * 2 // 5
+        told = Layout(panels.story(scene, width, lines), size=width)
+        both.split_row(told, Layout(panels.lives(scene, columns - width, lines, framed=True)))
+    else:
+        height = LONG_STORY if tall else SHORT_STORY
+        told = Layout(panels.story(scene, columns, height), size=height)
+        both.split_column(told, Layout(panels.lives(scene, columns, lines - height, framed=tall)))
+    return both
+
+
+def _beside(lines: int, *parts: Panel) -> Layout:
+    row = Layout(size=lines)
+    row.split_row(*(Layout(part) for part in parts))
+    return row

@@ -1,0 +1,190 @@
+"""What happens when: four acts over a stream of newsletters. Each act waits for what it wants to show.
+
+priorities   →   failures and retries   →   a segfault in a process of its own   →   kill -9 of a worker
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from windlass.cli.demo import program
+from windlass.cli.demo.scene import Scene, Tone
+from windlass.handle import JobHandle
+from windlass.jobtype import TypedCall
+from windlass.state import FINAL, State
+from windlass.store.protocol import WorkerRow
+
+T = TypeVar("T")
+
+LOOK = 0.1  # seconds between two looks for something that should happen
+LOOKS_MOST = 200  # after which an act goes on without it; the check at the end will say so
+BREATH = 1.2  # seconds to read a sentence
+BEFORE_KILL = 0.8  # seconds of a render before its worker is killed
+
+FIRST_WAVE, WAVE = 90, 50  # newsletters
+FIRST_SEEN = 5  # jobs that ended before the first act
+BACKLOG_MOST = 60  # newsletters that may wait before the next wave
+CAST_KEPT = 1_000  # jobs that are looked at in the end; a show of many hours forgets its oldest
+
+RESETS = ("ada", "grace", "linus", "barbara", "edsger", "margaret")
+SHOPS = ("antwerp", "lisbon", "bergen")
+PICTURES = ("anchor.raw", "buoy.raw", program.BROKEN, "crane.raw", "davit.raw")
+FILMS = ("harbour.mp4", "lighthouse.mp4")
+
+
+class Script:
+    """The acts. `kill(number)` ends a worker process the hard way."""
+
+    def __init__(self, scene: Scene, *, kill: Callable[[int], None]) -> None:
+        self._app = program.app
+        self._scene = scene
+        self._kill = kill
+        self.cast: deque[JobHandle[Any]] = deque(maxlen=CAST_KEPT)
+        self.victims: set[UUID] = set()
+        self._enqueuing: asyncio.Future[list[JobHandle[Any]]] | None = None
+
+    async def play(self, *, once: bool) -> None:
+        """All acts, once or for ever."""
+        await self._open()
+        while True:
+            await self._priorities()
+            await self._failures()
+            await self._segfault()
+            await self._kill_worker()
+            if once:
+                await self._finale()
+                return
+            self._scene.tell("all of that once more; Ctrl-C ends it")
+
+    async def settled(self) -> None:
+        """After `play` was cancelled: until an enqueue that was under way is committed and counted."""
+        if self._enqueuing is not None:
+            await self._enqueuing
+
+    # The acts
+
+    async def _open(self) -> None:
+        self._scene.tell(f"{FIRST_WAVE} newsletters wait in the store; two workers are starting")
+        self.cast += await self._enqueue(program.newsletter.call(reader) for reader in range(FIRST_WAVE))
+        await self._until(self._under_way)
+        await asyncio.sleep(BREATH / 2)
+
+    async def _priorities(self) -> None:
+        self._scene.tell(f"{len(RESETS)} password resets come in: their priority lets them overtake")
+        resets = await self._feature(program.password_reset.call(user) for user in RESETS)
+        await self._until_ended(resets)
+        await asyncio.sleep(BREATH)
+
+    async def _failures(self) -> None:
+        self._scene.tell("trouble: errors to retry, a call that hangs, two jobs beyond help")
+        calls: list[TypedCall[Any]] = [program.sync_stock.call(shop) for shop in SHOPS]
+        calls += [program.ask_partner.call("acme"), program.import_feed.call("prices.csv"), program.refund.call(4711)]
+        troubled = await self._feature(calls)
+        await self._newsletters()
+        await self._until_ended(troubled)
+        self._scene.tell("retries helped where they could; the other two jobs are dead", Tone.GOOD)
+        await asyncio.sleep(BREATH / 2)
+
+    async def _segfault(self) -> None:
+        self._scene.tell(f"a thumbnail segfaults: {program.BROKEN}, in a process of its own", Tone.BAD)
+        before = [worker.pid for worker in self._scene.workers.values()]
+        pictures = await self._feature(program.thumbnail.call(picture) for picture in PICTURES)
+        await self._newsletters()
+        await self._until_ended(pictures)
+        alive = before == [worker.pid for worker in self._scene.workers.values()]
+        unharmed = "; the workers are unharmed" if alive else ""
+        self._scene.tell(f"{program.BROKEN} is in quarantine after 3 crashes{unharmed}", Tone.GOOD)
+        await asyncio.sleep(BREATH / 2)
+
+    async def _kill_worker(self) -> None:
+        await self._newsletters()
+        films = await self._feature(program.render.call(film) for film in FILMS)
+        number = await self._until(lambda: self._renderer(films))
+        if number is None:
+            return
+        await asyncio.sleep(BEFORE_KILL)
+        worker = self._scene.workers[number]
+        row = await self._row(worker.pid)
+        job = worker.busy_with("render")
+        if row is None or job is None:
+            return
+        self._scene.tell(f"kill -9 {worker.pid}: that was worker {number}, in the middle of a film", Tone.BAD)
+        self.victims.add(UUID(job))
+        self._kill(number)
+        await self._watch_lease(row)
+        await self._until_ended(films)
+        self._scene.tell("the film was started again, in a process of its own, and is done", Tone.GOOD)
+
+    async def _finale(self) -> None:
+        self._scene.tell("nothing new comes in; what is left is worked off")
+        await self._until(self._worked_off)
+
+    # Steps
+
+    async def _under_way(self) -> bool:
+        return self._scene.ended >= FIRST_SEEN
+
+    async def _worked_off(self) -> bool:
+        return self._scene.ended == self._scene.enqueued
+
+    async def _feature(self, calls: Iterable[TypedCall[Any]]) -> list[JobHandle[Any]]:
+        """Enqueue jobs that are looked at in the end."""
+        handles = await self._enqueue(calls)
+        self.cast += handles
+        return handles
+
+    async def _newsletters(self) -> None:
+        """The next wave, unless the last one still waits."""
+        if self._scene.counts.get(State.QUEUED, 0) < BACKLOG_MOST:
+            await self._enqueue(program.newsletter.call(reader) for reader in range(WAVE))
+
+    async def _enqueue(self, calls: Iterable[TypedCall[Any]]) -> list[JobHandle[Any]]:
+        """Shielded: an enqueue that is cancelled half-way may still commit, and would not be counted."""
+
+        async def enqueue() -> list[JobHandle[Any]]:
+            handles = await self._app.aenqueue_many(calls)
+            self._scene.enqueued += len(handles)
+            return handles
+
+        self._enqueuing = asyncio.ensure_future(enqueue())
+        return await asyncio.shield(self._enqueuing)
+
+    async def _renderer(self, films: list[JobHandle[Any]]) -> int | None:
+        """The number of a worker that renders one of these."""
+        ids = {film.id.hex for film in films}
+        return next((number for number, view in self._scene.workers.items() if view.busy_with("render") in ids), None)
+
+    async def _row(self, pid: int | None) -> WorkerRow | None:
+        rows = await self._app.aworkers()
+        return next((row for row in rows if row.name.endswith(f":{pid}") and not row.dead), None)
+
+    async def _watch_lease(self, row: WorkerRow) -> None:
+        """From the last beat of a killed worker to its burial."""
+        rows = {row.id: row for row in await self._app.aworkers()}
+        held = rows.get(row.id, row)
+        left = (held.alive_until - datetime.now(UTC)).total_seconds()
+        self._scene.tell(f"it held {held.running} jobs; nobody takes them before its lease ends, in {left:.0f} s")
+
+        async def buried() -> bool:
+            return all(other.dead for other in await self._app.aworkers() if other.id == row.id)
+
+        await self._until(buried)
+
+    async def _until_ended(self, handles: list[JobHandle[Any]]) -> None:
+        async def ended() -> bool:
+            return all([await handle.astatus() in FINAL for handle in handles])
+
+        await self._until(ended)
+
+    async def _until(self, find: Callable[[], Awaitable[T]]) -> T | None:
+        """What `find` finds in the end; None when it takes too long."""
+        for _ in range(LOOKS_MOST):
+            if found := await find():
+                return found
+            await asyncio.sleep(LOOK)
+        return None

@@ -1,0 +1,168 @@
+"""One run of the demo: workers under a supervisor, a script that is played on them, a stage, and a count at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from windlass.cli.demo import program
+from windlass.cli.demo.interrupts import Interrupts
+from windlass.cli.demo.reports import Ear
+from windlass.cli.demo.scene import Scene, Tone
+from windlass.cli.demo.script import Script
+from windlass.cli.demo.stage import Stage
+from windlass.cli.demo.summary import Account, Check, Summary, check
+from windlass.cli.demo.worker import arguments, log_of
+from windlass.cli.supervisor import Supervisor
+from windlass.errors import JobNotFound
+from windlass.handle import JobHandle
+from windlass.job import Job
+
+PROCESSES = 2
+FRAME = 0.1  # seconds between two pictures
+COUNT = 0.25  # seconds between two looks at the store
+LAST_PICTURE = 1.0  # seconds to see the end before the screen goes
+LOG_LINES = 20  # of each worker, where a check failed
+
+
+class Show:
+    """Start, play, stop, count: in this order, and each of them also when somebody has enough."""
+
+    def __init__(self, stage: Stage, *, folder: Path, once: bool, interrupts: Interrupts) -> None:
+        self._stage = stage
+        self._folder = folder
+        self._once = once
+        self._interrupts = interrupts
+        self._app = program.app
+        self._scene = Scene(workers=PROCESSES)
+        self._supervisor = Supervisor(lambda number: arguments(number, folder), processes=PROCESSES)
+        self._script = Script(self._scene, kill=self._kill)
+        self._enough = asyncio.Event()  # somebody pressed Ctrl-C, or nobody looks any more
+        self._complete = False
+
+    async def run(self) -> bool:
+        """Whether the store in the end says what it should."""
+        self._interrupts.hand_to(self._interrupt)
+        self._stage.open()
+        self._scene.tell("making the database: one SQLite file in a temporary folder")
+        drawing = asyncio.create_task(self._draw())
+        drawing.add_done_callback(self._undrawn)
+        try:
+            await self._app.amigrate()
+            with Ear(self._folder, self._scene.hear):
+                await self._perform()
+            summary = await self._sum_up()
+        finally:
+            drawing.cancel()
+            self._stage.show(self._scene)
+            self._stage.close()
+            await self._app.aclose()
+        await _end(drawing)
+        self._stage.conclude(summary)
+        return summary.holds
+
+    def _interrupt(self, number: int) -> None:
+        """Once: gracefully. Again: the supervisor loses its patience with the workers."""
+        if not self._enough.is_set():
+            name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            self._scene.tell(f"{name}: stopping; what runs may end within a second, or is given back")
+        self._enough.set()
+        self._supervisor.stop(number)
+
+    # While it goes on
+
+    async def _draw(self) -> None:
+        while True:
+            if not self._stage.show(self._scene) and not self._enough.is_set():
+                self._interrupt(signal.SIGPIPE)
+            await asyncio.sleep(FRAME)
+
+    def _undrawn(self, drawing: asyncio.Task[None]) -> None:
+        """A fault of the drawing ends the show; who waits for the task raises it."""
+        if not drawing.cancelled():
+            self._interrupt(signal.SIGTERM)
+
+    async def _perform(self) -> None:
+        """The script on its workers, to its end or until somebody has enough; then no process is left."""
+        if self._enough.is_set():
+            return
+        supervising = asyncio.create_task(self._supervisor.run())
+        await asyncio.sleep(0)  # it takes the signals for itself when it begins …
+        self._interrupts.hand_to(self._interrupt)  # … and we take them back, to tell about them first
+        playing = asyncio.create_task(self._script.play(once=self._once))
+        counting = asyncio.create_task(self._count())
+        waiting = asyncio.create_task(self._enough.wait())
+        try:
+            await asyncio.wait({supervising, playing, counting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            self._complete = playing.done()
+            if self._complete and not playing.exception():
+                self._scene.tell("everything has ended; the store is counted", Tone.GOOD)
+                await asyncio.wait({waiting}, timeout=LAST_PICTURE)
+        finally:
+            if not self._enough.is_set():
+                self._supervisor.stop(signal.SIGTERM)
+            playing.cancel()  # before the workers go: it must neither kill nor enqueue any more
+            await supervising
+            await _end(playing, counting, waiting)
+            await self._script.settled()
+
+    async def _count(self) -> None:
+        """How things stand in the store, again and again."""
+        while True:
+            counts = await self._app.acounts()
+            queues = await self._app.client.aask(lambda store: store.queues())
+            self._scene.counted(counts, queues)
+            await asyncio.sleep(COUNT)
+
+    def _kill(self, number: int) -> None:
+        child = self._supervisor.children.get(number)
+        if child is not None:
+            child.signal(signal.SIGKILL)
+            self._scene.killed(number)
+
+    # The end
+
+    async def _sum_up(self) -> Summary:
+        counts = await self._app.acounts()
+        cast = [await self._find(handle) for handle in self._script.cast]
+        account = Account(
+            enqueued=self._scene.enqueued,
+            counts=counts,
+            cast=[job for job in cast if job is not None],
+            victims=frozenset(self._script.victims),
+            complete=self._complete,
+        )
+        self._scene.counted(counts, self._scene.queues)
+        checks = check(account)
+        return Summary(
+            checks=checks,
+            enqueued=account.enqueued,
+            ended=self._scene.ended,
+            seconds=self._scene.elapsed,
+            peak=self._scene.throughput.peak,
+            logs=self._logs(checks),
+        )
+
+    async def _find(self, handle: JobHandle[Any]) -> Job | None:
+        with suppress(JobNotFound):
+            return await handle.arecord()
+        return None
+
+    def _logs(self, checks: list[Check]) -> list[str]:
+        """The last lines of each worker, where something is not as it should be."""
+        if all(check.holds for check in checks):
+            return []
+        files = [log_of(number, self._folder) for number in self._scene.workers]
+        return [line for file in files if file.exists() for line in file.read_text().splitlines()[-LOG_LINES:]]
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel what still runs, and raise what made one of them fail."""
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, Exception):
+            raise ended

@@ -1,0 +1,54 @@
+"""Where the demo is shown: a live screen where there is a terminal for it, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Protocol
+
+from windlass.cli.demo.scene import Scene
+from windlass.cli.demo.summary import Summary
+
+LEAST_COLUMNS, LEAST_LINES = 80, 24
+DUMB = ("", "dumb", "unknown")
+
+
+class Stage(Protocol):
+    """What the show needs of a place."""
+
+    def open(self) -> None: ...
+
+    def show(self, scene: Scene) -> bool:
+        """Show the scene as it is now; False when nobody looks any more."""
+        ...
+
+    def close(self) -> None:
+        """Leave the terminal as it was; may be called twice."""
+        ...
+
+    def conclude(self, summary: Summary) -> None:
+        """After the close: say how it went."""
+        ...
+
+
+def stage() -> Stage:
+    """The best one that fits here."""
+    if _is_terminal():
+        from windlass.cli.demo.screen import Screen
+
+        screen = Screen()
+        if screen.columns >= LEAST_COLUMNS and screen.lines >= LEAST_LINES:
+            return screen
+    from windlass.cli.demo.plain import Plain
+
+    return Plain()
+
+
+def _is_terminal() -> bool:
+    """Whether a person sees our output, who has not said no to colours, and who sees more than ASCII."""
+    return (
+        sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "") not in DUMB
+        and sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    )

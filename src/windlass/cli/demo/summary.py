@@ -1,0 +1,153 @@
+"""What the store says in the end, checked against what was enqueued. Only the store is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from windlass.cli.demo import program
+from windlass.job import Job
+from windlass.policy.failure import CRASHED, EXHAUSTED
+from windlass.state import FINAL, State
+
+MORTAL = ("import_feed", "refund")  # types whose jobs all die
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A sentence, and whether it is true."""
+
+    words: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """How the show went."""
+
+    checks: Sequence[Check]
+    ended: int
+    enqueued: int
+    seconds: float
+    peak: float  # jobs per second
+    logs: Sequence[str] = ()  # what went wrong in the workers, where a check failed
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for all of it."""
+        if not self.holds:
+            return "that is not what should have happened; please tell us, with these lines"
+        if not self.enqueued:
+            return "it ended before anything was enqueued"
+        done = f"{self.ended} jobs in {self.seconds:.0f} s, at most {self.peak:.0f} per second"
+        left = self.enqueued - self.ended
+        return f"{done}; {left} were still on their way" if left else done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What was done, and what the store holds afterwards."""
+
+    enqueued: int
+    counts: Mapping[State, int]
+    cast: Sequence[Job]  # the jobs that something special happens to, and the newsletters of the first wave
+    victims: frozenset[UUID]  # jobs whose worker was killed while it ran them
+    complete: bool  # the show came to its own end
+
+
+def check(account: Account) -> list[Check]:
+    """Every sentence that can be said of this account. An interrupted show is judged by the jobs that ended."""
+    ended = [job for job in account.cast if job.status in FINAL]
+    lost = account.enqueued - sum(account.counts.values())
+    checks = [Check(f"{account.enqueued} jobs enqueued, {lost} lost", lost == 0)]
+    if account.complete:
+        checks.append(_all_ended(account))
+    checks += [
+        Check(words, all(holds(job) for job in jobs))
+        for words, chosen, holds in EXPECTED
+        if (jobs := [job for job in ended if chosen(job)])
+    ]
+    checks += _overtaking(ended)
+    rescued = [job for job in ended if job.id in account.victims]
+    if rescued or account.complete:
+        words = "the killed worker's render was rescued, ran again and succeeded"
+        checks.append(Check(words, bool(rescued) and all(_rescued(job) for job in rescued)))
+    return checks
+
+
+def _all_ended(account: Account) -> Check:
+    mortal = sum(_is_mortal(job) for job in account.cast)
+    succeeded, dead = account.counts.get(State.SUCCEEDED, 0), account.counts.get(State.DEAD, 0)
+    expected = account.enqueued - mortal
+    words = f"{succeeded} of {expected} succeeded that should, {dead} of {mortal} died that should"
+    return Check(words, (succeeded, dead) == (expected, mortal))
+
+
+def _overtaking(ended: Sequence[Job]) -> list[Check]:
+    """How many newsletters each reset went past, although they had been waiting before it came."""
+    resets = [job for job in ended if job.type == "password_reset"]
+    letters = [job for job in ended if job.type == "newsletter"]
+    if not resets or not letters:
+        return []
+    passed = min(
+        sum(letter.created_at < reset.created_at and _start(letter) > _start(reset) for letter in letters)
+        for reset in resets
+    )
+    return [Check(f"each password reset overtook {passed} newsletters or more", passed > 0)]
+
+
+def _is_mortal(job: Job) -> bool:
+    return job.type in MORTAL or _is_broken(job)
+
+
+def _is_broken(job: Job) -> bool:
+    return job.type == "thumbnail" and program.BROKEN in job.input
+
+
+def _rescued(job: Job) -> bool:
+    return job.status is State.SUCCEEDED and job.crashes > 0
+
+
+def _start(job: Job) -> datetime:
+    return job.started_at or job.created_at
+
+
+def _of(type: str) -> Callable[[Job], bool]:
+    return lambda job: job.type == type
+
+
+Expectation = tuple[str, Callable[[Job], bool], Callable[[Job], bool]]
+
+EXPECTED: tuple[Expectation, ...] = (
+    (
+        f"sync_stock failed {program.SYNC_ATTEMPTS - 1} times, was retried and succeeded",
+        _of("sync_stock"),
+        lambda job: job.status is State.SUCCEEDED and job.attempt == program.SYNC_ATTEMPTS,
+    ),
+    (
+        "ask_partner was stopped at its time limit, was retried and succeeded",
+        _of("ask_partner"),
+        lambda job: job.status is State.SUCCEEDED and job.attempt == 2,
+    ),
+    (
+        f"import_feed is dead: its {program.FEED_ATTEMPTS} attempts are used up",
+        _of("import_feed"),
+        lambda job: (job.status, job.attempt, job.reason) == (State.DEAD, program.FEED_ATTEMPTS, EXHAUSTED),
+    ),
+    (
+        "refund is dead after one attempt: it said that no retry can help",
+        _of("refund"),
+        lambda job: job.status is State.DEAD and job.attempt == 1,
+    ),
+    (
+        f"thumbnail of {program.BROKEN} is quarantined: its process crashed {program.MAX_CRASHES} times",
+        _is_broken,
+        lambda job: (job.status, job.crashes, job.reason) == (State.DEAD, program.MAX_CRASHES, CRASHED),
+    ),
+)

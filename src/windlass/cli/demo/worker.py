@@ -1,0 +1,39 @@
+"""A worker process of the demo: an ordinary worker, with a subscriber that reports what its processors do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from windlass.cli.demo.reports import Reporter
+from windlass.cli.serve import serve
+from windlass.observe.logs import set_up
+from windlass.program import load
+
+PROGRAM = "windlass.cli.demo.program:app"
+
+
+def arguments(number: int, folder: Path) -> list[str]:
+    """How the supervisor starts it."""
+    return ["demo", "--worker", str(number), "--folder", str(folder)]
+
+
+def work(number: int, folder: Path, lifeline: int | None) -> None:
+    """Until told to stop, or until the demo is gone."""
+    _write_to(log_of(number, folder))
+    set_up("WARNING", name=str(number))
+    app = load(PROGRAM)
+    reporter = Reporter(folder, number)
+    serve(lambda: reporter.follow(app.worker()), subscribers=(reporter,), lifeline=lifeline)
+
+
+def log_of(number: int, folder: Path) -> Path:
+    return folder / f"worker-{number}.log"
+
+
+def _write_to(log: Path) -> None:
+    """Whatever this process and its children print goes there: the terminal belongs to the demo's screen."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

@@ -1,0 +1,96 @@
+"""`windlass doctor`: is everything well, and if not, what is the next command?"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli.output import as_json, click_style, inert, plural, print_json, say
+from windlass.cli.place import APP, settings_of, url_option
+
+if TYPE_CHECKING:
+    from windlass.store.checkup import Finding
+
+SICK = 1
+LEVEL = len("problem")
+STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
+
+
+@click.command(short_help="Check the database, the workers and the queues, and say what to do.")
+@click.argument("app", required=False, envvar=APP)
+@url_option
+@as_json
+@click.pass_context
+def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) -> None:
+    """Check the database, the workers and the queues, and say what to do; worst first.
+
+    With APP (app.py or package.module:app) the database is the program's own. Reads only. Exit 1 when there is a
+    problem; warnings alone are exit 0.
+    """
+    import asyncio
+
+    from windlass.store import masked
+    from windlass.store.checkup import Level, make_checkup
+
+    settings = settings_of(url, app)
+    found = asyncio.run(make_checkup(settings).examine())
+    findings = sorted((_for(app, finding) for finding in found), key=lambda each: list(Level).index(each.level))
+    healthy = all(finding.level is not Level.PROBLEM for finding in findings)
+    if as_json:
+        print_json({"database": masked(settings.url), "healthy": healthy, "findings": findings})
+    else:
+        _tell(findings)
+    ctx.exit(0 if healthy else SICK)
+
+
+def _for(app: str | None, finding: Finding) -> Finding:
+    """Advice that names the program, where one was named."""
+    import msgspec
+
+    if app is None or finding.advice is None:
+        return finding
+    advice = finding.advice.replace("worker app.py", f"worker {app}").replace(
+        "windlass migrate", f"windlass migrate {app}"
+    )
+    return msgspec.structs.replace(finding, advice=advice)
+
+
+def _tell(findings: Sequence[Finding]) -> None:
+    if not sys.stdout.isatty():
+        for each in findings:
+            click.echo("\t".join(map(inert, (each.level, each.check, each.said, each.advice or ""))))
+        return
+    from windlass.cli.lines import coloured
+
+    width = max(len(each.check) for each in findings)
+    margin = " " * (LEVEL + 2 + width + 2)
+    for each in findings:
+        level = f"{each.level:<{LEVEL}}"
+        shown = click.style(level, **click_style(STYLES[each.level])) if coloured(sys.stdout) else level
+        said = _wrapped(inert(each.said), margin, "")
+        click.echo(f"{shown}  {each.check:<{width}}  {said[len(margin) :]}", color=True)
+        if each.advice is not None:
+            click.echo(_wrapped(f"→ {inert(each.advice)}", margin, "  "))
+    counts = Counter(each.level.value for each in findings)
+    told = [plural(counts[level], level) for level in ("problem", "warning") if counts[level]]
+    say("\n" + (", ".join(told) if told else "everything is well"), style="bold" if told else "green")
+
+
+def _wrapped(text: str, margin: str, hanging: str) -> str:
+    """The text in the room beside the margin; a long word, such as a path to copy, stays whole."""
+    import shutil
+    import textwrap
+
+    room = max(len(margin) + 40, shutil.get_terminal_size().columns)
+    return textwrap.fill(
+        text,
+        room,
+        initial_indent=margin,
+        subsequent_indent=margin + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

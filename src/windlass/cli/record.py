@@ -1,0 +1,69 @@
+"""A job as `--json` tells it: the same object wherever a command prints one. docs/cli.md describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from windlass.job import Attempt, Failure, Job
+
+LISTED = 120  # characters of an error in a list
+
+
+def record(job: Job) -> dict[str, Any]:
+    """Everything about a job but its lease's token. Input, output and errors are documents and not texts."""
+    return {
+        "id": job.id,
+        "type": job.type,
+        "state": job.status,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "crashes": job.crashes,
+        "rescues": job.rescues,
+        "reason": job.reason,
+        "cancel_requested": job.cancel_requested,
+        "worker": job.worker,
+        "fence": job.fence,
+        "key": job.key,
+        "parent": job.parent,
+        "copied_from": job.copied_from,
+        "pipeline": job.pipeline,
+        "phase": job.phase,
+        "trace": job.trace,
+        "cost_cents": job.cost_cents,
+        "progress": {"total": job.total, "processed": job.processed, "failed": job.failed},
+        "created_at": job.created_at,
+        "run_at": job.run_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "updated_at": job.updated_at,
+        "input": _document(job.input),
+        "output": _document(job.output),
+        "error": _document(job.error),
+        "attempts": _document(job.attempts or "[]"),
+    }
+
+
+def failure_of(job: Job) -> Failure | None:
+    """The last error; None where there is none."""
+    return None if job.error is None else msgspec.json.decode(job.error, type=Failure)
+
+
+def attempts_of(job: Job) -> list[Attempt]:
+    """The attempts worth a word, oldest first."""
+    return [] if job.attempts is None else msgspec.json.decode(job.attempts, type=list[Attempt])
+
+
+def summary(failure: Failure) -> str:
+    """An error on one line: its type, and the first line of its message."""
+    first = failure.message.strip().partition("\n")[0]
+    text = f"{failure.type.rpartition('.')[2]}: {first}" if first else failure.type
+    return text if len(text) <= LISTED else f"{text[:LISTED]}…"
+
+
+def _document(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())

@@ -1,0 +1,43 @@
+"""A backend for `django-tasks`, the backport of `django.tasks`.
+
+TASKS = {"default": {"BACKEND": "windlass.integrations.django.backport.WindlassBackend", "QUEUES": ["default", "mail"]}}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django_tasks.backends.base import BaseTaskBackend
+from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
+from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
+from django_tasks.signals import task_enqueued, task_finished, task_started
+from django_tasks.utils import normalize_json
+
+from windlass.integrations.django.contract import Contract
+from windlass.integrations.django.flavour import Flavour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindlassTask(Task[..., Any]):
+    """`@task(max_attempts=4)`: a task that may be repeated after an error."""
+
+    max_attempts: int | None = None
+
+
+class WindlassBackend(Contract, BaseTaskBackend):
+    """Django's tasks as durable jobs."""
+
+    task_class = WindlassTask  # type: ignore[assignment]  # a subclass without the type variables
+    flavour: ClassVar[Flavour] = Flavour(
+        result=TaskResult,
+        status=TaskResultStatus,
+        error=TaskError,
+        context=TaskContext,
+        normalize_json=normalize_json,
+        invalid=InvalidTaskError,
+        missing=TaskResultDoesNotExist,
+        enqueued=task_enqueued,
+        started=task_started,
+        finished=task_finished,
+    )

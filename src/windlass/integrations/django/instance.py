@@ -1,0 +1,143 @@
+"""The one `Windlass` of a Django project. It follows the project's settings, also when a test run changes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core import mail
+from django.db import close_old_connections
+
+from windlass.app import Windlass
+from windlass.client import Client
+from windlass.config import Settings
+from windlass.integrations.around import Surrounded
+from windlass.integrations.django.config import Configuration
+from windlass.integrations.django.database import url_of
+from windlass.job import NewJob
+from windlass.store import dialect_of
+from windlass.store.protocol import Store
+from windlass.store.sqlite.file import locate
+
+T = TypeVar("T")
+
+PROGRAM = "windlass.integrations.django.program:app"
+"""How a worker's processes find the project: by a module that sets Django up."""
+
+
+@cache
+def the_app() -> DjangoWindlass:
+    """Made once, when somebody first declares a job or enqueues one."""
+    return DjangoWindlass(Configuration.read())
+
+
+class DjangoWindlass(Windlass):
+    """`from windlass.integrations.django import app`"""
+
+    _settings: Settings
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._given = configuration
+        super().__init__(_url(configuration), **configuration.settings)
+        self.client = FollowingClient(self)
+        self.registry = Surrounded(self.registry, around=fresh_connections, awaited=awaited_fresh_connections)
+        self.program = PROGRAM
+
+    @property
+    def settings(self) -> Settings:
+        """With the URL of the database that the project uses now: in a test run that is another one."""
+        url = _url(self._given)
+        if url != self._settings.url:
+            self._settings = self._settings.with_(url=url)
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self._settings = settings
+
+
+def _url(configuration: Configuration) -> str:
+    if configuration.url is not None:
+        return configuration.url
+    assert configuration.database is not None, "without a URL there is an alias"
+    return url_of(configuration.database)
+
+
+class FollowingClient(Client):
+    """A client whose store is that of the app's present URL."""
+
+    def __init__(self, app: DjangoWindlass) -> None:
+        self._app = app
+        self._opened: str | None = None
+        super().__init__(app.settings, app.clock)
+
+    @property
+    def settings(self) -> Settings:
+        return self._app.settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        pass
+
+    async def store(self) -> Store:
+        url = self.settings.url
+        if self._opened != url:
+            await self._close_store()
+            self._opened, self._location = url, None
+        return await super().store()
+
+    async def _where(self) -> str:
+        """A file says where it is by itself; to open the store would wait for the caller's own transaction."""
+        url = self.settings.url
+        return f"sqlite:{locate(url)}" if dialect_of(url) == "sqlite" else await super()._where()
+
+    # In a test run no connection is kept: the runner drops its PostgreSQL database, and cannot while one is open.
+
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> None:
+        super().enqueue(jobs, conn, twin=twin)
+        if self._is_dropped():
+            self.portal.run(self._close_store, twin=twin)
+
+    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> None:
+        await super().aenqueue(jobs, conn)
+        if self._is_dropped():
+            await self.portal.arun(self._close_store)
+
+    async def _answer(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        try:
+            return await super()._answer(question)
+        finally:
+            if self._is_dropped():
+                await self._close_store()
+
+    def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
+        if not self._is_dropped():
+            super()._wake_soon(jobs)
+
+    def _is_dropped(self) -> bool:
+        """Whether Django's test environment is set up: it puts an outbox in the place of the mails."""
+        return hasattr(mail, "outbox") and dialect_of(self.settings.url) == "postgres"
+
+
+@contextmanager
+def fresh_connections() -> Iterator[None]:
+    """As around a request: a connection that the server has closed meanwhile must not fail a job."""
+    close_old_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+@asynccontextmanager
+async def awaited_fresh_connections() -> AsyncIterator[None]:
+    """The same for a coroutine, whose queries run on asgiref's thread."""
+    close = sync_to_async(close_old_connections)
+    await close()
+    try:
+        yield
+    finally:
+        await close()

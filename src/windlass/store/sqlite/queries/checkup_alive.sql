@@ -1,0 +1,2 @@
+-- How many workers are alive.   :now
+SELECT count(*) FROM windlass_workers WHERE NOT dead AND alive_until > :now

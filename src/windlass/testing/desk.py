@@ -1,0 +1,71 @@
+"""Where a harness's workers claim: one job at a time, and on demand a certain one.
+
+A claim names types and queues, not jobs. For a certain job the ones before it are claimed too and given back unstarted,
+as a worker does that is asked to stop. Claims take turns, so that nobody misses a job that is only held for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from windlass.client import Client
+from windlass.job import Job
+from windlass.runtime.discovery import LARGEST_CLAIM, give_back
+from windlass.store.protocol import Claim, Claimed, Store
+
+
+class Desk:
+    """One per harness; workers on any loop come here. Claims are made on the client's own store."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    async def claim(self, claim: Claim, wanted: UUID | None) -> Claimed:
+        """The next job, or the wanted one; nothing when it cannot be claimed now."""
+        return await self._client.aask(lambda store: self._take(store, claim, wanted))
+
+    async def _take(self, store: Store, claim: Claim, wanted: UUID | None) -> Claimed:
+        turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        async with turns:
+            claimed = await store.claim(msgspec.structs.replace(claim, room=1))
+            if wanted is None or not claimed.jobs or claimed.jobs[0].id == wanted:
+                return claimed
+            return await self._dig(store, claim, wanted, claimed.jobs)
+
+    async def _dig(self, store: Store, claim: Claim, wanted: UUID, held: list[Job]) -> Claimed:
+        """Claim on until the wanted one comes, then give the others back."""
+        found: list[Job] = []
+        try:
+            while not found:
+                claimed = await store.claim(msgspec.structs.replace(claim, room=LARGEST_CLAIM))
+                found = [job for job in claimed.jobs if job.id == wanted]
+                held += [job for job in claimed.jobs if job.id != wanted]
+                if not claimed.jobs:
+                    break
+        finally:
+            await store.settle([give_back(job) for job in held])
+        return Claimed(jobs=found)
+
+
+class DeskStore:
+    """A worker's own store, but for the claims: those are made at the desk."""
+
+    def __init__(self, store: Store, desk: Desk) -> None:
+        self._store = store
+        self._desk = desk
+        self.wanted: UUID | None = None
+        self.taken: list[Job] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, claim: Claim) -> Claimed:
+        claimed = await self._desk.claim(claim, self.wanted)
+        self.taken += claimed.jobs
+        return claimed

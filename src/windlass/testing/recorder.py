@@ -1,0 +1,76 @@
+"""Keeps what handlers raise. A worker stores an error as text; a test wants the exception itself."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.observe.events import Event, JobEnded, JobStarted
+from windlass.registry import Definition, Isolation, Registry
+
+attempting: ContextVar[UUID | None] = ContextVar("windlass_attempting", default=None)
+"""The job whose handler runs in this context."""
+
+
+class Recorder:
+    """Subscribes to a worker and listens at its handlers."""
+
+    def __init__(self) -> None:
+        self.ends: dict[UUID, JobEnded] = {}
+        self.errors: dict[UUID, BaseException] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, JobStarted):
+            self.ends.pop(event.job.id, None)
+            self.errors.pop(event.job.id, None)
+            attempting.set(event.job.id)  # told inside the attempt's own task, so that it ends with it
+        elif isinstance(event, JobEnded):
+            self.ends[event.job.id] = event
+
+    def listen(self, registry: Registry) -> Registry:
+        """The same job types, each with an ear at its handler."""
+        listening = Registry()
+        for definition in registry:
+            listening.add(self._listen_at(definition))
+        return listening
+
+    def _listen_at(self, definition: Definition) -> Definition:
+        """In this process, whatever the type's isolation: what a test replaced is replaced only here."""
+        natural = inspect.iscoroutinefunction(definition.fn)
+        fn = self._coroutine(definition.fn) if natural else self._plain(definition.fn)
+        isolation = Isolation.COROUTINE if natural else Isolation.THREAD
+        return msgspec.structs.replace(definition, fn=fn, isolation=isolation)
+
+    def _coroutine(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        async def handler(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await fn(*args, **kwargs)
+            except BaseException as error:
+                self._keep(error)
+                raise
+
+        return handler
+
+    def _plain(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def handler(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return fn(*args, **kwargs)
+            except BaseException as error:
+                self._keep(error)
+                raise
+
+        return handler
+
+    def _keep(self, error: BaseException) -> None:
+        job = attempting.get()
+        assert job is not None, "a handler runs in an attempt"
+        trace = error.__traceback__
+        self.errors[job] = error.with_traceback(None if trace is None else trace.tb_next)  # without our own frame

@@ -1,0 +1,167 @@
+"""What the stories need: a throw-away database, apps on it, and an ear for a worker's events."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import asyncpg
+import msgspec
+import pytest
+
+from windlass import JobHandle, Windlass
+from windlass.clock import Clock
+from windlass.errors import JobUnsuccessful
+from windlass.job import Attempt, Failure, Job
+from windlass.observe.events import Event, JobEnded
+from windlass.outcome import Ending
+from windlass.runtime.worker import Worker
+from windlass.state import State
+from windlass.store import make_store
+from windlass.testing.clock import ManualClock
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+ON_POSTGRES = pytest.mark.parametrize("place", ["postgres"], indirect=True)
+ON_SQLITE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+PATIENCE = 6.0  # seconds until a story gives up; nothing here waits that long when it works
+
+
+@dataclass(kw_only=True)
+class Database:
+    """A migrated database. In `run`, `{}` stands before a table's name of the engine."""
+
+    url: str
+    dialect: str
+    apps: list[Windlass] = field(default_factory=list)
+
+    def app(self, *, clock: Clock | None = None, **settings: Any) -> Windlass:
+        """An app that looks often and stops fast, unless the story says otherwise."""
+        defaults: dict[str, Any] = {"poll": "100ms", "grace": "5s", "cancel_grace": "200ms"}
+        app = Windlass(self.url, clock=clock, **(defaults | settings))
+        self.apps.append(app)
+        return app
+
+    async def run(self, sql: str, *args: Any) -> list[Any]:
+        """Past the store, on a connection of its own."""
+        if self.dialect == "sqlite":
+            path = self.url.removeprefix("sqlite:///")
+            with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection, connection:
+                return connection.execute(sql.format("windlass_"), args).fetchall()
+        connection = await asyncpg.connect(self.url)
+        try:
+            numbered = sql.format("windlass.")
+            for number in range(1, len(args) + 1):
+                numbered = numbered.replace("?", f"${number}", 1)
+            found: list[Any] = [tuple(row) for row in await connection.fetch(numbered, *args)]
+            return found
+        finally:
+            await connection.close()
+
+    async def close(self) -> None:
+        for app in self.apps:
+            await app.aclose()
+
+    async def effects(self) -> list[int]:
+        return [row[0] for row in await self.run("SELECT n FROM effects ORDER BY n")]
+
+    async def jobs(self) -> int:
+        """All there are, in whichever state."""
+        return int((await self.run("SELECT (SELECT count(*) FROM {0}jobs) + (SELECT count(*) FROM {0}history)"))[0][0])
+
+    async def move(self, clock: ManualClock) -> None:
+        """Let PostgreSQL's own time follow the clock; SQLite's does by itself."""
+        if self.dialect == "postgres":
+            await self.run("UPDATE {}test_clock SET now = ?", clock.now())
+
+
+class Ear:
+    """Hears a worker's events and waits for one that fits."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(event)
+        self._more.set()
+
+    async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda event: True) -> E:
+        """The first event of that kind that fits, past or to come."""
+
+        def found() -> E | None:
+            return next((event for event in self.heard if isinstance(event, kind) and fits(event)), None)
+
+        async with asyncio.timeout(PATIENCE):
+            while (event := found()) is None:
+                self._more.clear()
+                await self._more.wait()
+        return event
+
+    async def ended(self, job: JobHandle[Any], ending: Ending | None = None) -> JobEnded:
+        """The end of an attempt of that job."""
+        return await self.until(
+            JobEnded, lambda event: event.job.id == job.id and ending in (None, event.ending)
+        )
+
+
+@asynccontextmanager
+async def working(app: Windlass, **options: Any) -> AsyncIterator[tuple[Worker, Ear]]:
+    """A worker that runs, and an ear for it."""
+    worker, ear = app.worker(**options), Ear()
+    worker.subscribe(ear)
+    async with worker:
+        yield worker, ear
+
+
+async def come(event: asyncio.Event) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await event.wait()
+
+
+async def in_state(job: JobHandle[Any], *states: State, timeout: float = PATIENCE) -> Job:
+    """The job's record, once it is in one of the states."""
+    return await eventually(job.arecord, lambda record: record.status in states, timeout=timeout)
+
+
+async def eventually(
+    look: Callable[[], Awaitable[T]], fits: Callable[[T], bool], *, timeout: float = PATIENCE
+) -> T:
+    """What `look` sees as soon as it fits: for what is told to nobody, a look at a time."""
+    async with asyncio.timeout(timeout):
+        while not fits(seen := await look()):
+            await asyncio.sleep(0.005)
+    return seen
+
+
+async def ended(job: JobHandle[Any]) -> Job:
+    """The record of a job that has come to an end, whichever."""
+    with suppress(JobUnsuccessful):
+        await job.aresult(timeout=PATIENCE)
+    return await job.arecord()
+
+
+def attempts(job: Job) -> list[Attempt]:
+    return [] if job.attempts is None else msgspec.json.decode(job.attempts, type=list[Attempt])
+
+
+def failure(job: Job) -> Failure:
+    assert job.error is not None
+    return msgspec.json.decode(job.error, type=Failure)
+
+
+def stores_of(worker: Worker) -> Any:
+    """The worker's own store, to be spied on or broken."""
+    return worker.crew.store
+
+
+async def opened(app: Windlass) -> Any:
+    """A store beside the app's own."""
+    store = make_store(app.settings, app.clock)
+    await store.open()
+    return store

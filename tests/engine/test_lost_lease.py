@@ -1,0 +1,212 @@
+"""A worker that was declared dead, or cannot say that it lives, lets go of everything and begins again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from windlass import Context, State, Windlass
+from windlass.errors import StoreUnavailable
+from windlass.observe.events import JobStarted, LeasesLost
+from windlass.outcome import Ending
+
+from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
+
+QUICK = {"lease": "900ms", "beat": "100ms", "margin": "200ms", "sweep": "50ms", "poll": "50ms"}
+
+
+async def declare_dead(database: Database) -> None:
+    dead = "1" if database.dialect == "sqlite" else "true"
+    await database.run(f"UPDATE {{}}workers SET dead = {dead}")
+
+
+async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(database: Database) -> None:
+    app = database.app(**QUICK)
+    stopped, seen = asyncio.Event(), []
+
+    @app.job
+    async def work(ctx: Context) -> str:
+        seen.append((ctx.job.worker, ctx.fence))
+        if len(seen) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+        return "done by the second"
+
+    async with working(app) as (worker, ear):
+        first = worker.crew.worker
+        job = await work.aenqueue()
+        await ear.until(JobStarted)
+        await declare_dead(database)
+
+        await come(stopped)
+        lost = await ear.until(LeasesLost)
+        assert await job.aresult(timeout=PATIENCE) == "done by the second"
+        second = worker.crew.worker
+        assert [row.id for row in await app.aworkers() if not row.dead] == [second]
+
+    assert (lost.worker, lost.jobs) == (first, 1)
+    assert seen == [(first, 1), (second, 2)]
+    record = await job.arecord()
+    assert (record.status, record.attempt, record.crashes) == (State.SUCCEEDED, 1, 1)
+    assert [each.outcome for each in attempts(record)][0] == "crashed"
+
+
+async def test_a_thread_of_the_old_incarnation_changes_nothing(
+    database: Database, whatever_happens: threading.Event
+) -> None:
+    app = database.app(**QUICK)
+    runs: list[UUID | None] = []
+    loop, ended_late = asyncio.get_running_loop(), asyncio.Event()
+
+    @app.job
+    def work(ctx: Context) -> str:
+        runs.append(ctx.job.worker)
+        if len(runs) > 1:
+            return "new"
+        whatever_happens.wait(PATIENCE)
+        loop.call_soon_threadsafe(ended_late.set)
+        return "old"
+
+    async with working(app) as (_, ear):
+        job = await work.aenqueue()
+        await ear.until(JobStarted)
+        await declare_dead(database)
+        assert await job.aresult(timeout=PATIENCE) == "new"
+        whatever_happens.set()
+        await come(ended_late)
+
+    assert (await job.arecord()).output == '"new"'
+    assert len(set(runs)) == len(runs) == 2
+
+
+class Deaf:
+    """A heart whose beats do not come through."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    async def beat(self, worker: UUID, lease: float) -> bool:
+        raise StoreUnavailable("cut off")
+
+    async def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "no-answer"])
+async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends(
+    app: Windlass, database: Database, silent: bool
+) -> None:
+    app = database.app(**(QUICK | {"lease": "1500ms", "margin": "500ms", "sweep": "1h"}))
+    stopped: list[float] = []
+    seen = []
+
+    class Silent(Deaf):
+        async def beat(self, worker: UUID, lease: float) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+    @app.job
+    async def work(ctx: Context) -> None:
+        seen.append(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(asyncio.get_running_loop().time())
+
+    worker = app.worker()
+    made: list[Any] = []
+
+    def assemble() -> Any:
+        crew = type(worker)._assemble(worker)
+        honest = crew.store.heart
+
+        def heart() -> Any:
+            made.append((Silent() if silent else Deaf()) if not made else honest())
+            return made[-1]
+
+        crew.store.heart = heart  # type: ignore[method-assign]
+        return crew
+
+    worker._assemble = assemble  # type: ignore[method-assign]
+    async with worker:
+        job = await work.aenqueue()
+        first = worker.crew.worker
+        (row,) = await app.aworkers()
+        before = asyncio.get_running_loop().time()
+        left = (row.alive_until - app.clock.now()).total_seconds()
+        await eventually(lambda: asyncio.sleep(0, len(stopped)), lambda count: count > 0)
+        assert stopped[0] - before < left
+        assert stopped[0] - before > left - 1.2
+        await eventually(lambda: asyncio.sleep(0, worker.crew.worker), lambda current: current != first)
+        assert await job.astatus() is State.RUNNING  # the sweep will give it back when the lease has ended
+        worker.kill()
+        await worker.finished()
+
+
+async def test_a_handler_that_blocks_the_loop_is_not_taken_for_dead(database: Database) -> None:
+    app = database.app(**(QUICK | {"lease": "600ms"}))
+    runs = []
+
+    @app.job
+    async def blocks() -> int:
+        import time
+
+        runs.append(1)
+        time.sleep(1.5)  # noqa: ASYNC251: the point of the story: two and a half leases
+        return len(runs)
+
+    async with working(app) as (_, ear):
+        job = await blocks.aenqueue()
+        assert await job.aresult(timeout=PATIENCE) == 1
+
+    assert not [event for event in ear.heard if isinstance(event, LeasesLost)]
+    record = await job.arecord()
+    assert (record.crashes, record.fence) == (0, 1)
+
+
+async def test_a_result_under_a_stolen_lease_is_refused_and_the_worker_goes_on(
+    app: Windlass, database: Database
+) -> None:
+    @app.job
+    async def work(steal: bool) -> str:
+        if steal:
+            await database.run("UPDATE {}jobs SET token = id WHERE queue = 'default'")
+        return "done"
+
+    async with working(app) as (_, ear):
+        robbed = await work.aenqueue(True)
+        await ear.ended(robbed, Ending.SUCCEEDED)
+        assert await (await work.options(queue="other").aenqueue(False)).aresult(timeout=PATIENCE) == "done"
+        record = await robbed.arecord()
+
+    assert (record.status, record.output) == (State.RUNNING, None)
+
+
+async def test_a_claim_whose_answer_was_lost_strands_nothing(app: Windlass) -> None:
+    @app.job
+    async def work(n: int) -> int:
+        return n
+
+    async with working(app) as (worker, _):
+        store, lost = stores_of(worker), []
+        claim = store.claim
+
+        async def lose_the_answer(wish: Any) -> Any:
+            claimed = await claim(wish)
+            if claimed.jobs and not lost:
+                lost.append(claimed.jobs)
+                raise StoreUnavailable("the answer to the claim is lost")
+            return claimed
+
+        store.claim = lose_the_answer
+        job = await work.aenqueue(1)
+        assert await job.aresult(timeout=PATIENCE) == 1
+
+    assert lost
+    assert (await ended(job)).attempt == 1

@@ -1,0 +1,1 @@
+"""Windlass inside web frameworks, each with a small project of its own."""

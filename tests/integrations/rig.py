@@ -1,0 +1,66 @@
+"""What the stories need: a throw-away database of a framework's project, and a look at its jobs from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from windlass import Windlass
+
+PROJECT = Path(__file__).parent / "django_project"
+PATIENCE = 30.0  # seconds until a story gives up; nothing here waits that long when it works
+
+
+@dataclass(kw_only=True)
+class Database:
+    """A migrated database."""
+
+    url: str
+    dialect: str
+    apps: list[Windlass] = field(default_factory=list)
+
+    def app(self, **settings: Any) -> Windlass:
+        """An app that looks often and stops fast."""
+        app = Windlass(self.url, **{"poll": "100ms", "grace": "5s", **settings})
+        self.apps.append(app)
+        return app
+
+    def alchemy(self, *, asynchronous: bool = False) -> str:
+        """The URL as SQLAlchemy writes it."""
+        if self.dialect == "sqlite":
+            return self.url.replace("sqlite", "sqlite+aiosqlite", 1) if asynchronous else self.url
+        return self.url.replace("postgresql", f"postgresql+{'asyncpg' if asynchronous else 'psycopg'}", 1)
+
+    def run(self, sql: str) -> list[Any]:
+        """Past every framework, on a connection of its own, also while a loop runs; `{}` is before a table's name."""
+        if self.dialect == "sqlite":
+            path = self.url.removeprefix("sqlite:///")
+            with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection, connection:
+                return connection.execute(sql.format("windlass_")).fetchall()
+        import psycopg
+
+        with psycopg.connect(self.url) as conn:
+            cursor = conn.execute(sql.format("windlass.").encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def jobs(self) -> int:
+        """All there are, in whichever state."""
+        return int(self.run("SELECT (SELECT count(*) FROM {0}jobs) + (SELECT count(*) FROM {0}history)")[0][0])
+
+
+async def administer(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def administer_now(url: str, statement: str) -> None:
+    asyncio.run(administer(url, statement))

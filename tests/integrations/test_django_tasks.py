@@ -1,0 +1,410 @@
+"""The contract of django.tasks, kept by Windlass. With PROJECT_TASKS=backport, the backport's on Django 6 too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from windlass.observe.events import JobEnded
+from windlass.outcome import Ending
+
+from .rig import PATIENCE, Database
+
+
+def work(*, ended: int = 1, concurrency: int | None = None) -> list[JobEnded]:
+    """A worker of the project, until so many attempts have ended; they are written by then."""
+    from windlass.integrations.django import app
+    from windlass.integrations.django.discovery import discover
+    from windlass.integrations.django.run import carrier
+
+    carrier()
+    discover()
+    heard: list[JobEnded] = []
+
+    async def run() -> None:
+        worker, enough = app.worker(concurrency=concurrency), asyncio.Event()
+
+        def hear(event: object) -> None:
+            if isinstance(event, JobEnded):
+                heard.append(event)
+                if len(heard) >= ended:
+                    enough.set()
+
+        worker.subscribe(hear)
+        async with worker, asyncio.timeout(PATIENCE):
+            await enough.wait()
+
+    asyncio.run(run())
+    return heard
+
+
+def tasks_module() -> Any:
+    """`django.tasks` or `django_tasks`, whichever the project uses."""
+    from django.conf import settings
+
+    if settings.BUILT_IN:
+        import django.tasks as module
+    else:
+        import django_tasks as module
+    return module
+
+
+def exceptions() -> Any:
+    from importlib import import_module
+
+    return import_module(f"{tasks_module().__name__}.exceptions")
+
+
+def invalid() -> type[Exception]:
+    found: type[Exception] = getattr(exceptions(), "InvalidTask", None) or exceptions().InvalidTaskError
+    return found
+
+
+def test_a_task_is_ready_then_successful_and_its_result_is_complete(project: Database) -> None:
+    from shop.tasks import add
+
+    result = add.enqueue(2, b=3)
+    assert (result.status, result.args, result.kwargs, result.backend) == ("READY", [2], {"b": 3}, "default")
+    assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
+    assert (result.errors, result.worker_ids, result.attempts, result.is_finished) == ([], [], 0, False)
+    assert result.enqueued_at.tzinfo is not None
+    with pytest.raises(ValueError, match="not finished"):
+        result.return_value  # noqa: B018
+
+    work()
+    result.refresh()
+
+    assert (result.status, result.return_value, result.is_finished) == ("SUCCESSFUL", 5, True)
+    assert result.enqueued_at <= result.started_at <= result.finished_at
+    assert result.last_attempted_at == result.started_at
+    assert result.attempts == 1
+    assert len(result.worker_ids) == 1
+    assert result.errors == []
+    found = add.get_result(result.id)
+    assert (found.task, found.args, found.return_value) == (add, [2], 5)
+
+
+def test_a_task_that_raises_is_failed_with_its_error(project: Database) -> None:
+    from shop.tasks import OutOfRope, fail
+
+    result = fail.enqueue("frayed")
+    work()
+    result.refresh()
+
+    assert (result.status, result.is_finished, result.attempts) == ("FAILED", True, 1)
+    assert result.finished_at is not None
+    [error] = result.errors
+    assert error.exception_class_path == "shop.tasks.OutOfRope"
+    assert error.exception_class is OutOfRope
+    assert "raise OutOfRope(word)" in error.traceback
+    assert "frayed" in error.traceback
+    with pytest.raises(ValueError, match="Task failed"):
+        result.return_value  # noqa: B018
+
+
+def test_a_task_that_may_be_repeated_is_ready_between_its_attempts(project: Database) -> None:
+    from shop.tasks import fail_twice
+
+    result = fail_twice.enqueue()
+    work()
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors), result.finished_at) == ("READY", 1, 1, None)
+    assert result.errors[0].exception_class is ValueError
+
+    from windlass.integrations.django import app
+
+    app.find(result.id).retry()
+    work()
+    first = result.started_at
+    result.refresh()
+
+    assert (result.status, result.attempts, len(result.errors)) == ("FAILED", 2, 2)
+    assert result.started_at == first
+    assert result.last_attempted_at > first
+
+
+def test_a_result_that_json_cannot_carry_fails_the_task(project: Database) -> None:
+    from shop.tasks import unserialisable
+
+    result = unserialisable.enqueue()
+    work()
+    result.refresh()
+
+    assert result.status == "FAILED"
+    assert result.errors[0].exception_class is TypeError
+
+
+def test_arguments_that_json_cannot_carry_are_refused_at_the_enqueue(project: Database) -> None:
+    from shop.tasks import add
+
+    with pytest.raises(TypeError, match="Unsupported type"):
+        add.enqueue(object())
+    assert project.jobs() == 0
+
+    assert add.enqueue((1, 2), b={"c": (3,)}).args == [[1, 2]]
+
+
+def test_asynchronous_tasks_use_the_orm(project: Database) -> None:
+    from shop.models import Order
+    from shop.tasks import count
+
+    Order.objects.create(email="a@example.org")
+    result = count.enqueue()
+    work()
+    result.refresh()
+
+    assert result.return_value == 1
+
+
+def test_synchronous_tasks_use_the_orm_on_their_queue_and_priority(project: Database) -> None:
+    from shop.models import Order
+    from shop.tasks import thank
+
+    Order.objects.create(email="a@example.org")
+    result = thank.enqueue("a@example.org")
+    assert project.run("SELECT queue, priority, type FROM {}jobs") == [("mail", 5, "django.task")]
+    work()
+    result.refresh()
+
+    assert result.return_value == 1
+    assert Order.objects.get().thanked
+    assert (result.task.queue_name, result.task.priority) == ("mail", 5)
+
+
+def test_the_higher_priority_runs_first(project: Database) -> None:
+    from shop.tasks import add
+
+    low, high = add.using(priority=-100).enqueue(1), add.using(priority=100).enqueue(2)
+    ended = work(ended=2, concurrency=1)
+
+    assert [str(event.job.id) for event in ended] == [high.id, low.id]
+
+
+def test_a_task_with_context_knows_its_own_result(project: Database) -> None:
+    from shop.tasks import look
+
+    result = look.enqueue("ahoy")
+    work()
+    result.refresh()
+
+    assert result.return_value == {"attempt": 1, "id": result.id, "word": "ahoy", "status": "RUNNING", "args": ["ahoy"]}
+
+
+def test_run_after_defers_the_task(project: Database) -> None:
+    from shop.tasks import add
+
+    later = datetime.now(UTC) + timedelta(hours=1)
+    deferred, now = add.using(run_after=later).enqueue(1), add.enqueue(2)
+    work()
+    deferred.refresh()
+    now.refresh()
+
+    assert (deferred.status, now.status) == ("READY", "SUCCESSFUL")
+    assert add.get_result(deferred.id).task.run_after == later
+
+
+def test_what_the_backend_cannot_run_is_refused_when_the_task_is_made(project: Database) -> None:
+    from shop.tasks import add
+
+    with pytest.raises(invalid(), match="Queue 'nowhere' is not valid"):
+        add.using(queue_name="nowhere")
+    with pytest.raises(invalid(), match="between -100 and 100"):
+        add.using(priority=101)
+    with pytest.raises(invalid(), match="aware"):
+        add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
+    with pytest.raises(invalid(), match="module level"):
+        tasks_module().task()(_local())
+    with pytest.raises(invalid(), match="'context'"):
+        tasks_module().task(takes_context=True)(module_level)
+    with pytest.raises(invalid(), match="max_attempts"):
+        tasks_module().task(max_attempts=0)(module_level)
+
+
+def module_level(word: str) -> None: ...
+
+
+def _local() -> Callable[[], None]:
+    def local() -> None: ...
+
+    return local
+
+
+def test_results_that_are_not_there_say_so(project: Database) -> None:
+    from shop.jobs import thank
+    from shop.tasks import add, fail, fail_twice
+
+    backend = tasks_module().default_task_backend
+    other = thank.enqueue("a@example.org")
+    elsewhere = fail_twice.enqueue()
+
+    for id in (str(uuid4()), "nonsense", str(other.id), elsewhere.id):
+        with pytest.raises(exceptions().TaskResultDoesNotExist):
+            backend.get_result(id)
+    with pytest.raises(exceptions().TaskResultMismatch):
+        fail.get_result(add.enqueue(1).id)
+
+
+async def test_each_call_has_an_awaited_twin(project: Database) -> None:
+    from shop.tasks import add
+
+    result = await add.aenqueue(2)
+    await result.arefresh()
+    found = await add.aget_result(result.id)
+
+    assert (result.status, found.id, found.args) == ("READY", result.id, [2])
+
+
+def test_an_enqueue_in_an_atomic_block_belongs_to_it(project: Database) -> None:
+    from django.db import transaction
+    from shop.tasks import add
+
+    with transaction.atomic():
+        lost = add.enqueue(1)
+        assert add.get_result(lost.id).status == "READY"  # the block sees its own
+        assert project.jobs() == 0
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        kept = add.enqueue(2)
+
+    assert project.jobs() == 1
+    kept.refresh()
+    with pytest.raises(exceptions().TaskResultDoesNotExist):
+        lost.refresh()
+
+
+def test_signals_tell_a_task_s_life(project: Database) -> None:
+    from importlib import import_module
+
+    from shop.tasks import add, fail, fail_twice
+
+    signals = import_module(f"{tasks_module().__name__}.signals")
+    told: list[tuple[str, str, str]] = []
+    receivers = []
+    for name in ("task_enqueued", "task_started", "task_finished"):
+
+        def hear(sender: Any, task_result: Any, name: str = name, **rest: Any) -> None:
+            assert sender.__name__ == "WindlassBackend"
+            told.append((name.removeprefix("task_"), task_result.task.name, task_result.status))
+            raise RuntimeError("a receiver only observes")
+
+        getattr(signals, name).connect(hear)
+        receivers.append((getattr(signals, name), hear))
+    try:
+        for task, args in ((add, (1,)), (fail, ()), (fail_twice, ())):
+            task.enqueue(*args)
+            work()
+    finally:
+        for signal, receiver in receivers:
+            signal.disconnect(receiver)
+
+    assert told == [
+        ("enqueued", "add", "READY"),
+        ("started", "add", "RUNNING"),
+        ("finished", "add", "SUCCESSFUL"),
+        ("enqueued", "fail", "READY"),
+        ("started", "fail", "RUNNING"),
+        ("finished", "fail", "FAILED"),
+        ("enqueued", "fail_twice", "READY"),
+        ("started", "fail_twice", "RUNNING"),
+    ]
+
+
+@pytest.mark.parametrize("path", ["os.getcwd", "shop.tasks.undeclared", "antigravity.fly", "shop.secret.task", ""])
+def test_nothing_is_imported_or_called_because_a_row_names_it(project: Database, path: str) -> None:
+    import sys
+
+    from windlass.integrations.django import app
+    from windlass.integrations.django.run import PATIENCE as LOOKS
+    from windlass.integrations.django.run import carrier
+
+    job = carrier().enqueue(task=path, args=[], kwargs={}, backend="default")
+
+    [end] = work()
+    assert end.ending is Ending.SNOOZED  # another worker may know it
+    assert path.rpartition(".")[0] not in set(sys.modules) - {"os", "shop.tasks", ""}
+    assert job.record().attempt == 0
+
+    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * LOOKS).decode()
+    quoted = snoozed.replace("'", "''").replace("{", "{{").replace("}", "}}")
+    project.run(f"UPDATE {{}}jobs SET attempts = '{quoted}', run_at = created_at")
+    [end] = work()
+    assert end.ending is Ending.DEAD
+    assert "tasks.py of an installed app" in str(job.record().error)
+    assert app.counts()
+
+
+def test_a_snoozed_task_is_ready_and_was_not_attempted(project: Database) -> None:
+    from shop.tasks import snooze
+
+    result = snooze.enqueue()
+    work()
+    result.refresh()
+
+    assert (result.status, result.attempts, result.errors) == ("READY", 0, [])
+
+
+def test_a_cancelled_task_is_failed(project: Database) -> None:
+    from shop.tasks import add
+
+    from windlass.integrations.django import app
+
+    result = add.enqueue(1)
+    app.find(result.id).cancel()
+    result.refresh()
+
+    assert (result.status, result.is_finished, result.attempts) == ("FAILED", True, 0)
+    assert result.finished_at is not None
+
+
+def test_without_time_zones_times_are_naive(project: Database) -> None:
+    from django.test import override_settings
+    from django.utils import timezone
+    from shop.tasks import add
+
+    with override_settings(USE_TZ=False):
+        soon = timezone.now() + timedelta(hours=1)
+        assert soon.tzinfo is None
+        result = add.using(run_after=soon).enqueue(1)
+        result.refresh()
+        assert result.enqueued_at.tzinfo is None
+        assert abs(result.enqueued_at - datetime.now()) < timedelta(hours=3)  # noqa: DTZ005
+        [(run_at,)] = project.run("SELECT run_at FROM {}jobs")
+    given = datetime.fromtimestamp(run_at / 1e6, UTC) if project.dialect == "sqlite" else run_at
+    assert abs(given - datetime.now(UTC) - timedelta(hours=1)) < timedelta(minutes=1)
+
+
+def test_the_backend_says_what_it_supports_and_checks_its_settings(project: Database) -> None:
+    from django.core.exceptions import ImproperlyConfigured
+    from django.test import override_settings
+
+    backend = tasks_module().default_task_backend
+    for flag in ("defer", "async_task", "get_result", "priority"):
+        assert getattr(backend, f"supports_{flag}") is True
+    assert list(backend.check()) == []
+    with override_settings(INSTALLED_APPS=["shop"]):
+        assert [message.id for message in backend.check()] == ["windlass.E002"]
+    kind = type(tasks_module().task_backends["default"])
+    with pytest.raises(ImproperlyConfigured, match="did you mean 'MAX_ATTEMPTS'"):
+        kind("default", {"OPTIONS": {"MAX_ATTEMPT": 3}})
+    with pytest.raises(ImproperlyConfigured, match="max_attempts=0"):
+        kind("default", {"OPTIONS": {"MAX_ATTEMPTS": 0}})
+
+
+def test_a_view_enqueues_asynchronously(project: Database) -> None:
+    from django.test import AsyncClient
+    from shop.tasks import add
+
+    async def ask() -> str:
+        response = await AsyncClient().get("/ask")
+        return str(response.json()["task"])
+
+    id = asyncio.run(ask())
+    work()
+
+    assert add.get_result(id).return_value == 5

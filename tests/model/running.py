@@ -1,0 +1,46 @@
+"""How long a machine runs. WINDLASS_MODEL_EXAMPLES=1000 makes a night of it; --hypothesis-seed=N repeats one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from .machine import StoreMachine
+
+if TYPE_CHECKING:
+    from .bench import Bench
+
+EXAMPLES = {"sqlite": 32, "postgres": 16}
+STEPS = 50  # per example
+PATIENCE = 300  # examples in which a broken twin must be caught; most are within ten
+
+COMMON = settings(
+    stateful_step_count=STEPS,
+    deadline=None,  # a database's time is not the example's
+    derandomize=False,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+def run_machine(bench: Bench) -> None:
+    """Raises what the shortest example raised that breaks the store."""
+    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES") or EXAMPLES[bench.dialect])
+    run_state_machine_as_test(_machine_on(bench), settings=settings(COMMON, max_examples=examples))
+
+
+def run_until_caught(bench: Bench) -> None:
+    """As `run_machine`, for a store that is known to be broken: nobody needs the shortest example."""
+    hunting = settings(COMMON, max_examples=PATIENCE, database=None, phases=[Phase.generate], print_blob=False)
+    run_state_machine_as_test(_machine_on(bench), settings=hunting)
+
+
+def _machine_on(where: Bench) -> type[StoreMachine]:
+    class Machine(StoreMachine):
+        bench = where
+
+    return Machine

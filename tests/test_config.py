@@ -1,0 +1,157 @@
+"""Settings: where they come from, which wins, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass import Windlass
+from windlass.clock import seconds, spell
+from windlass.config import Pace, Settings, memory_size
+from windlass.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("variable", "raw", "name", "value"),
+    [
+        ("WINDLASS_URL", "postgresql://localhost/shop", "url", "postgresql://localhost/shop"),
+        ("WINDLASS_LEASE", "2m", "lease", 120.0),
+        ("WINDLASS_SWEEP", "1m30s", "sweep", 90.0),
+        ("WINDLASS_POLL", "250ms", "poll", 0.25),
+        ("WINDLASS_CONCURRENCY", "100", "concurrency", 100),
+        ("WINDLASS_PACE", "polite", "pace", Pace.POLITE),
+        ("WINDLASS_BEAT", "3", "beat", 3.0),
+        ("WINDLASS_MEMORY", "512M", "memory", 512 << 20),
+        ("WINDLASS_DIRECT_URL", "postgresql://db/x", "direct_url", "postgresql://db/x"),
+        ("WINDLASS_POOLER", "transaction", "pooler", "transaction"),
+    ],
+)
+def test_the_environment_sets_what_nobody_said(variable: str, raw: str, name: str, value: object) -> None:
+    assert getattr(Settings.load({variable: raw}), name) == value
+
+
+def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -> None:
+    for item in fields(Settings):
+        if item.name == "origins":
+            continue
+        default = getattr(Settings(), item.name)
+        raw = "1h" if default is None and "url" not in item.name and item.name != "pooler" else str(default)
+        if item.name in ("discovery_batch", "assign_most", "pool_size", "local_queue", "memory"):
+            raw = "7"
+        if item.name == "pooler":
+            raw = "transaction"
+
+        Settings.load({f"WINDLASS_{item.name.upper()}": raw})
+
+        assert item.metadata["about"]
+
+
+def test_explicit_beats_the_environment_beats_the_pace_beats_the_default() -> None:
+    environment = {"WINDLASS_PACE": "steady", "WINDLASS_POLL": "7s", "WINDLASS_SWEEP": ""}
+
+    settings = Settings.load(environment, health="9s", timeout=None)
+
+    assert (settings.poll, settings.health, settings.sweep, settings.timeout) == (7.0, 9.0, 300.0, 300.0)
+    assert (settings.lease, settings.pace) == (30.0, Pace.STEADY)
+
+
+def test_files_come_after_the_environment_and_say_where_a_value_is_from(tmp_path: Path) -> None:
+    (tmp_path / "windlass.toml").write_text('poll = "3s"\nsweep = "8s"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.windlass]\nsweep = "9s"\nhealth = "4s"\n')
+
+    settings = Settings.load({"WINDLASS_POLL": "2s"}, folder=tmp_path, concurrency=3)
+
+    assert (settings.poll, settings.sweep, settings.health, settings.concurrency) == (2.0, 8.0, 4.0, 3)
+    assert len({settings.origins[name] for name in ("poll", "sweep", "health", "concurrency")}) == 4
+
+
+def test_the_environment_is_read_when_an_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_URL", "sqlite:///elsewhere.db")
+    monkeypatch.setenv("WINDLASS_CONCURRENCY", "3")
+
+    assert Windlass().settings.url == "sqlite:///elsewhere.db"
+    assert Windlass("sqlite:///mine.db", concurrency=4).settings.concurrency == 4
+    assert Windlass("sqlite:///mine.db").settings.concurrency == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"leese": "1s"}, r"unknown setting 'leese' .*did you mean 'lease'\?"),
+        ({"lease": "10s", "beat": "5s"}, r"lease \(10s\) must be at least three beats \(5s each\).*WINDLASS_BEAT to 3\.333s"),
+        ({"lease": "banana"}, "lease='banana' .* 'banana' is not a duration; write it like"),
+        ({"lease": "-5s"}, "not a duration"),
+        ({"poll": float("nan")}, "negative or not finite"),
+        ({"poll": 0}, "poll must be longer than nothing"),
+        ({"margin": "30s"}, "margin .* must be shorter than lease"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"concurrency": "many"}, "'many' is not a whole number"),
+        ({"concurrency": True}, "not a whole number"),
+        ({"max_attempts": 0}, "max_attempts must be at least 1"),
+        ({"pace": "hasty"}, "pace='hasty'.*'hasty' is not a valid Pace"),
+        ({"pooler": "session"}, "the only pooler mode is 'transaction'"),
+        ({"memory": "lots"}, "'lots' is not a size of memory"),
+        ({"timeout": 0}, "timeout must be more than 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_write(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Settings.load({}, **given)
+
+
+def test_a_wrong_variable_is_named() -> None:
+    with pytest.raises(ConfigError, match="WINDLASS_LEASE='soon'"):
+        Settings.load({"WINDLASS_LEASE": "soon"})
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "windlass.db", "", "redis://x"])
+def test_a_url_of_no_store_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"postgresql://user@host/database or sqlite:///file\.db"):
+        Windlass(url)
+
+
+def test_a_password_is_never_printed() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Windlass("mysql://me:s3cret@host/db?password=s3cret")
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_settings_are_frozen_and_copied_with_changes() -> None:
+    settings = Settings()
+
+    assert (settings.with_(poll=3.0).poll, settings.poll) == (3.0, 1.0)
+    with pytest.raises(FrozenInstanceError):
+        settings.poll = 2.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("10s", 10), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("2", 2), (3, 3), (timedelta(minutes=2), 120), ("1d", 86_400)],
+)
+def test_durations_as_people_write_them(text: Any, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "1h banana", "ten seconds", [], None, True, "1e999", timedelta(seconds=-1), "200000w"])
+def test_what_is_no_duration(text: Any) -> None:
+    if text == "10":
+        assert seconds(text) == 10
+        return
+    with pytest.raises(ConfigError):
+        seconds(text)
+
+
+@pytest.mark.parametrize(("value", "text"), [(90.0, "1m30s"), (0.1, "100ms"), (3600, "1h"), (86_461, "1d1m1s"), (2.5, "2.5s")])
+def test_durations_as_people_read_them(value: float, text: str) -> None:
+    assert spell(value) == text
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(("text", "size"), [("1K", 1024), ("1.5G", 3 << 29), ("10MiB", 10 << 20), (77, 77), ("77", 77)])
+def test_sizes_of_memory(text: Any, size: int) -> None:
+    assert memory_size(text) == size

@@ -1,0 +1,153 @@
+"""Declaring job types: what a function may be, and every mistake's own sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass import Context, Windlass, fixed
+from windlass.config import Pace, Settings
+from windlass.errors import DuplicateType, RegistrationError, UnknownType
+from windlass.registry import Isolation
+
+
+@pytest.fixture
+def app() -> Windlass:
+    return Windlass("sqlite:///nowhere.db")
+
+
+def test_a_function_becomes_a_type_by_its_name_and_stays_callable(app: Windlass) -> None:
+    @app.job
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    definition = app.registry.require("add")
+    assert (add(2), add(2, 3), add.__name__, add.__doc__) == (3, 5, "add", "Add two numbers.")
+    assert (definition.queue, definition.isolation, definition.signature.wants_context) == ("default", Isolation.THREAD, False)
+    assert app.registry.types == ("add",)
+
+
+async def test_a_coroutine_runs_on_the_loop_unless_it_wants_a_process(app: Windlass) -> None:
+    @app.job
+    async def plain(ctx: Context, n: int) -> int:
+        return n
+
+    @app.job(isolation="process", memory="256M")
+    async def apart(n: int) -> int:
+        return n
+
+    assert app.registry.require("plain").isolation is Isolation.COROUTINE
+    assert (app.registry.require("apart").isolation, app.registry.require("apart").memory) == (Isolation.PROCESS, 256 << 20)
+    assert await apart(3) == 3
+
+
+def test_two_handlers_of_one_type_are_refused_with_both_places(app: Windlass) -> None:
+    @app.job
+    def send() -> None: ...
+
+    with pytest.raises(DuplicateType, match=r"'send' is declared twice, by .*send and .*other.*@app\.job\(type="):
+
+        @app.job(type="send")
+        def other() -> None: ...
+
+    assert app.registry.require("send").fn is send.definition.fn
+
+
+def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
+    @app.job(type="EMAIL_SEND")
+    def send() -> None: ...
+
+    with pytest.raises(UnknownType, match=r"no job type 'EMAIL_SENT' in this program; did you mean 'EMAIL_SEND'\?"):
+        app.registry.require("EMAIL_SENT")
+    with pytest.raises(UnknownType, match="there are: EMAIL_SEND"):
+        app.registry.require("zzz")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tiemout": "5m"}, r"@app\.job has no option 'tiemout'; did you mean 'timeout'\?"),
+        ({"max_attempts": 0}, "max_attempts=0; a job needs at least 1 attempt"),
+        ({"max_attempts": True}, "at least 1 attempt"),
+        ({"timeout": 0}, "leaves no time at all"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        ({"priority": 99_999}, "priority=99999 is not in"),
+        ({"type": ""}, "type is empty"),
+        ({"type": "a\nb"}, "type contains a control character"),
+        ({"queue": "x" * 201}, "queue has 201 characters; 200 is the most"),
+        ({"queue": " mail"}, "queue begins or ends with white space"),
+        ({"isolation": "fork"}, "isolation='fork'; there are: coroutine, thread, process"),
+        ({"isolation": "coroutine"}, "does not fit this function, which runs as a thread"),
+        ({"retry": 3}, r"retry=3; use exponential\(…\), delays\(…\) or fixed\(…\)"),
+        ({"permanent": [ValueError("x")]}, "permanent lists ValueError.*not an exception class"),
+        ({"transient": ["OSError"]}, "transient lists 'OSError'"),
+        ({"memory": "big"}, "not a size of memory"),
+    ],
+)
+def test_a_wrong_option_is_refused_and_nothing_is_registered(app: Windlass, options: dict[str, Any], words: str) -> None:
+    def work(n: int) -> None: ...
+
+    with pytest.raises((RegistrationError, ValueError), match=words):
+        app.job(**options)(work)
+
+    assert len(app.registry) == 0
+
+
+def no_hints(n) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def any_number(*args: int) -> None: ...
+
+
+def any_keyword(**options: int) -> None: ...
+
+
+def by_place(n: int, /) -> None: ...
+
+
+def generator(n: int) -> Any:
+    yield n
+
+
+def late_context(n: int, ctx: Context) -> None: ...
+
+
+def opaque(n: Windlass) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (no_hints, "parameter 'n' has no type hint; write one: n: str"),
+        (any_number, "parameter 'args' takes any number"),
+        (any_keyword, "parameter 'options' takes any keyword"),
+        (by_place, "parameter 'n' is positional-only"),
+        (generator, "is a generator"),
+        (late_context, "parameter 'ctx' is the Context, which is only given first"),
+        (opaque, "cannot travel as JSON"),
+        (lambda: None, "is a lambda"),
+        (Windlass, "is a class"),
+        (len, "a job is a plain function"),
+    ],
+)
+def test_a_function_that_cannot_be_a_job_says_what_to_change(app: Windlass, fn: Any, words: str) -> None:
+    with pytest.raises(RegistrationError, match=words):
+        app.job(fn)
+
+    assert len(app.registry) == 0
+
+
+def test_a_type_leaves_to_the_settings_what_it_does_not_say(app: Windlass) -> None:
+    @app.job
+    def plain() -> None: ...
+
+    @app.job(max_attempts=9, timeout="1m", retry=fixed("3s"))
+    def chosen() -> None: ...
+
+    settings = Settings(max_attempts=2, timeout=300.0, pace=Pace.POLITE)
+    assert (plain.definition.attempts(settings), chosen.definition.attempts(settings)) == (2, 9)
+    assert (plain.definition.limit(settings), chosen.definition.limit(settings)) == (300.0, 60.0)
+    assert plain.definition.retry_policy(settings).delay(1) == 300.0
+    assert chosen.definition.retry_policy(settings).delay(5) == 3.0

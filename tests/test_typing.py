@@ -1,0 +1,94 @@
+"""What a type checker says about a user's program: a wrong argument is an error before anything runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import windlass
+
+PROGRAM = '''
+from typing import assert_type
+from windlass import Context, JobHandle, Windlass, exponential
+
+app = Windlass()
+
+@app.job
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+@app.job(queue="mail", retry=exponential("10s", factor=2, jitter=0.1), timeout="5m")
+async def send(ctx: Context, to: str, *, subject: str) -> dict[str, str]:
+    return {to: subject}
+
+@app.job
+async def plain(n: int) -> str:
+    return str(n)
+
+@app.job
+def with_context(ctx: Context, n: int) -> list[int]:
+    with ctx.transaction() as tx:
+        assert_type(tx.execute("insert into t values ($1)", n), str)
+    return [n]
+
+assert_type(add(2, 3), int)
+assert_type(add.enqueue(2, 3), JobHandle[int])
+assert_type(add.enqueue(2).result(timeout=5), int)
+assert_type(add.options(priority=5, delay="10m", tenant="acme").enqueue(2, b=3).result(), int)
+assert_type(with_context.enqueue(1).result(), list[int])
+add.enqueue("2")            # E: arg-type
+add.enqueue(2, 3, 4)        # E: call-arg
+add.enqueue()               # E: call-arg
+add.enqueue(c=3)            # E: call-arg
+add.options(prioritty=3)    # E: arg-type
+add.options(priority="x")   # E: arg-type
+app.job(tiemout="5m")       # E: call-overload
+with_context.enqueue()      # E: call-arg
+app.worker(queue="mail")    # E: call-arg
+Windlass(1)                 # E: arg-type
+
+async def main() -> None:
+    job = await send.aenqueue("a@example.org", subject="hi")
+    assert_type(job, JobHandle[dict[str, str]])
+    assert_type(await job.aresult(timeout=5), dict[str, str])
+    assert_type(await plain(3), str)
+    await app.aenqueue_many((add.call(i, i) for i in range(3)), conn=None)
+    await send.aenqueue("a@example.org")            # E: call-arg
+    await send.aenqueue("a@example.org", "hi")      # E: call-arg
+    await send.aenqueue(1, subject="hi")            # E: arg-type
+    add.call("x", 1)                                # E: arg-type
+    async with app.worker(concurrency=100):
+        ...
+    async with app.worker(concurrency="many"):      # E: arg-type
+        ...
+'''
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(windlass.__file__).parent / "py.typed").exists()
+
+
+def test_mypy_knows_parameters_and_results_and_finds_every_mistake(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    expected = {
+        (number, line.partition("# E: ")[2].strip())
+        for number, line in enumerate(PROGRAM.splitlines(), 1)
+        if "# E: " in line
+    }
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path), str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+
+    found = {
+        (int(number), code)
+        for number, code in re.findall(r"program\.py:(\d+): error: .*\[([a-z-]+)\]$", checked.stdout, re.MULTILINE)
+    }
+    assert found == expected, checked.stdout + checked.stderr
