@@ -19,9 +19,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import bare
-import engine
 import pickup
 import snapshot
+import worked
 from database import URL, connected, facts, finished, fresh_database, now, rate, tidy
 from program import Sender
 from windlass.store.postgres.pool import connect
@@ -53,8 +53,8 @@ async def throughput(jobs: int) -> Figures:
                 rounds["bare jobs"].append(rate(await finished(looking, since)))
 
                 await tidy(looking)
-                rounds["engine enqueue"].append(await engine.enqueue(sender, jobs))
-                rounds["engine jobs"].append(rate(await engine.drain(url, looking, jobs)))
+                rounds["engine enqueue"].append(await worked.enqueue(sender, jobs))
+                rounds["engine jobs"].append(rate(await worked.drain(url, looking, jobs)))
         finally:
             await sender.app.aclose()
             await connection.close()
@@ -82,7 +82,7 @@ async def held_snapshot(jobs: int) -> Figures:
 
 
 async def sqlite(jobs: int) -> Figures:
-    return await engine.drain_sqlite(max(jobs // SQLITE_SHARE, bare.BATCH))
+    return await worked.drain_sqlite(max(jobs // SQLITE_SHARE, bare.BATCH))
 
 
 PARTS: dict[str, Callable[[int], Awaitable[Figures]]] = {

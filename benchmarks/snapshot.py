@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from database import connected, rate, thirds
-from engine import drain, enqueue
 from program import Sender
+from worked import drain, enqueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -82,7 +82,10 @@ def test_the_environment_is_read_when_an_app_is_made(monkeypatch: pytest.MonkeyP
     ("given", "words"),
     [
         ({"leese": "1s"}, r"unknown setting 'leese' .*did you mean 'lease'\?"),
-        ({"lease": "10s", "beat": "5s"}, r"lease \(10s\) must be at least three beats \(5s each\).*WINDLASS_BEAT to 3\.333s"),
+        (
+            {"lease": "10s", "beat": "5s"},
+            r"lease \(10s\) must be at least three beats \(5s each\).*WINDLASS_BEAT to 3\.333s",
+        ),
         ({"lease": "banana"}, "lease='banana' .* 'banana' is not a duration; write it like"),
         ({"lease": "-5s"}, "not a duration"),
         ({"poll": float("nan")}, "negative or not finite"),
@@ -131,13 +134,24 @@ def test_settings_are_frozen_and_copied_with_changes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("10s", 10), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("2", 2), (3, 3), (timedelta(minutes=2), 120), ("1d", 86_400)],
+    [
+        ("10s", 10),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("250ms", 0.25),
+        ("2", 2),
+        (3, 3),
+        (timedelta(minutes=2), 120),
+        ("1d", 86_400),
+    ],
 )
 def test_durations_as_people_write_them(text: Any, expected: float) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "10", "1h banana", "ten seconds", [], None, True, "1e999", timedelta(seconds=-1), "200000w"])
+@pytest.mark.parametrize(
+    "text", ["", "10", "1h banana", "ten seconds", [], None, True, "1e999", timedelta(seconds=-1), "200000w"]
+)
 def test_what_is_no_duration(text: Any) -> None:
     if text == "10":
         assert seconds(text) == 10
@@ -146,7 +160,9 @@ def test_what_is_no_duration(text: Any) -> None:
         seconds(text)
 
 
-@pytest.mark.parametrize(("value", "text"), [(90.0, "1m30s"), (0.1, "100ms"), (3600, "1h"), (86_461, "1d1m1s"), (2.5, "2.5s")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(90.0, "1m30s"), (0.1, "100ms"), (3600, "1h"), (86_461, "1d1m1s"), (2.5, "2.5s")]
+)
 def test_durations_as_people_read_them(value: float, text: str) -> None:
     assert spell(value) == text
     assert seconds(text) == value

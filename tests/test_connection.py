@@ -734,3 +734,23 @@ def test_jobs_are_encoded_with_their_input_as_json() -> None:
     assert f'"id":"{job.id}"' in encoded
     assert f'"input":{job.input}' in encoded
     assert '"delay":1.5' in encoded
+
+
+def test_a_first_enqueue_after_the_callers_own_write_does_not_wait_for_it(tmp_path: Path) -> None:
+    """The client must not want SQLite's write lock, which the caller's transaction holds."""
+    from windlass import Windlass
+
+    app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.job
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    app.migrate()
+    app.close()
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as conn, conn:
+        conn.execute("CREATE TABLE orders (id INTEGER)")
+        conn.execute("INSERT INTO orders VALUES (1)")
+        job = add.options(conn=conn).enqueue(1, 2)
+    assert job.status() == "queued"
+    app.close()

@@ -18,7 +18,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def job(phase: str = "crawl", **values: Any) -> Job:
     blank: dict[str, Any] = dict.fromkeys(Job.__struct_fields__)
-    blank |= {"id": new_id(), "phase": phase, "queue": phase, "phase_rank": 0, "status": State.RUNNING, "token": uuid4()}
+    blank |= {
+        "id": new_id(),
+        "phase": phase,
+        "queue": phase,
+        "phase_rank": 0,
+        "status": State.RUNNING,
+        "token": uuid4(),
+    }
     return Job(**(blank | values))
 
 

@@ -24,8 +24,12 @@ def test_a_function_becomes_a_type_by_its_name_and_stays_callable(app: Windlass)
         return a + b
 
     definition = app.registry.require("add")
-    assert (add(2), add(2, 3), add.__name__, add.__doc__) == (3, 5, "add", "Add two numbers.")
-    assert (definition.queue, definition.isolation, definition.signature.wants_context) == ("default", Isolation.THREAD, False)
+    assert (add(2), add(2, 3), add.definition.type, add.__doc__) == (3, 5, "add", "Add two numbers.")
+    assert (definition.queue, definition.isolation, definition.signature.wants_context) == (
+        "default",
+        Isolation.THREAD,
+        False,
+    )
     assert app.registry.types == ("add",)
 
 
@@ -39,7 +43,10 @@ async def test_a_coroutine_runs_on_the_loop_unless_it_wants_a_process(app: Windl
         return n
 
     assert app.registry.require("plain").isolation is Isolation.COROUTINE
-    assert (app.registry.require("apart").isolation, app.registry.require("apart").memory) == (Isolation.PROCESS, 256 << 20)
+    assert (app.registry.require("apart").isolation, app.registry.require("apart").memory) == (
+        Isolation.PROCESS,
+        256 << 20,
+    )
     assert await apart(3) == 3
 
 
@@ -86,7 +93,9 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
         ({"memory": "big"}, "not a size of memory"),
     ],
 )
-def test_a_wrong_option_is_refused_and_nothing_is_registered(app: Windlass, options: dict[str, Any], words: str) -> None:
+def test_a_wrong_option_is_refused_and_nothing_is_registered(
+    app: Windlass, options: dict[str, Any], words: str
+) -> None:
     def work(n: int) -> None: ...
 
     with pytest.raises((RegistrationError, ValueError), match=words):

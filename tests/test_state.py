@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.state import ARCHIVED, CLAIMABLE, FINAL, FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, sources, target
+from windlass.state import (
+    ARCHIVED,
+    CLAIMABLE,
+    FINAL,
+    FINISHING,
+    SETTLING,
+    TRANSITIONS,
+    State,
+    Verb,
+    allows,
+    sources,
+    target,
+)
 
 Q, R, S, F, D, W, C = (
     State.QUEUED, State.RUNNING, State.SUCCEEDED, State.FAILED, State.DEAD, State.WAITING, State.CANCELLED,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import windlass
 
-PROGRAM = '''
+PROGRAM = """
 from typing import assert_type
 from windlass import Context, JobHandle, Windlass, exponential
 
@@ -63,7 +63,7 @@ async def main() -> None:
         ...
     async with app.worker(concurrency="many"):      # E: arg-type
         ...
-'''
+"""
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -27,7 +27,7 @@ from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, Wind
 from windlass.job import DEFAULT_TENANT, NewJob, new_id
 from windlass.options import NONE, Options
 from windlass.registry import Definition
-from windlass.store import dialect_of, make_store
+from windlass.store import dialect_of, make_store, sqlite_location
 from windlass.store.protocol import Store
 
 T = TypeVar("T")
@@ -160,6 +160,9 @@ class Client:
 
     async def _where(self) -> str:
         """Where this app's jobs are, to compare with a caller's connection."""
+        if dialect_of(self.settings.url) == "sqlite":
+            # Opening a store tries a write, which would wait for the very transaction that the caller holds.
+            return sqlite_location(self.settings.url)
         store = await self.store()
         if self._location is None:
             self._location = await store.location()

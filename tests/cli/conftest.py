@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from .desk import SERVER, Desk, drop_database, make_database
+
 PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
 
 APP = """
@@ -38,6 +40,8 @@ def fail() -> None:
 def hold() -> None:
     time.sleep(600)
 """
+
+TEST_SERVER = os.environ.get(SERVER)  # read now: `here` takes every WINDLASS_* out of the environment
 
 Start = Callable[..., "Running"]
 Windlass = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -108,7 +112,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if not name.startswith("windlass."):
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
 
 
@@ -145,3 +149,25 @@ def start(here: Path) -> Iterator[Start]:
         if running.process.poll() is None:
             running.process.kill()
         running.process.wait()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def desk(request: pytest.FixtureRequest, here: Path) -> Iterator[Desk]:
+    """An empty store of each kind, and the commands on it."""
+    if request.param == "sqlite":
+        yield Desk(f"sqlite:///{here}/jobs.db")
+        return
+    server = TEST_SERVER
+    if server is None:
+        pytest.skip(f"{SERVER} is not set; run: make test")
+    url = make_database(server)
+    try:
+        yield Desk(url)
+    finally:
+        drop_database(server, url)
+
+
+@pytest.fixture
+def file_desk(here: Path) -> Desk:
+    """SQLite alone: for what is the same on both."""
+    return Desk(f"sqlite:///{here}/jobs.db")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -14,12 +16,14 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
+from windlass.job import COLUMNS, Job, new_id
 from windlass.runtime.pool import ProcessorState
 from windlass.state import State
 from windlass.store.protocol import QueueRow
@@ -75,6 +79,8 @@ class Terminal:
         os.close(self._ours)
 
     def _read(self) -> bool:
+        if not select.select([self._ours], [], [], PATIENCE)[0]:
+            pytest.fail(f"nothing was shown for {PATIENCE:g} s")
         try:
             piece = os.read(self._ours, 65_536)
         except OSError:  # nobody has the other side open any more
@@ -187,20 +193,44 @@ def test_ctrl_c_ends_the_lines_with_a_summary_and_exit_0(start: Start) -> None:
 
 
 def test_a_reader_who_leaves_ends_it_without_a_word(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        f"{sys.executable} -m windlass demo | head -n 3",
-        shell=True,
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "windlass", "demo"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE,
-        check=False,
     )
+    assert demo.stdout is not None
+    assert demo.stderr is not None
+    demo.stdout.readline()
 
-    assert len(ended.stdout.splitlines()) == 3
-    assert ended.stderr == ""
+    demo.stdout.close()
+
+    assert demo.stderr.read() == ""
+    assert demo.wait(PATIENCE) == 0
     assert list(tmp_path.iterdir()) == []
     assert processes_of(tmp_path) == []
+
+
+def test_a_ctrl_c_before_there_is_a_loop_is_remembered() -> None:
+    from windlass.cli.demo.interrupts import SIGNALS, Interrupts
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    acted: list[int] = []
+
+    async def begin(interrupts: Interrupts) -> None:
+        interrupts.hand_to(acted.append)
+
+    try:
+        interrupts = Interrupts()
+        interrupts.catch()
+        signal.raise_signal(signal.SIGINT)
+        asyncio.run(begin(interrupts))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    assert acted == [signal.SIGINT]
 
 
 # The screen
@@ -290,6 +320,50 @@ def test_a_job_that_is_lost_fails_the_check() -> None:
     account = Account(enqueued=3, counts={State.SUCCEEDED: 2}, cast=[], victims=frozenset(), complete=False)
 
     assert [(sentence.words, sentence.holds) for sentence in check(account)] == [("3 jobs enqueued, 1 lost", False)]
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def mail(type: str, *, created: float, started: float | None, status: State = State.SUCCEEDED) -> Job:
+    """A job of the mail queue, with its times in seconds after noon."""
+    begun = None if started is None else NOON + timedelta(seconds=started)
+    columns = dict.fromkeys(COLUMNS) | {
+        "id": new_id(),
+        "type": type,
+        "status": status,
+        "input": "{}",
+        "started_at": begun,
+    }
+    return Job(**columns | {"created_at": NOON + timedelta(seconds=created)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cast", "told"),
+    [
+        # The newsletter of another round was done before the reset came: only the second one was overtaken.
+        ([(0, 1, "newsletter"), (2, 9, "newsletter"), (3, 4, "password_reset")], [(1, True)]),
+        ([(0, 5, "newsletter"), (3, 6, "password_reset")], [(0, False)]),
+        ([(0, None, "newsletter"), (3, 4, "password_reset")], [(1, True)]),  # Ctrl-C came before its turn
+        ([(0, 1, "newsletter"), (3, 4, "password_reset")], []),  # there was nothing to overtake
+    ],
+)
+def test_a_reset_is_judged_by_the_newsletters_that_waited_when_it_came(
+    cast: list[tuple[float, float | None, str]], told: list[tuple[int, bool]]
+) -> None:
+    from windlass.cli.demo.summary import Account, check
+
+    jobs = [
+        mail(type, created=created, started=started, status=State.SUCCEEDED if started is not None else State.QUEUED)
+        for created, started, type in cast
+    ]
+    account = Account(
+        enqueued=len(jobs), counts={State.SUCCEEDED: len(jobs)}, cast=jobs, victims=frozenset(), complete=False
+    )
+
+    assert [(sentence.words, sentence.holds) for sentence in check(account)][1:] == [
+        (f"each password reset overtook {passed} newsletters or more", holds) for passed, holds in told
+    ]
 
 
 def test_a_show_without_a_rescue_fails_the_check() -> None:

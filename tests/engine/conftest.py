@@ -12,8 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from store.conftest import URL, _administer, _database, template
 
+from store.conftest import URL, _administer, _database, template
 from windlass import Windlass, failpoints
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.testing.clock import START

@@ -29,7 +29,7 @@ E = TypeVar("E", bound=Event)
 
 ON_POSTGRES = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-PATIENCE = 6.0  # seconds until a story gives up; nothing here waits that long when it works
+PATIENCE = 20.0  # seconds until a story gives up; nothing here waits that long when it works
 
 
 @dataclass(kw_only=True)
@@ -105,9 +105,7 @@ class Ear:
 
     async def ended(self, job: JobHandle[Any], ending: Ending | None = None) -> JobEnded:
         """The end of an attempt of that job."""
-        return await self.until(
-            JobEnded, lambda event: event.job.id == job.id and ending in (None, event.ending)
-        )
+        return await self.until(JobEnded, lambda event: event.job.id == job.id and ending in (None, event.ending))
 
 
 @asynccontextmanager
@@ -129,12 +127,10 @@ async def in_state(job: JobHandle[Any], *states: State, timeout: float = PATIENC
     return await eventually(job.arecord, lambda record: record.status in states, timeout=timeout)
 
 
-async def eventually(
-    look: Callable[[], Awaitable[T]], fits: Callable[[T], bool], *, timeout: float = PATIENCE
-) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], fits: Callable[[T], bool], *, timeout: float = PATIENCE) -> T:
     """What `look` sees as soon as it fits: for what is told to nobody, a look at a time."""
     async with asyncio.timeout(timeout):
-        while not fits(seen := await look()):
+        while not fits(seen := await look()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return seen
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from windlass import Windlass
-from windlass.client import Call
 from windlass.errors import (
     EnqueueError,
     InvalidInput,
@@ -150,7 +149,7 @@ async def test_a_generator_that_raises_half_way_writes_nothing_and_keeps_its_err
 ) -> None:
     work = declare(app)
 
-    def calls() -> Iterator[Call]:
+    def calls() -> Iterator[Any]:
         yield work.call(1)
         yield work.call(2)
         raise ZeroDivisionError("my own fault")
@@ -187,7 +186,9 @@ async def test_a_database_that_is_down_is_named_without_its_password() -> None:
     app = Windlass("postgresql://me:s3cret@127.0.0.1:1/shop")
     work = declare(app)
 
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1/shop.*is PostgreSQL running, and is WINDLASS_URL right") as caught:
+    with pytest.raises(
+        StoreUnavailable, match=r"127\.0\.0\.1:1/shop.*is PostgreSQL running, and is WINDLASS_URL right"
+    ) as caught:
         await work.aenqueue(1)
 
     assert "s3cret" not in str(caught.value)
@@ -223,7 +224,7 @@ async def test_a_schema_newer_than_the_program_is_refused_and_not_touched(databa
     work = declare(app)
 
     try:
-        with pytest.raises(SchemaTooNew, match=r"newer than this program.*upgrade"):
+        with pytest.raises(SchemaTooNew, match=r"is number 999.*will not touch it; upgrade windlass"):
             await work.aenqueue(1)
         with pytest.raises(SchemaTooNew):
             async with app.worker():
@@ -241,7 +242,9 @@ async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> 
     app = Windlass(f"sqlite:///{tmp_path}/notes.txt")
     work = declare(app)
 
-    with pytest.raises(StoreCorrupt, match=r"notes\.txt is not a SQLite database.*restore it from a backup, or name another"):
+    with pytest.raises(
+        StoreCorrupt, match=r"notes\.txt is not a SQLite database.*restore it from a backup, or name another"
+    ):
         await work.aenqueue(1)
 
     assert (tmp_path / "notes.txt").read_text() == "dear diary, " * 1_000
@@ -251,16 +254,16 @@ async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> 
 @ON_SQLITE
 async def test_a_read_only_file_says_which_mode_is_missing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write everything: the mode is asked of SQLite itself."""
-    from windlass.store.sqlite import store as module
+    from windlass.store.sqlite import file, store
 
-    connect = module.connect
+    connect = file.connect
 
     def read_only(path: Path, **options: Any) -> sqlite3.Connection:
         connection = connect(path, **options)
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    monkeypatch.setattr(module, "connect", read_only)
+    monkeypatch.setattr(store, "connect", read_only)
     app = database.app()
     work = declare(app)
 

@@ -54,9 +54,7 @@ async def test_the_log_of_an_attempt_is_kept_up_to_a_thousand_lines(app: Windlas
     assert entry.log[-1] == "… 500 more lines were dropped"
 
 
-async def test_the_log_of_an_attempt_is_kept_up_to_64_kibibytes(
-    app: Windlass, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_log_of_an_attempt_is_kept_up_to_64_kibibytes(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler_log, "propagate", False)  # pytest's own handler raises on a wrong argument
 
     @app.job

@@ -62,8 +62,8 @@ async def test_another_process_holds_the_file_for_a_while(database: Database) ->
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('BEGIN EXCLUSIVE');"
         "print('held', flush=True); sys.stdin.read(); c.execute('COMMIT')"
     )
-    async with working(app) as (worker, ear):
-        holder = subprocess.Popen(
+    async with working(app) as (worker, _):
+        holder = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert holder.stdout is not None
@@ -87,7 +87,8 @@ async def test_finished_jobs_wait_for_the_database_and_are_written_once(app: Win
         return n
 
     async with working(app) as (worker, _):
-        store, refused = stores_of(worker), []
+        store = stores_of(worker)
+        refused: list[int] = []
         settle = store.settle
 
         async def away(transitions: Any) -> Any:
@@ -132,7 +133,8 @@ async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_comp
         return n
 
     async with working(app) as (worker, _):
-        store, raised = stores_of(worker), []
+        store = stores_of(worker)
+        raised: list[int] = []
         settle = store.settle
 
         async def surprising(transitions: Any) -> Any:

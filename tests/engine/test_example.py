@@ -59,10 +59,19 @@ async def test_every_call_works_from_a_thread_without_a_loop(app: Windlass) -> N
         job = add.enqueue(2, 3)
         one = job.result(timeout=5)
         jobs = app.enqueue_many(add.call(i, 1) for i in range(50))
-        later = send.options(priority=5, delay="10m", tenant="acme", max_attempts=2).enqueue("b@example.org", subject="x")
+        later = send.options(priority=5, delay="10m", tenant="acme", max_attempts=2).enqueue(
+            "b@example.org", subject="x"
+        )
         cancelled = later.cancel(), later.status()
         resumed = later.resume()
-        return [one, [each.result(timeout=5) for each in jobs], cancelled, resumed, job.record().output, app.find(job.id)]
+        return [
+            one,
+            [each.result(timeout=5) for each in jobs],
+            cancelled,
+            resumed,
+            job.record().output,
+            app.find(job.id),
+        ]
 
     async with working(app):
         one, many, cancelled, resumed, output, found = await asyncio.to_thread(synchronous_program)
@@ -85,7 +94,13 @@ async def test_options_and_defaults_reach_the_record(app: Windlass) -> None:
     ).arecord()
     delayed = await (await add.options(delay="10m").options(priority=-1).aenqueue(1, 2)).arecord()
 
-    assert (plain.type, plain.queue, plain.tenant, plain.priority, plain.max_attempts) == ("add", "default", "default", 0, 4)
+    assert (plain.type, plain.queue, plain.tenant, plain.priority, plain.max_attempts) == (
+        "add",
+        "default",
+        "default",
+        0,
+        4,
+    )
     assert (plain.status, plain.attempt, plain.input, plain.phase) == (State.QUEUED, 0, '{"a":1,"b":2}', "default")
     assert (chosen.type, chosen.queue, chosen.phase, chosen.tenant) == ("EMAIL_SEND", "bulk", "bulk", "acme")
     assert (chosen.priority, chosen.max_attempts, chosen.run_at, chosen.key) == (5, 2, soon, "order-7")
@@ -146,7 +161,7 @@ async def test_a_blocking_call_on_a_loop_names_its_twin_and_writes_nothing(app: 
         (lambda: app.find(job.id), r"await app\.afind"),
     ]:
         with pytest.raises(BlockingCall, match=twin):
-            call()  # type: ignore[no-untyped-call]
+            call()
 
     assert await database.jobs() == 1
 
@@ -165,7 +180,8 @@ async def test_the_same_app_serves_many_threads_and_loops_at_once(app: Windlass)
     async with working(app):
         for thread in threads:
             thread.start()
-        await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
 
     assert sorted(sums) == [2 * n for n in range(8)]
 
@@ -214,7 +230,7 @@ if child == 0:
     os._exit(0)
 _, status = os.waitpid(child, 0)
 after = add.enqueue(3, 3)
-print("child ended with", os.waitstatus_to_exitcode(status), "and", app.counts()["queued"], "jobs are there", flush=True)
+print("child ended with", os.waitstatus_to_exitcode(status), "and", app.counts()["queued"], "jobs are there")
 """
 
 

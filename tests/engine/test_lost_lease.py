@@ -16,7 +16,7 @@ from windlass.outcome import Ending
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
 
-QUICK = {"lease": "900ms", "beat": "100ms", "margin": "200ms", "sweep": "50ms", "poll": "50ms"}
+QUICK: dict[str, Any] = {"lease": "900ms", "beat": "100ms", "margin": "200ms", "sweep": "50ms", "poll": "50ms"}
 
 
 async def declare_dead(database: Database) -> None:
@@ -54,7 +54,7 @@ async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(d
     assert seen == [(first, 1), (second, 2)]
     record = await job.arecord()
     assert (record.status, record.attempt, record.crashes) == (State.SUCCEEDED, 1, 1)
-    assert [each.outcome for each in attempts(record)][0] == "crashed"
+    assert attempts(record)[0].outcome == "crashed"
 
 
 async def test_a_thread_of_the_old_incarnation_changes_nothing(
@@ -158,7 +158,7 @@ async def test_a_handler_that_blocks_the_loop_is_not_taken_for_dead(database: Da
         import time
 
         runs.append(1)
-        time.sleep(1.5)  # noqa: ASYNC251: the point of the story: two and a half leases
+        time.sleep(1.5)  # noqa: ASYNC251 (the point of the story: two and a half leases)
         return len(runs)
 
     async with working(app) as (_, ear):
@@ -194,7 +194,8 @@ async def test_a_claim_whose_answer_was_lost_strands_nothing(app: Windlass) -> N
         return n
 
     async with working(app) as (worker, _):
-        store, lost = stores_of(worker), []
+        store = stores_of(worker)
+        lost: list[Any] = []
         claim = store.claim
 
         async def lose_the_answer(wish: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 from windlass import Context, State, Windlass
@@ -15,7 +16,7 @@ from windlass.observe.events import JobStarted
 from windlass.store.encoding import encode_jobs
 from windlass.store.sql import query
 
-from .rig import ON_POSTGRES, PATIENCE, Database, opened, working
+from .rig import ON_POSTGRES, PATIENCE, Database, opened, stores_of, working
 
 
 async def test_higher_priority_first_then_the_earlier(database: Database) -> None:
@@ -64,7 +65,7 @@ async def test_a_worker_serves_only_its_queues_and_types(app: Windlass) -> None:
     async def other(n: int) -> int:
         return n
 
-    async with working(app, queues=["mail"], types=["send"]) as (worker, _):
+    async with working(app, queues=["mail"], types=["send"]):
         skipped = [await bounce.aenqueue(1), await other.aenqueue(1), await send.options(queue="bulk").aenqueue(1)]
         assert await (await send.aenqueue(2)).aresult(timeout=PATIENCE) == 2
         (row,) = await app.aworkers()
@@ -115,14 +116,13 @@ async def test_a_job_committed_late_is_found_below_the_floor(database: Database,
         for job in jobs:
             await job.aresult(timeout=PATIENCE)
         if not rescans:
-            claim = worker.crew.store.claim
+            store = stores_of(worker)
+            claim = store.claim
 
             async def only_above_the_floor(wish: Any) -> Any:
-                import msgspec
-
                 return await claim(msgspec.structs.replace(wish, rescan=False))
 
-            worker.crew.store.claim = only_above_the_floor  # type: ignore[method-assign]
+            store.claim = only_above_the_floor
         await transaction.commit()
         await held.close()
 

@@ -42,15 +42,17 @@ from windlass.clock import SystemClock
 from windlass.job import NewJob, new_id
 from windlass.outcome import Transition
 from windlass.state import Verb
-from windlass.store.protocol import Claim
+from windlass.store.protocol import Claim, NewWorker
 from windlass.store.sqlite.store import SqliteStore
 
 async def main(url, count):
     store = SqliteStore(url, clock=SystemClock())
     await store.open()
+    worker = NewWorker(id=new_id(), name="one of eight", lease=60, queues=None, types=("t",), concurrency=1)
+    await store.register(worker)
     for _ in range(count):
         await store.enqueue([NewJob(id=new_id(), type="t", input="{}")])
-        claimed = await store.claim(Claim(worker=new_id(), room=1, types=("t",)))
+        claimed = await store.claim(Claim(worker=worker.id, room=1, types=("t",)))
         await store.settle([Transition(lease=job.lease, verb=Verb.SUCCEED) for job in claimed.jobs])
     await store.close()
 
@@ -244,7 +246,9 @@ async def test_jobs_enqueued_on_a_callers_connection_are_jobs_like_others(file_r
     await file_rig.store.enqueue([ours])
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
-        connection.execute(query("sqlite", "enqueue"), enqueue_parameters([theirs], micros(file_rig.clock.now())))
+        connection.execute(
+            numbered(query("sqlite", "enqueue")), enqueue_parameters([theirs], micros(file_rig.clock.now()))
+        )
 
     expected = await file_rig.find(ours.id)
     found = await file_rig.find(theirs.id)

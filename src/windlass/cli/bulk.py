@@ -6,9 +6,12 @@ more. Each job is changed by a conditional write of its own; one that has moved 
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
+from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -182,7 +185,7 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen)
     count = len(chosen.jobs)
     types = ", ".join(f"{number:,} {type}" for type, number in chosen.types.most_common(3))
     more = f", {len(chosen.types) - 3} more types" if len(chosen.types) > 3 else ""
-    say(f"{verb} {plural(count, 'job')} that match {chosen.text}", style="bold", err=True)
+    say(f"{verb} {plural(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}", style="bold", err=True)
     say(f"  {types}{more}; in {masked(settings.url)}", err=True)
     if not sys.stdin.isatty():
         note("nothing was changed: this is not a terminal, so nobody can say yes; add --yes")
@@ -204,9 +207,9 @@ def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> in
     done = Done()
     code = INTERRUPTED
     try:
-        ask(settings, lambda store: _operate(store, verb, chosen.jobs, done))
-        code = REFUSED if done.refused else 0
-    except KeyboardInterrupt:
+        if ask(settings, lambda store: _operate(store, verb, chosen.jobs, done)):
+            code = REFUSED if done.refused else 0
+    except (KeyboardInterrupt, CancelledError):
         pass
     finally:
         if as_json:
@@ -216,26 +219,47 @@ def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> in
     return code
 
 
-async def _operate(store: Store, verb: Verb, jobs: Sequence[tuple[UUID, str]], done: Done) -> None:
-    import asyncio
-
+async def _operate(store: Store, verb: Verb, jobs: Sequence[tuple[UUID, str]], done: Done) -> bool:
+    """All of them, page by page; False when Ctrl-C came in between."""
     meter = _Meter(verb.value, len(jobs))
+    stop = _stop_at_interrupt()
     for start in range(0, len(jobs), PAGE):
         page = iter(jobs[start : start + PAGE])
         due: set[str] = set()
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):  # they share the iterator
-                group.create_task(_take_turns(store, verb, page, done, due))
+                group.create_task(_take_turns(store, verb, page, done, due, stop))
         for queue in due:
             await store.wake(queue)
         meter.show(done.total)
+        if stop.is_set():
+            break
     meter.clear()
+    return not stop.is_set()
 
 
-async def _take_turns(store: Store, verb: Verb, page: Any, done: Done, due: set[str]) -> None:
+def _stop_at_interrupt() -> asyncio.Event:
+    """Set by the first Ctrl-C: what is on its way is finished, so that the count told is exact. The second one ends."""
+    stop, task = asyncio.Event(), asyncio.current_task()
+    assert task is not None
+
+    def interrupt() -> None:
+        if stop.is_set():
+            task.cancel()
+        stop.set()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    return stop
+
+
+async def _take_turns(
+    store: Store, verb: Verb, page: Iterator[tuple[UUID, str]], done: Done, due: set[str], stop: asyncio.Event
+) -> None:
     from windlass.errors import JobNotFound, TransitionRefused
 
     for id, queue in page:
+        if stop.is_set():
+            return
         try:
             state = await store.operate(verb, id)
         except (JobNotFound, TransitionRefused):

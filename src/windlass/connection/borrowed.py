@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
-Style = Literal["native", "dollar", "pyformat", "text"]
+Style = Literal["named", "dollar", "pyformat", "text"]
 
 FAILED_TRANSACTION = "25P02"
 """PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
@@ -103,7 +103,7 @@ def translate(sql: str, style: Style) -> str:
     for token in TOKEN.finditer(sql):
         pieces.append(_escape(sql[end : token.start()], style))
         if token[2]:
-            pieces.append(_placeholder(token[2], token[0], style))
+            pieces.append(_placeholder(token[2], style))
         elif not token[0].startswith(("--", "/*")):
             pieces.append(_escape(token[0], style))
         end = token.end()
@@ -119,14 +119,14 @@ def _escape(text: str, style: Style) -> str:
     return text
 
 
-def _placeholder(number: str, written: str, style: Style) -> str:
+def _placeholder(number: str, style: Style) -> str:
     if style == "pyformat":
         return f"%(p{number})s"
     if style == "text":
         return f":p{number} "  # the space keeps a cast's colons off the name: text() would not see it otherwise
     if style == "dollar":
         return f"${number}"
-    return written
+    return f":p{number}"
 
 
 def named(values: tuple[object, ...]) -> dict[str, object]:

@@ -187,7 +187,7 @@ class Sqlite(Borrowed):
         cursor = self._conn.cursor()
         cursor.row_factory = None
         try:
-            rows: Rows = cursor.execute(translate(sql, "native"), values).fetchall()
+            rows: Rows = cursor.execute(translate(sql, "named"), named(values)).fetchall()
         finally:
             cursor.close()
         return rows
@@ -217,7 +217,7 @@ class Aiosqlite(Awaited):
     async def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
         async with self._conn.cursor() as cursor:
             cursor.row_factory = None
-            await cursor.execute(translate(sql, "native"), values)
+            await cursor.execute(translate(sql, "named"), named(values))
             return [tuple(row) for row in await cursor.fetchall()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,13 @@ def make_migrator(settings: Settings) -> Migrator:
     from windlass.store.postgres.migrator import PostgresMigrator
 
     return PostgresMigrator(settings.direct_url or settings.url)
+
+
+def sqlite_location(url: str) -> str:
+    """What a connection to this file says of itself; nothing is opened."""
+    from windlass.store.sqlite.file import locate
+
+    return f"sqlite:{os.path.realpath(locate(url))}"
 
 
 def masked(url: str) -> str:

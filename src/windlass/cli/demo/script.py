@@ -60,6 +60,7 @@ class Script:
                 await self._finale()
                 return
             self._scene.tell("all of that once more; Ctrl-C ends it")
+            await self._newsletters()
 
     async def settled(self) -> None:
         """After `play` was cancelled: until an enqueue that was under way is committed and counted."""
@@ -70,13 +71,13 @@ class Script:
 
     async def _open(self) -> None:
         self._scene.tell(f"{FIRST_WAVE} newsletters wait in the store; two workers are starting")
-        self.cast += await self._enqueue(program.newsletter.call(reader) for reader in range(FIRST_WAVE))
+        await self._enqueue(program.newsletter.call(reader) for reader in range(FIRST_WAVE))
         await self._until(self._under_way)
         await asyncio.sleep(BREATH / 2)
 
     async def _priorities(self) -> None:
         self._scene.tell(f"{len(RESETS)} password resets come in: their priority lets them overtake")
-        resets = await self._feature(program.password_reset.call(user) for user in RESETS)
+        resets = await self._enqueue(program.password_reset.call(user) for user in RESETS)
         await self._until_ended(resets)
         await asyncio.sleep(BREATH)
 
@@ -84,7 +85,7 @@ class Script:
         self._scene.tell("trouble: errors to retry, a call that hangs, two jobs beyond help")
         calls: list[TypedCall[Any]] = [program.sync_stock.call(shop) for shop in SHOPS]
         calls += [program.ask_partner.call("acme"), program.import_feed.call("prices.csv"), program.refund.call(4711)]
-        troubled = await self._feature(calls)
+        troubled = await self._enqueue(calls)
         await self._newsletters()
         await self._until_ended(troubled)
         self._scene.tell("retries helped where they could; the other two jobs are dead", Tone.GOOD)
@@ -93,7 +94,7 @@ class Script:
     async def _segfault(self) -> None:
         self._scene.tell(f"a thumbnail segfaults: {program.BROKEN}, in a process of its own", Tone.BAD)
         before = [worker.pid for worker in self._scene.workers.values()]
-        pictures = await self._feature(program.thumbnail.call(picture) for picture in PICTURES)
+        pictures = await self._enqueue(program.thumbnail.call(picture) for picture in PICTURES)
         await self._newsletters()
         await self._until_ended(pictures)
         alive = before == [worker.pid for worker in self._scene.workers.values()]
@@ -103,7 +104,7 @@ class Script:
 
     async def _kill_worker(self) -> None:
         await self._newsletters()
-        films = await self._feature(program.render.call(film) for film in FILMS)
+        films = await self._enqueue(program.render.call(film) for film in FILMS)
         number = await self._until(lambda: self._renderer(films))
         if number is None:
             return
@@ -132,12 +133,6 @@ class Script:
     async def _worked_off(self) -> bool:
         return self._scene.ended == self._scene.enqueued
 
-    async def _feature(self, calls: Iterable[TypedCall[Any]]) -> list[JobHandle[Any]]:
-        """Enqueue jobs that are looked at in the end."""
-        handles = await self._enqueue(calls)
-        self.cast += handles
-        return handles
-
     async def _newsletters(self) -> None:
         """The next wave, unless the last one still waits."""
         if self._scene.counts.get(State.QUEUED, 0) < BACKLOG_MOST:
@@ -149,6 +144,7 @@ class Script:
         async def enqueue() -> list[JobHandle[Any]]:
             handles = await self._app.aenqueue_many(calls)
             self._scene.enqueued += len(handles)
+            self.cast += handles
             return handles
 
         self._enqueuing = asyncio.ensure_future(enqueue())

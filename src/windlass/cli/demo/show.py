@@ -55,9 +55,9 @@ class Show:
             with Ear(self._folder, self._scene.hear):
                 await self._perform()
             summary = await self._sum_up()
+            self._stage.show(self._scene)
         finally:
             drawing.cancel()
-            self._stage.show(self._scene)
             self._stage.close()
             await self._app.aclose()
         await _end(drawing)

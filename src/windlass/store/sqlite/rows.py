@@ -12,6 +12,7 @@ from windlass.job import COLUMNS, Failure, Job, NewJob
 from windlass.state import State, sources, target
 from windlass.store.encoding import encode_jobs
 from windlass.store.protocol import NewWorker, WorkerRow
+from windlass.store.sqlite.placeholders import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,9 +79,9 @@ def _converter(column: str) -> Any:
 CONVERTERS = tuple(_converter(column) for column in COLUMNS)
 
 
-def enqueue_parameters(jobs: Sequence[NewJob], now: int) -> tuple[str, int]:
-    """The two parameters of `enqueue.sql`; `now` in microseconds."""
-    return encode_jobs(jobs), now
+def enqueue_parameters(jobs: Sequence[NewJob], now: int) -> Parameters:
+    """The two parameters of `numbered(enqueue.sql)`; `now` in microseconds."""
+    return named((encode_jobs(jobs), now))
 
 
 def transition_parameters(transition: Transition, now: int) -> Parameters:

@@ -19,6 +19,7 @@ from windlass.store.sqlite import claims, operations, rows, sweeps
 from windlass.store.sqlite.file import connect, immediate, locate, translated
 from windlass.store.sqlite.heart import SqliteHeart
 from windlass.store.sqlite.migrator import current
+from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import enqueue_parameters, span
 from windlass.store.sqlite.transaction import SqliteTransaction
 from windlass.store.sqlite.transitions import refuse_foreign, settle
@@ -84,7 +85,7 @@ class SqliteStore:
         def insert(connection: sqlite3.Connection, now: int) -> None:
             for start in range(0, len(jobs), ENQUEUE_PAGE):
                 page = jobs[start : start + ENQUEUE_PAGE]
-                connection.execute(query("sqlite", "enqueue"), enqueue_parameters(page, now))
+                connection.execute(numbered(query("sqlite", "enqueue")), enqueue_parameters(page, now))
 
         if failpoints.armed:
             failpoints.hit("enqueue.before")
@@ -263,7 +264,9 @@ class SqliteStore:
 
         def look(connection: sqlite3.Connection, now: int) -> list[Job]:
             values = (now, min(page, MOST_ROWS), None if below is None else str(below), *parameters)
-            return [rows.job(row) for row in connection.execute(searching("sqlite", condition), values)]
+            return [
+                rows.job(row) for row in connection.execute(numbered(searching("sqlite", condition)), named(values))
+            ]
 
         return await self._read(look)
 

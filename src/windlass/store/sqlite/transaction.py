@@ -13,7 +13,7 @@ from uuid import UUID
 from windlass.errors import StoreError
 from windlass.store.sql import query
 from windlass.store.sqlite.file import patiently
-from windlass.store.sqlite.placeholders import numbered
+from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import enqueue_parameters, micros
 from windlass.store.sqlite.transitions import refuse_foreign, settle
 from windlass.store.sqlite.wakeups import tell
@@ -55,7 +55,7 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, *args: Any) -> str:
         def run(connection: sqlite3.Connection) -> str:
-            cursor = connection.execute(numbered(sql), [_adapt(arg) for arg in args])
+            cursor = connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
             cursor.fetchall()  # RETURNING has written all its rows only when the last one was read
             word = sql.split(maxsplit=1)[0].upper()
             return word if cursor.rowcount < 0 else f"{word} {cursor.rowcount}"
@@ -64,7 +64,7 @@ class SqliteTransaction:
 
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
         def run(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-            cursor = connection.execute(numbered(sql), [_adapt(arg) for arg in args])
+            cursor = connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
@@ -72,7 +72,9 @@ class SqliteTransaction:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> None:
         await self._call(
-            lambda connection: connection.execute(query("sqlite", "enqueue"), enqueue_parameters(jobs, self._now()))
+            lambda connection: connection.execute(
+                numbered(query("sqlite", "enqueue")), enqueue_parameters(jobs, self._now())
+            )
         )
         self._queues |= {job.queue for job in jobs}
 

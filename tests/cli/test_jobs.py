@@ -1,0 +1,352 @@
+"""`windlass jobs`: looking, reading and operating, on both stores and as people and scripts do it."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from windlass.cli.words import filter_of
+from windlass.state import Verb
+
+from .desk import Desk
+
+EVIL = "\x1b[2J\x1b]0;x\x07 \u202e [red]\x9b31m"
+
+
+# The list
+
+
+def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(desk: Desk) -> None:
+    (old,) = desk.enqueue(queue="mail")
+    dead = desk.fail(verb=Verb.BURY, queue="report") if desk.run("jobs", "cancel", str(old)).exit_code == 0 else None
+
+    lines = [line.split("\t") for line in desk.run("jobs", "list").stdout.splitlines()]
+
+    assert [line[:5] for line in lines] == [
+        [str(dead), "send", "report", "dead", "1/4"],
+        [str(old), "send", "mail", "cancelled", "0/4"],
+    ]
+    assert lines[0][6] == "exhausted · TimeoutError: no answer"
+
+
+def test_a_list_takes_a_filter_in_words(desk: Desk) -> None:
+    (job,) = desk.enqueue(queue="mail", tenant="acme")
+    desk.enqueue(queue="mail", tenant="other")
+    failed = desk.fail("the peer timed out", queue="report")
+
+    def found(*words: str) -> list[str]:
+        return [item["id"] for item in desk.json("jobs", "list", *words)["jobs"]]
+
+    assert found("queue:mail", "-tenant:other") == [str(job)]
+    assert found("queue:mail -tenant:other") == [str(job)]
+    assert found("error:peer timed out") == [str(failed)]
+    assert found(job.hex[-8:]) == [str(job)]
+    assert set(found(str(job), failed.hex[-8:])) == {str(job), str(failed)}
+
+
+def test_jobs_alone_and_jobs_with_a_filter_are_lists(file_desk: Desk) -> None:
+    (job,) = file_desk.enqueue()
+
+    assert file_desk.run("jobs").stdout == file_desk.run("jobs", "state:queued").stdout
+    assert file_desk.run("jobs", job.hex[-8:]).stdout.startswith(str(job))
+    assert "No such command 'lst'" in file_desk.run("jobs", "lst").stderr
+
+
+def test_pages_follow_each_other(desk: Desk) -> None:
+    jobs = desk.enqueue(5)
+
+    first = desk.json("jobs", "list", "-n", "3")
+    second = desk.json("jobs", "list", "-n", "3", "--below", first["next"])
+
+    assert {job["id"] for job in first["jobs"] + second["jobs"]} == set(map(str, jobs))
+    assert (len(first["jobs"]), len(second["jobs"]), second["next"]) == (3, 2, None)
+
+
+def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(desk: Desk) -> None:
+    desk.enqueue(queue="mail")
+
+    result = desk.run("jobs", "list", "queue:mail", "state:dead")
+
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "no job matches queue:mail state:dead in " in result.stderr
+    assert "where finished jobs are kept for 7d" in result.stderr
+    assert "some match: windlass jobs list queue:mail" in result.stderr
+
+
+def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_desk: Desk) -> None:
+    result = file_desk.run("jobs", "list", "state:dead", "quue:mail")
+
+    assert result.exit_code == 2
+    assert result.stderr == "windlass: at character 12 of the filter: there is no field 'quue'; did you mean 'queue'?\n"
+
+
+def test_words_of_a_shell_become_one_filter() -> None:
+    assert filter_of(["error:timed out"]).text == 'error:"timed out"'
+    assert filter_of(["queue:a state:dead"]).text == "queue:a state:dead"
+    assert filter_of(["70819203", "9f3c21ab"]).text == "id:70819203,9f3c21ab"
+
+
+@pytest.mark.parametrize("width", [160, 100, 60, 40])
+def test_a_table_fits_the_terminal(file_desk: Desk, width: int) -> None:
+    file_desk.fail("a long story " * 20, queue="a-queue-with-a-rather-long-name")
+
+    seen, code = file_desk.terminal("jobs", "list", width=width, NO_COLOR="1")
+
+    assert code == 0
+    assert max(map(len, seen.splitlines())) <= width
+    assert seen.splitlines()[0].startswith("ID        TYPE")
+    assert "failed" in seen
+    assert "\x1b" not in seen
+
+
+def test_colours_are_for_terminals_that_want_them(file_desk: Desk) -> None:
+    file_desk.fail(verb=Verb.BURY)
+
+    assert "\x1b[31mdead" in file_desk.terminal("jobs", "list")[0]
+    assert "\x1b" not in file_desk.terminal("jobs", "list", NO_COLOR="1")[0]
+    assert "\x1b" not in file_desk.run("jobs", "list").stdout
+
+
+def test_hostile_values_are_printed_inert_everywhere(desk: Desk) -> None:
+    document = json.dumps({"to": EVIL})
+    job = desk.fail(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
+
+    printed = [
+        desk.run("jobs", "list").output,
+        desk.run("jobs", "show", str(job)).output,
+        desk.run("jobs", "show", str(job), "--full").output,
+        desk.run("jobs", "list", "--json").output,
+        desk.run("jobs", "list", f"queue:{EVIL}").output,
+        desk.run("jobs", "cancel", f"error:{EVIL}").output,
+    ]
+
+    for text in printed:
+        assert not set(text) & set("\x1b\x07\u202e\x9b"), ascii(text)
+    assert desk.json("jobs", "show", str(job))["input"] == {"to": EVIL}
+
+
+# One job
+
+
+def test_a_story_goes_from_the_enqueue_to_the_next_attempt(desk: Desk) -> None:
+    entry = {
+        "attempt": 1,
+        "fence": 1,
+        "worker": str(uuid4()),
+        "started_at": "2026-01-01T00:00:00Z",
+        "finished_at": "2026-01-01T00:00:01.5Z",
+        "outcome": "raised",
+        "error": {"type": "TimeoutError", "message": "no answer", "attempt": 1, "attemptedAt": "2026-01-01T00:00:01Z"},
+        "log": ["INFO knocking"],
+    }
+    job = desk.fail(entry=json.dumps(entry), queue="mail", input='{"to": "ann"}')
+
+    told = desk.run("jobs", "show", job.hex[-8:]).stdout
+
+    order = [
+        f"send  failed, again in 10m\n{job}\n",
+        "queue     mail",
+        "enqueued",
+        "attempt 1  failed after 1.5s on worker ",
+        "TimeoutError: no answer",
+        "│ INFO knocking",
+        "attempt 2  due in ",
+        "Traceback of attempt 1",
+        '"to": "ann"',
+        f"windlass jobs retry {job.hex[-8:]}",
+    ]
+    places = [told.find(text) for text in order]
+    assert -1 not in places, (order[places.index(-1)], told)
+    assert places == sorted(places)
+
+
+def test_a_simple_success_is_told_with_its_time_worker_and_output(desk: Desk) -> None:
+    worker = desk.register(name="ship:7")
+    job = desk.settle(Verb.SUCCEED, worker, output='{"sent": true}')
+
+    told = desk.run("jobs", "show", str(job)).stdout
+
+    assert told.startswith("send  succeeded\n")
+    assert "attempt 1  succeeded after 1.5s on ship:7" in told
+    assert '"sent": true' in told
+
+
+def test_large_documents_are_cut_until_all_of_it_is_wanted(file_desk: Desk) -> None:
+    (job,) = file_desk.enqueue(input=json.dumps({f"key{n}": n for n in range(100)}))
+
+    short, full = (
+        file_desk.run("jobs", "show", str(job)).stdout,
+        file_desk.run("jobs", "show", str(job), "--full").stdout,
+    )
+
+    assert "… 82 lines more; see all: --full" in short
+    assert "key99" not in short
+    assert '"key99": 99' in full
+    assert "--full" not in full
+
+
+def test_an_id_that_could_be_several_lists_them(desk: Desk) -> None:
+    first, second = desk.enqueue(2)
+
+    result = desk.run("jobs", "show", first.hex[:8])
+
+    assert result.exit_code == 2
+    assert str(first) in result.stderr
+    assert str(second) in result.stderr
+    assert "write more of it" in result.stderr
+
+
+@pytest.mark.parametrize("id", ["nonsense", "12345", "'; --", "\x1b[2J", "0" * 40, "x" * 100_000])
+def test_what_is_no_id_is_told_so(file_desk: Desk, id: str) -> None:
+    result = file_desk.run("jobs", "show", id)
+
+    assert result.exit_code == 2
+    assert "is not a job id: expected a UUID, or 6 or more digits" in result.stderr
+    assert "\x1b" not in result.stderr
+    assert len(result.stderr) < 300
+
+
+def test_a_job_that_is_not_there_is_told_so(desk: Desk) -> None:
+    result = desk.run("jobs", "show", str(uuid4()))
+
+    assert result.exit_code == 2
+    assert "it never was, was discarded, or its history has passed" in result.stderr
+
+
+# Operating
+
+
+def test_each_verb_takes_the_jobs_whose_state_allows_it(desk: Desk) -> None:
+    dead, failed = desk.fail(verb=Verb.BURY), desk.fail()
+    (queued,) = desk.enqueue()
+
+    assert desk.json("jobs", "replay", "queue:*", "-y")["changed"] == 1
+    assert desk.json("jobs", "retry", "--all", "-y")["changed"] == 1
+    assert {desk.status(job) for job in (dead, failed, queued)} == {"queued"}
+
+    assert desk.json("jobs", "cancel", "queue:default", "-y")["changed"] == 3
+    assert desk.status(queued) == "cancelled"
+
+    assert desk.run("jobs", "resume", "--all", "-y").stdout == "3 jobs resumed\n"
+    assert desk.status(queued) == "queued"
+
+
+def test_discard_removes_dead_jobs_for_good(desk: Desk) -> None:
+    dead = desk.fail(verb=Verb.BURY)
+
+    assert desk.json("jobs", "discard", dead.hex[-8:], "--yes") == {
+        "verb": "discard",
+        "filter": dead.hex[-8:],
+        "matched": 1,
+        "changed": 1,
+        "asked": 0,
+        "refused": [],
+    }
+    assert desk.status(dead) == "gone"
+
+
+def test_a_running_job_is_asked_to_stop(desk: Desk) -> None:
+    (job,) = desk.enqueue()
+    desk.claim(desk.register())
+
+    result = desk.run("jobs", "cancel", str(job))
+
+    assert result.stdout == "1 running job asked to stop\n"
+    assert desk.json("jobs", "show", str(job))["cancel_requested"]
+
+
+def test_ids_that_refuse_are_counted_with_the_reason_and_exit_1(desk: Desk) -> None:
+    dead = desk.fail(verb=Verb.BURY)
+    (queued,) = desk.enqueue()
+
+    result = desk.run("jobs", "replay", str(dead), queued.hex[-8:])
+
+    assert result.exit_code == 1
+    assert result.stdout == "1 job replayed\n1 job refused, since only dead jobs can: 1 is queued\n"
+    assert desk.json("jobs", "replay", str(queued), code=1)["refused"] == [{"id": str(queued), "state": "queued"}]
+
+
+def test_a_state_in_the_filter_is_left_as_it_is_and_refused(desk: Desk) -> None:
+    desk.enqueue(2)
+
+    assert (
+        "2 jobs refused, since only dead jobs can: 2 are queued"
+        in desk.run("jobs", "replay", "state:queued", "-y").stdout
+    )
+
+
+def test_without_a_terminal_a_filter_needs_yes(desk: Desk) -> None:
+    (job,) = desk.enqueue()
+
+    result = desk.run("jobs", "cancel", "queue:default", input="y\n")
+
+    assert result.exit_code == 2
+    assert "cancel 1 job that matches queue:default state:failed,queued,running,waiting" in result.stderr
+    assert "nobody can say yes; add --yes" in result.stderr
+    assert desk.status(job) == "queued"
+
+
+def test_discard_asks_even_for_an_id(file_desk: Desk) -> None:
+    dead = file_desk.fail(verb=Verb.BURY)
+
+    assert file_desk.run("jobs", "discard", str(dead)).exit_code == 2
+    assert file_desk.status(dead) == "dead"
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "after"),
+    [("y\n", 0, "cancelled"), ("n\n", 1, "queued"), ("\x04", 1, "queued"), ("\x03", 130, "queued")],
+)
+def test_a_person_is_asked(file_desk: Desk, keys: str, code: int, after: str) -> None:
+    (job,) = file_desk.enqueue()
+
+    seen, ended = file_desk.terminal("jobs", "cancel", "queue:default", keys=keys)
+
+    assert "go on? [y/N]" in seen
+    assert ended == code
+    assert file_desk.status(job) == after
+    assert "Traceback" not in seen
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "after"), [("101\n", 0, "cancelled"), ("y\n", 1, "queued"), ("100\n", 1, "queued")]
+)
+def test_above_a_hundred_the_number_has_to_be_typed(file_desk: Desk, keys: str, code: int, after: str) -> None:
+    jobs = file_desk.enqueue(101)
+
+    seen, ended = file_desk.terminal("jobs", "cancel", "queue:default", keys=keys)
+
+    assert "cancel 101 jobs that match queue:default" in seen
+    assert "type 101 to go on:" in seen
+    assert (ended, file_desk.status(jobs[0])) == (code, after)
+
+
+def test_more_than_a_page_is_counted_exactly_and_changed_completely(desk: Desk) -> None:
+    desk.enqueue(1_203, queue="mail")
+    desk.enqueue(5, queue="other")
+
+    done = desk.json("jobs", "cancel", "queue:mail", "-y")
+
+    assert (done["matched"], done["changed"]) == (1_203, 1_203)
+    assert len(desk.json("jobs", "list", "state:queued", "-n", "2000")["jobs"]) == 5
+
+
+def test_nothing_to_do_says_in_which_states_they_are(desk: Desk) -> None:
+    desk.enqueue(2, queue="mail")
+
+    result = desk.run("jobs", "replay", "queue:mail")
+
+    assert result.exit_code == 0
+    assert "no job matches queue:mail state:dead; nothing to replay" in result.stderr
+    assert "in other states there are: 2 queued" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "queue:mail")])
+def test_which_jobs_has_to_be_said_once(file_desk: Desk, arguments: tuple[str, ...]) -> None:
+    result = file_desk.run("jobs", "cancel", *arguments)
+
+    assert result.exit_code == 2
+    assert "windlass jobs cancel queue:mail" in result.stderr
