@@ -286,7 +286,7 @@ def test_parameters_are_rewritten_and_nothing_else() -> None:
     sql = """SELECT $1, '$2 '' $3', "$4", a$5, `$6`, [$7], $12 -- $8 '
              /* $9 ' */ FROM t WHERE x = $2"""
 
-    assert numbered(sql) == sql.replace("SELECT $1", "SELECT ?1").replace("$12", "?12").replace("= $2", "= ?2")
+    assert numbered(sql) == sql.replace("SELECT $1", "SELECT :p1").replace("$12", ":p12").replace("= $2", "= :p2")
 
 
 async def test_the_claim_walks_its_index_and_never_sorts(file_rig: Rig, tmp_path: Path) -> None:
