@@ -179,10 +179,7 @@ class AttemptTransaction:
     @asynccontextmanager
     async def block(self) -> AsyncIterator[Transaction]:
         """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote."""
-        if self._closed:  # a thread that was fenced out comes late: what it wrote could never commit
-            raise LeaseLost(
-                "this attempt has ended, and its late transaction is refused; look at ctx.cancelled in time"
-            )
+        self._check()
         if self._open is not None:
             transaction = self._open[1]
             await transaction.savepoint()
@@ -196,10 +193,18 @@ class AttemptTransaction:
         manager = self._store.transaction(limit=self._limit)
         self._open = (manager, await manager.__aenter__())
         try:
+            self._check()  # once more: it may have waited for its turn until after the attempt's end
             yield self._open[1]
         except BaseException:
             await self.end()
             raise
+
+    def _check(self) -> None:
+        """A handler that was fenced out comes late: what it wrote could never commit."""
+        if self._closed:
+            raise LeaseLost(
+                "this attempt has ended, and its late transaction is refused; look at ctx.cancelled in time"
+            )
 
     async def close(self) -> None:
         """The attempt has ended: roll back what is open and not committed, and begin no other."""

@@ -1,7 +1,8 @@
 """Bad input: each kind is refused at the door with its path or cause and the next step, and nothing is written.
 
 Declarations are in test_registry.py, settings in test_config.py, app files in test_program.py, and what a handler
-itself returns or raises in test_outcomes.py: that is repaired, never refused.
+itself returns or raises in test_outcomes.py: that is repaired, never refused. What is refused before any store is asked
+is told on one store only.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def nested(levels: int) -> Any:
     return value
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("args", "kwargs", "path", "words"),
     [
@@ -78,6 +80,7 @@ async def test_arguments_that_cannot_be_stored_are_refused_with_their_path(
     assert await database.jobs() == 0
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -172,8 +172,11 @@ def _explain_nothing(settings: Settings, filter: Filter, words: Sequence[str], b
         say(f"there is no job in {where}; enqueue one: windlass enqueue app:add 2 3", err=True)
     else:
         say(f"no job matches {filter.text} in {where}", err=True)
-        for text in _wider(settings, filter) if took < QUICK else ():
-            say(f"  some match: windlass jobs list {shown(text)}", err=True)
+        if took > QUICK:
+            say("  leave a term out to search wider", err=True)
+            return
+        for text in _wider(settings, filter):
+            say(f"  some match: windlass jobs list {shown(text)}".rstrip(), err=True)
 
 
 def _wider(settings: Settings, filter: Filter) -> list[list[str]]:

@@ -30,7 +30,13 @@ class WithNegatives(click.Command):
     """A command whose arguments may be negative numbers: `-5` is five below zero and no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [SHIELD + word if NEGATIVE.match(word) else word for word in args])
+        options = (param for param in self.params if isinstance(param, click.Option) and not param.is_flag)
+        wants_value = {name for option in options for name in option.opts}
+        words = zip(["", *args], args, strict=False)
+        return super().parse_args(
+            ctx,
+            [SHIELD + word if NEGATIVE.match(word) and before not in wants_value else word for before, word in words],
+        )
 
 
 @click.command(cls=WithNegatives, short_help="Enqueue one job and print its result.")

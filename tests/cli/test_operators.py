@@ -1,0 +1,328 @@
+"""`windlass queues`, `workers`, `config`, `enqueue` and `completion`, and what `--json` promises for all commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from windlass.cli.main import cli
+from windlass.config import names
+from windlass.state import Verb
+
+from .conftest import Start, Windlass
+from .desk import Desk
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env=environment).invoke(cli, arguments, prog_name="windlass")
+
+
+# Queues and workers
+
+
+def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(desk: Desk) -> None:
+    worker = desk.register(queues=("mail",))
+    desk.fail(worker=worker, queue="mail")
+    desk.fail(worker=worker, queue="mail", verb=Verb.BURY)
+    desk.enqueue(2, queue="mail")
+
+    (queue,) = desk.json("queues")["queues"]
+
+    assert 0 <= queue.pop("lag") < 60
+    assert queue == {"queue": "mail", "queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1, "workers": 1}
+    assert desk.run("queues").stdout.startswith("mail\t2\t0\t1\t0\t1\t")
+    assert desk.run("queues").stderr == ""
+
+
+def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(desk: Desk) -> None:
+    desk.register(queues=("report",))
+    desk.register(queues=("mail",), lease=0.0)
+    desk.enqueue(queue="mail")
+    desk.enqueue(queue="report")
+    desk.enqueue(queue="later", delay=3600.0)
+
+    result = desk.run("queues", "-a", "app.py", "--url", desk.url)
+
+    assert "no live worker serves mail: jobs are due since" in result.stderr
+    assert "windlass worker app.py --queue mail" in result.stderr
+    assert "report" not in result.stderr
+    assert "later" not in result.stderr
+
+
+def test_the_loud_part_comes_first_on_a_terminal(file_desk: Desk) -> None:
+    file_desk.enqueue(queue="mail")
+
+    seen, _ = file_desk.terminal("queues", NO_COLOR="1")
+
+    assert seen.splitlines()[0].startswith("no live worker serves mail")
+    assert seen.splitlines()[2] == "QUEUE  QUEUED  RUNNING  FAILED  WAITING  DEAD  LAG  WORKERS"
+
+
+def test_a_worker_is_shown_with_its_state(desk: Desk) -> None:
+    busy, silent = desk.register(name="ship:1"), desk.register(name="ship:2", queues=("mail", "sms"), lease=0.0)
+    desk.enqueue()
+    desk.claim(busy)
+
+    rows = {row["id"]: row for row in desk.json("workers")["workers"]}
+
+    assert (rows[str(busy)]["state"], rows[str(busy)]["running"], rows[str(busy)]["queues"]) == ("busy", 1, None)
+    assert (rows[str(silent)]["state"], rows[str(silent)]["queues"]) == ("silent", ["mail", "sms"])
+    assert "ship:2\tsilent\t0/10\tmail, sms\t1\t" in desk.run("workers").stdout
+
+
+def test_an_empty_store_says_so_and_what_to_do(file_desk: Desk) -> None:
+    assert "no job is queued" in file_desk.run("queues").stderr
+    assert "start one: windlass worker app.py" in file_desk.run("workers").stderr
+    assert "enqueue one: windlass enqueue" in file_desk.run("jobs").stderr
+    assert file_desk.json("queues") == {"queues": []}
+    assert file_desk.json("workers") == {"workers": []}
+    assert file_desk.json("jobs", "list") == {"filter": "", "jobs": [], "next": None}
+
+
+# Settings
+
+
+def test_each_setting_is_told_with_its_value_origin_and_variable(here: Path) -> None:
+    (here / "windlass.toml").write_text('sweep = "7s"\n')
+    (here / "pyproject.toml").write_text('[tool.windlass]\npoll = "3s"\nsweep = "9s"\n')
+    (here / "own.py").write_text("from windlass import Windlass\napp = Windlass(concurrency=3, pace='polite')\n")
+
+    result = invoke("config", "own.py", "--json", WINDLASS_GRACE="90s", WINDLASS_SWEEP="")
+    told = {item["name"]: (item["value"], item["from"]) for item in json.loads(result.stdout)["settings"]}
+
+    assert list(told) == list(names())
+    assert told["concurrency"] == (3, "argument")
+    assert told["grace"] == (90.0, "environment")
+    assert told["sweep"] == (7.0, "windlass.toml")
+    assert told["poll"] == (3.0, "pyproject.toml")
+    assert told["lease"] == (600.0, "pace polite")
+    assert told["max_crashes"] == (3, "default")
+
+
+def test_settings_are_spelt_as_people_write_them_and_passwords_are_not(here: Path) -> None:
+    url = "postgresql://ann:hunter2@host/db?password=hunter2"
+
+    plain = invoke("config", "--url", url, WINDLASS_MEMORY="512M", WINDLASS_DIRECT_URL=url).stdout
+    document = invoke("config", "--url", url, "--json").stdout
+
+    assert "history\t7d\tdefault\tWINDLASS_HISTORY\t" in plain
+    assert "memory\t512M\tenvironment" in plain
+    assert "url\tpostgresql://ann:…@host/db?password=…\tflag\tWINDLASS_URL" in plain
+    assert "hunter2" not in plain + document
+
+
+def test_a_flag_comes_before_the_environment(here: Path) -> None:
+    told = invoke("config", "--url", "sqlite:///flag.db", WINDLASS_URL="sqlite:///environment.db").stdout
+
+    assert "url\tsqlite:///flag.db\tflag" in told
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("windlass.toml", 'sweeep = "7s"', "did you mean 'sweep'?"),
+        ("windlass.toml", "sweep = [", "windlass.toml cannot be read"),
+        ("pyproject.toml", '[tool.windlass]\nlease = "long"', "is not a duration"),
+    ],
+)
+def test_a_file_with_a_typing_error_is_one_line_and_exit_2(here: Path, file: str, text: str, said: str) -> None:
+    (here / file).write_text(text)
+
+    result = invoke("config")
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+# Enqueue
+
+
+def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(here: Path) -> None:
+    invoke("migrate")
+
+    ids = [
+        invoke("enqueue", "app:add", "2", "-3").stdout,
+        invoke("enqueue", "-a", "app.py", "add", "a=2", "b=-3").stdout,
+        invoke("enqueue", "add", "2", "-3", WINDLASS_APP="app.py").stdout,
+        invoke("enqueue", "app.py", "--type", "add", "--input", '{"a": 2, "b": -3}').stdout,
+        invoke("enqueue", "--type", "add", "--input", '{"b": -3, "a": 2}', WINDLASS_APP="app.py").stdout,
+        CliRunner().invoke(cli, ["enqueue", "app.py", "--type", "add", "--input", "-"], input='{"a":2,"b":-3}').stdout,
+    ]
+
+    for id in ids:
+        assert json.loads(invoke("jobs", "show", id.strip(), "--json").stdout)["input"] == {"a": 2, "b": -3}
+
+
+def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
+    invoke("migrate")
+    options = "--queue q --priority -5 --delay 1h --tenant t --key -1k --max-attempts 9".split()
+
+    job = json.loads(invoke("enqueue", "app:add", "1", "2", *options, "--json").stdout)
+
+    assert {
+        "queue": "q",
+        "priority": -5,
+        "tenant": "t",
+        "key": "-1k",
+        "max_attempts": 9,
+        "state": "queued",
+    }.items() <= (job.items())
+    assert job["run_at"] > job["created_at"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say which job: windlass enqueue app:add 2 3"),
+        (("app.py",), "say which job to run, for example app.py:add"),
+        (("app:ad", "1", "2"), "did you mean 'add'"),
+        (("app:add", "one", "2"), "$.a: Expected `int`, got `str`"),
+        (("app.py", "--type", "ad"), "did you mean 'add'?"),
+        (("--type", "add"), "say which program has it"),
+        (("app.py", "--type", "add", "--input", "[1]"), "--input is an array"),
+        (("app.py", "--type", "add", "--input", "{a"), "--input is not JSON"),
+        (("app.py", "--type", "add", "--input", "[" * 5_000), "--input is not JSON"),
+        (("app.py", "--type", "add", "--input", '{"a": 1, "c": 2}'), "unexpected keyword argument 'c'"),
+        (("app:add", "1", "2", "--priority", "99999"), "is not a whole number from -32768"),
+        (("app:add", "1", "2", "--queue", "a\nb"), "queue contains a control character"),
+        (("app:add", "1", "2", "--delay", "soon"), "is not a duration"),
+        (("app:add", "1", "2", "--input", "{}"), "--input holds all arguments"),
+    ],
+)
+def test_a_wrong_enqueue_is_told_and_writes_nothing(here: Path, arguments: tuple[str, ...], said: str) -> None:
+    invoke("migrate")
+
+    result = invoke("enqueue", *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert json.loads(invoke("jobs", "list", "--json").stdout)["jobs"] == []
+
+
+def test_without_a_schema_an_enqueue_names_the_command(here: Path) -> None:
+    assert "run: windlass migrate app.py (or: windlass dev app.py)" in invoke("enqueue", "app.py:add", "1", "2").stderr
+
+
+# --json
+
+
+def test_run_prints_the_whole_job(windlass: Windlass, start: Start) -> None:
+    windlass("migrate")
+    start("worker", "app.py").expect("worker .* started")
+
+    added, failed = windlass("run", "app:add", "2", "3", "--json"), windlass("run", "app:fail", "--json")
+    waited = windlass("run", "app:hold", "--timeout", "10ms", "--json")
+
+    assert (json.loads(added.stdout)["output"], added.returncode) == (5, 0)
+    assert (json.loads(failed.stdout)["error"]["message"], failed.returncode) == ("out of rope", 1)
+    assert (json.loads(waited.stdout)["type"], waited.returncode) == ("hold", 124)
+
+
+def test_migrate_tells_what_it_did(here: Path) -> None:
+    step = {"number": 1, "name": "engine"}
+
+    checked = invoke("migrate", "--check", "--json")
+    applied, again = invoke("migrate", "--json"), invoke("migrate", "--json")
+
+    assert checked.exit_code == 1
+    assert step in json.loads(checked.stdout)["missing"]
+    assert step in json.loads(applied.stdout)["applied"]
+    assert json.loads(again.stdout) == {"database": "sqlite:///windlass.db", "applied": [], "missing": []}
+
+
+COMMANDS = [("jobs", "list"), ("queues",), ("workers",), ("config",), ("doctor",), ("migrate",)]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_desk: Desk, command: Any) -> None:
+    good = file_desk.run(*command, "--json")
+    wrong = invoke(*command, "--json", "--url", "mysql://nowhere")
+
+    assert good.stdout.count("\n") == 1
+    json.loads(good.stdout)
+    if command != ("config",):
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert wrong.stderr.startswith("windlass: ")
+
+
+# Pipes, interrupts, shells
+
+
+@pytest.mark.parametrize(
+    "command", [("jobs", "list"), ("jobs", "list", "--json"), ("config",), ("doctor",), ("queues",)]
+)
+def test_a_pipe_that_closes_ends_it_quietly(file_desk: Desk, command: tuple[str, ...]) -> None:
+    file_desk.enqueue(3)
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "windlass", *command],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "WINDLASS_URL": file_desk.url},
+        check=False,
+    )
+    os.close(writer)
+
+    assert b"Traceback" not in ended.stderr
+    assert b"Broken" not in ended.stderr
+    assert ended.returncode == 141
+
+
+def test_an_interrupt_while_something_runs_is_exit_130_and_no_traceback(here: Path, start: Start) -> None:
+    slow = "import os, sqlite3, time\nos.write(1, b'here\\n')\ntime.sleep(60)\n"
+    (here / "slow.py").write_text(slow)
+    running = start("config", "slow.py")
+    running.expect("here")
+
+    running.signal(signal.SIGINT)
+
+    assert running.wait() == 130
+    assert "Traceback" not in running.told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(shell: str) -> None:
+    result = invoke("completion", shell)
+
+    assert result.exit_code == 0
+    assert "_WINDLASS_COMPLETE" in result.stdout
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=result.stdout.encode(), check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("windlass que", "queues"), ("windlass jobs re", "replay"), ("windlass jobs list state:de", "state:dead")],
+)
+def test_the_script_completes_commands_and_filters(here: Path, words: str, expected: str) -> None:
+    environment = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+
+    told = subprocess.run(
+        [sys.executable, "-m", "windlass"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert f"plain,{expected}\n" in told.stdout
+
+
+def test_nothing_heavy_is_imported_for_help(here: Path) -> None:
+    code = (
+        "import sys, windlass.cli.main; sys.exit(any(name in sys.modules for name in ('rich', 'asyncpg', 'sqlite3')))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
