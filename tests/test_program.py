@@ -59,15 +59,15 @@ def test_one_app_is_found_by_every_way_to_write_it(target: str) -> None:
     assert app is sys.modules["program"].app
 
 
-@pytest.mark.parametrize("target", ["shop.jobs", "shop.jobs:app", "shop/jobs.py", "shop/jobs.py:app"])
+@pytest.mark.parametrize("target", ["quay.jobs", "quay.jobs:app", "quay/jobs.py", "quay/jobs.py:app"])
 def test_a_module_of_a_package_can_use_relative_imports(target: str) -> None:
-    write("shop/__init__.py", "")
-    write("shop/tools.py", "NAME = 'till'")
-    write("shop/jobs.py", "from .tools import NAME\n" + APP)
+    write("quay/__init__.py", "")
+    write("quay/tools.py", "NAME = 'till'")
+    write("quay/jobs.py", "from .tools import NAME\n" + APP)
 
     app = load(target)
 
-    assert app is sys.modules["shop.jobs"].app
+    assert app is sys.modules["quay.jobs"].app
 
 
 def test_a_file_elsewhere_can_import_its_neighbours() -> None:

@@ -21,7 +21,7 @@ from windlass.errors import ConfigError
 
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
-OTHER_VARIABLES = frozenset({"WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
+OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
 """Names of ours in the environment that are no settings."""
 
 

@@ -208,12 +208,8 @@ class AttemptTransaction:
 
     async def close(self) -> None:
         """The attempt has ended: roll back what is open and not committed, and begin no other."""
-        self.refuse()
-        await self.end()
-
-    def refuse(self) -> None:
-        """Begin no other block from now on."""
         self._closed = True
+        await self.end()
 
     async def end(self) -> None:
         """Roll back, unless it was committed before."""

@@ -81,6 +81,7 @@ def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(desk: Desk) 
     assert level == "problem"
     assert said.startswith("no live worker serves 'send' on queue 'sms': 3 due, the oldest since")
     assert advice == "windlass worker app.py --queue sms"
+    assert "'later'" not in desk.run("doctor").stdout
 
 
 def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(desk: Desk) -> None:

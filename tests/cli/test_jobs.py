@@ -112,7 +112,7 @@ def test_colours_are_for_terminals_that_want_them(file_desk: Desk) -> None:
 
 
 def test_hostile_values_are_printed_inert_everywhere(desk: Desk) -> None:
-    document = json.dumps({"to": EVIL})
+    document = json.dumps({"to": EVIL}, ensure_ascii=False)
     job = desk.fail(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
 
     printed = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -164,7 +165,7 @@ def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(here: Path) ->
 
 def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
     invoke("migrate")
-    options = "--queue q --priority -5 --delay 1h --tenant t --key -1k --max-attempts 9".split()
+    options = shlex.split("--queue q --priority -5 --delay 1h --tenant t --key -1k --max-attempts 9")
 
     job = json.loads(invoke("enqueue", "app:add", "1", "2", *options, "--json").stdout)
 

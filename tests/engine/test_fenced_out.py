@@ -30,7 +30,6 @@ async def test_a_coroutine_that_was_fenced_out_commits_nothing(
 
 
 @ON_SQLITE
-@pytest.mark.xfail(run=False, reason="its open transaction keeps every other waiting until the coroutine itself ends")
 async def test_a_coroutine_that_was_fenced_out_keeps_nobody_waiting(
     app: Windlass, database: Database, whatever_happens: threading.Event
 ) -> None:

@@ -251,46 +251,39 @@ async def test_whatever_a_handler_returns_its_job_succeeds(app: Windlass, value:
     ],
     ids=["hostile", "unstorable", "hundred-megabytes", "reason"],
 )
-@pytest.mark.parametrize("isolation", ["coroutine", "thread"])
 async def test_whatever_a_handler_raises_its_job_ends(
-    app: Windlass, make: Callable[[], Exception], message: str, isolation: str
+    app: Windlass, make: Callable[[], Exception], message: str
 ) -> None:
-    if isolation == "coroutine":
+    @app.job(max_attempts=1)
+    async def raises() -> None:
+        raise make()
 
-        @app.job(max_attempts=1)
-        async def raises() -> None:
-            raise make()
-    else:
-
-        @app.job(max_attempts=1)
-        def raises() -> None:
-            raise make()
+    @app.job(max_attempts=1)
+    def raises_in_a_thread() -> None:
+        raise make()
 
     async with working(app):
-        record = await ended(await raises.aenqueue())
+        records = [await ended(await kind.aenqueue()) for kind in (raises, raises_in_a_thread)]
 
-    assert record.status is State.DEAD
-    assert message in failure(record).message
-    assert len(failure(record).message.encode()) <= 8 * 1024
+    for record in records:
+        assert record.status is State.DEAD
+        assert message in failure(record).message
+        assert len(failure(record).message.encode()) <= 8 * 1024
 
 
-@pytest.mark.parametrize("isolation", ["coroutine", "thread"])
-async def test_sys_exit_ends_the_attempt_and_not_the_worker(app: Windlass, isolation: str) -> None:
-    if isolation == "coroutine":
+async def test_sys_exit_ends_the_attempt_and_not_the_worker(app: Windlass) -> None:
+    @app.job(max_attempts=1)
+    async def leaves() -> None:
+        sys.exit(3)
 
-        @app.job(max_attempts=1)
-        async def leaves() -> None:
-            sys.exit(3)
-    else:
-
-        @app.job(max_attempts=1)
-        def leaves() -> None:
-            sys.exit(3)
+    @app.job(max_attempts=1)
+    def leaves_a_thread() -> None:
+        sys.exit(3)
 
     async with working(app):
-        record = await ended(await leaves.aenqueue())
+        records = [await ended(await kind.aenqueue()) for kind in (leaves, leaves_a_thread)]
 
-    assert (record.status, failure(record).type) == (State.DEAD, "SystemExit")
+    assert [(record.status, failure(record).type) for record in records] == [(State.DEAD, "SystemExit")] * 2
 
 
 async def test_a_cancellation_that_nobody_asked_for_fails_the_attempt(app: Windlass) -> None:
@@ -308,7 +301,6 @@ async def test_a_cancellation_that_nobody_asked_for_fails_the_attempt(app: Windl
     assert failure(record).type.endswith("CancelledError")
 
 
-@pytest.mark.xfail(run=False, reason="a policy of the user's own that raises loses the processor and strands the job")
 async def test_a_retry_policy_that_raises_does_not_lose_the_processor(app: Windlass) -> None:
     class Broken:
         def delay(self, attempt: int) -> float:

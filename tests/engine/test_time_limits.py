@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
 from windlass import Context, State, Windlass, fixed
 from windlass.outcome import Ending
 from windlass.runtime.pool import ProcessorState
@@ -112,7 +110,6 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_fenced_out(
     assert (await job.arecord()).output is None
 
 
-@pytest.mark.xfail(strict=True, reason="a coroutine that swallows its cancellation and returns is taken for a success")
 async def test_a_result_that_comes_after_the_limit_is_refused(app: Windlass) -> None:
     @app.job(timeout="100ms", max_attempts=1)
     async def late() -> str:

@@ -87,7 +87,8 @@ def check_claim(truth: Truth, claim: Claim, claimed: Claimed, now: datetime, *, 
     ], "claim: not in the order in which the jobs should start"
     if scope.complete:
         _check_choice(claim, claimed, eligible, merged=scope.merged)
-        _check_patience(truth, claim, claimed, now)
+        if truth.alive(claim.worker):
+            _check_patience(truth, claim, claimed, now)
 
 
 class Scope:

@@ -140,6 +140,8 @@ class StoreMachine(Steps):
             self.silent.add(holder)
         self.advance(LEASE + 1)
         self.sweep(page=500)
+        if not self.truth.alive(heir):
+            heir = self.join()
         self.claim_as(Claim(worker=heir, room=2 * MOST_JOBS, types=TYPES, rescan=True))
 
     @rule(job=PICK, how=ENDINGS, delay=DELAYS, processed=st.one_of(st.none(), st.integers(0, 9)))

@@ -53,7 +53,7 @@ class Steps(RuleBasedStateMachine):
         for isolates in (False, True):
             self.join(isolates=isolates)
 
-    def join(self, *, isolates: bool) -> UUID:
+    def join(self, *, isolates: bool = False) -> UUID:
         """A new worker."""
         new = NewWorker(
             id=self.next_id(),
@@ -201,7 +201,8 @@ class Steps(RuleBasedStateMachine):
     def something_held(self) -> list[Job]:
         """Leases to try, current or stale. Where nothing runs, something is begun: no step is wasted on idle hands."""
         if not self.running:
-            claim = Claim(worker=self.workers[0], room=3, types=TYPES, rescan=True)
+            living = [worker for worker in self.workers if self.truth.alive(worker)]
+            claim = Claim(worker=living[0] if living else self.join(), room=3, types=TYPES, rescan=True)
             if not self.truth.eligible(claim, self.now):
                 new = [NewJob(id=self.next_id(), type=KNOWN, input="{}") for _ in range(claim.room)]
                 self.do(self.store.enqueue(new))

@@ -116,6 +116,9 @@ class Truth:
         ]
 
     def eligible(self, claim: Claim, now: datetime) -> dict[UUID, Life]:
+        """What the claim may take: nothing, for a worker that was declared dead or that nobody knows."""
+        if not self.alive(claim.worker):
+            return {}
         return {life.id: life for life in self.wanted(claim, now) if life.run_at <= now}
 
     def claim(self, job: Job, worker: UUID, now: datetime) -> None:

@@ -125,15 +125,18 @@ async def test_a_read_only_file_or_directory_is_refused_with_the_fix(what: str) 
 
 
 async def test_a_closed_store_leaves_no_thread_and_says_so(file_rig: Rig) -> None:
+    def ours() -> list[str]:
+        return [name for name in windlass_threads() if name != "windlass-portal"]  # of apps in other stories
+
     async with file_rig.store.wakeups(), file_rig.store.transaction(limit=5):
-        assert windlass_threads() != []
+        assert ours() != []
     await file_rig.enqueue()
     await file_rig.store.counts()
 
     await file_rig.store.close()
     await file_rig.store.close()
 
-    assert windlass_threads() == []
+    assert ours() == []
     with pytest.raises(StoreUnavailable, match="not open"):
         await file_rig.store.counts()
 

@@ -7,6 +7,7 @@ dead → bury              released → release      cancelled → stop      los
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import assert_never
 from uuid import UUID
@@ -17,14 +18,17 @@ from windlass.config import Settings
 from windlass.job import Attempt, Failure, Job
 from windlass.outcome import Ending, Outcome, Transition
 from windlass.pipeline import after_success
-from windlass.policy.retry import RetryPolicy
+from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 from windlass.state import Verb
 
 EXHAUSTED = "exhausted"
 PERMANENT = "permanent"
 CRASHED = "crashed"
 
+FALLBACK_DELAY = 60.0  # seconds, where a policy of the user's own fails
+
 encoder = msgspec.json.Encoder()
+log = logging.getLogger("windlass")
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -53,7 +57,7 @@ def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings)
                 return _transition(run, outcome, Verb.BURY, reason=PERMANENT)
             if job.attempt >= job.max_attempts:
                 return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED)
-            delay = retry.delay(job.attempt) if outcome.delay is None else outcome.delay
+            delay = _delay(retry, job.attempt) if outcome.delay is None else outcome.delay
             return _transition(run, outcome, Verb.FAIL, delay=delay)
         case Ending.DEAD:
             return _transition(run, outcome, Verb.BURY, reason=outcome.message)
@@ -61,7 +65,7 @@ def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings)
             crashes = job.crashes + 1
             if crashes >= settings.max_crashes:
                 return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=False, reason=CRASHED)
-            return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=retry.delay(crashes))
+            return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=_delay(retry, crashes))
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
         case Ending.RELEASED:
@@ -72,6 +76,15 @@ def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings)
             return None
         case _:
             assert_never(outcome.ending)
+
+
+def _delay(retry: RetryPolicy, attempt: int) -> float:
+    """What the policy says. One of the user's own may raise or answer nonsense: the job must not be lost over it."""
+    try:
+        return max(0.0, min(float(retry.delay(attempt)), LONGEST_DELAY))
+    except Exception:
+        log.exception("the retry policy %r failed; the job is tried again in %g s", retry, FALLBACK_DELAY)
+        return FALLBACK_DELAY
 
 
 def _transition(

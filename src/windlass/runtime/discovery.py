@@ -104,11 +104,16 @@ class Discovery(Service):
     async def _scan_phases(self) -> None:
         """The steady pace: a scan per period and phase, a few jobs each, whatever happens in between."""
         crew, settings = self._crew, self._crew.settings
-        for phase in self._queues or sorted({definition.queue for definition in crew.registry}):
+        for phase in self._queues or await self._phases():
             left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
             room = min(left, settings.discovery_batch or left)
             if room > 0:
                 await self._ask(room, rescan=True, suspects=Suspects.WITH, queues=(phase,))
+
+    async def _phases(self) -> list[str]:
+        """The queues that job types name, and those that only an enqueue named."""
+        stored = {row.queue for row in await self._crew.store.queues()}
+        return sorted(stored | {definition.queue for definition in self._crew.registry})
 
     # Room
 

@@ -96,8 +96,8 @@ class Attempt:
         self._begin()
         try:
             outcome = self._stopped() or await self._execute()
-            if self._stopping is Stop.CANCEL and not outcome.finished:
-                outcome = Outcome(ending=Ending.CANCELLED)  # it was asked, and came back: whatever it says, it stopped
+            if not outcome.finished:  # asked to stop, it came back: whatever it says, it stopped half-way
+                outcome = self._stopped() or outcome
         except asyncio.CancelledError as error:
             # Without a reason of ours it is the handler's own: it awaited something that was cancelled.
             outcome = self._stopped() or from_error(error, self.definition)
@@ -108,8 +108,6 @@ class Attempt:
             failpoints.hit("process.after")
         if self._concluded:  # it would not stop and was fenced out; its end only frees the processor
             self.processor.stuck = False
-            if self.context is not None:
-                await self.context._transaction.close()
             return
         await self._conclude(outcome)
 
@@ -171,7 +169,7 @@ class Attempt:
             log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
             if self.context is not None:
-                self.context._transaction.refuse()
+                self.crew.loop.create_task(self.context._transaction.close())  # it may hold locks that others wait for
             self._settle(outcome, stuck=True)
 
     def _stopped(self) -> Outcome | None:

@@ -67,7 +67,7 @@ def sqlite_location(url: str) -> str:
 
 def masked(url: str) -> str:
     """The URL as it may be printed: without its password."""
-    url = re.sub(r"(://[^:/?#]*):[^/?#]*@", r"\1:…@", url)
+    url = re.sub(r"(://[^:/?#@]*):.*@", r"\1:…@", url)
     return re.sub(r"(?i)([?&](?:password|passfile|sslpassword)=)[^&]*", r"\1…", url)
 
 

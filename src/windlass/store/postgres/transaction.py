@@ -14,6 +14,8 @@ from windlass.store.encoding import encode_jobs
 from windlass.store.postgres import rows
 from windlass.store.sql import query
 
+GRACE = 1_000  # milliseconds between our limit and the server's
+
 
 class PostgresTransaction:
     """One open transaction on a connection of its own; capped, so that the engine never holds a long snapshot."""
@@ -31,7 +33,7 @@ class PostgresTransaction:
         self.queues: set[str] = set()  # to be woken after the commit
 
     async def begin(self) -> None:
-        milliseconds = max(1, int(self._limit * 1000))
+        milliseconds = max(1, int(self._limit * 1000)) + GRACE  # our own word comes first: it knows why
         await self._connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             f" SET LOCAL statement_timeout = {milliseconds};"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from windlass.store.protocol import Claim, Claimed, NewWorker, QueueRow, Settled
 from windlass.store.search import MOST_ROWS, SQLITE, where
 from windlass.store.sql import query, searching
 from windlass.store.sqlite import claims, operations, rows, sweeps
-from windlass.store.sqlite.file import connect, immediate, locate, translated
+from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
 from windlass.store.sqlite.heart import SqliteHeart
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.placeholders import named, numbered
@@ -27,7 +28,6 @@ from windlass.store.sqlite.wakeups import listening, tell
 from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from windlass.clock import Clock
@@ -72,9 +72,17 @@ class SqliteStore:
         return f"sqlite:{self._path}"
 
     def _try_to_write(self) -> None:
-        """SQLite opens a read-only file without a word, and even begins: only a write finds out."""
-        with translated(self._path), closing(connect(self._path)) as connection, immediate(connection):
-            connection.execute("DELETE FROM windlass_jobs WHERE false")
+        """SQLite opens a read-only file without a word, and even begins: only a write finds out.
+
+        It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
+        """
+        with translated(self._path), closing(connect(self._path, timeout=0)) as connection:
+            try:
+                with immediate(connection, patience=0):
+                    connection.execute("DELETE FROM windlass_jobs WHERE false")
+            except sqlite3.OperationalError as error:
+                if code(error) not in LOCKED:
+                    raise
 
     # The way in
 
