@@ -30,7 +30,7 @@ types: install ## Check the types with mypy.
 	$(BIN)/mypy
 
 test: install lint types ## Lint, check types and run the tests, with a private PostgreSQL; PYTEST_ARGS goes to pytest.
-	$(WITH_POSTGRES) -- $(BIN)/pytest $(PYTEST_ARGS)
+	$(WITH_POSTGRES) -- $(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 fix: install ## Repair what ruff can repair, and format the code.
 	$(BIN)/ruff check --fix --exit-zero
