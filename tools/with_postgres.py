@@ -128,9 +128,7 @@ def find_binaries() -> Path | None:
     if on_path := shutil.which("postgres"):
         candidates.append(Path(on_path).parent)
     needed = ("initdb", "pg_ctl", "postgres")
-    return next(
-        (path for path in candidates if all(os.access(path / name, os.X_OK) for name in needed)), None
-    )
+    return next((path for path in candidates if all(os.access(path / name, os.X_OK) for name in needed)), None)
 
 
 def install_binaries() -> Path:
@@ -201,9 +199,7 @@ def temporary_root(account: pwd.struct_passwd | None) -> Path:
 class PrivateServer:
     """A fresh cluster with an empty database. Entering starts it and gives its URL, leaving stops it."""
 
-    def __init__(
-        self, binaries: Path, directory: Path, account: pwd.struct_passwd | None, *, durable: bool
-    ) -> None:
+    def __init__(self, binaries: Path, directory: Path, account: pwd.struct_passwd | None, *, durable: bool) -> None:
         self._binaries = binaries
         self._directory = directory
         self._data = directory / "data"
@@ -283,9 +279,7 @@ class PrivateServer:
             except subprocess.TimeoutExpired:
                 continue
 
-    def _spawn(
-        self, program: str, *arguments: str, stdin: IO[bytes] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def _spawn(self, program: str, *arguments: str, stdin: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             return spawn(
                 [str(self._binaries / program), *arguments],
