@@ -64,7 +64,7 @@ class Steady:
             before = (len(self.ear.heard), len(self.scans))
             for _ in range(10):
                 await asyncio.sleep(0.001)
-            asleep = len(self.clock._sleepers) >= SLEEPERS
+            asleep = all(each.resting for each in self.worker._services if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
             return asleep and fresh and not crew.completer.backlog and before == (len(self.ear.heard), len(self.scans))
 
@@ -72,9 +72,6 @@ class Steady:
 
     def started(self, phase: str) -> int:
         return sum(isinstance(event, JobStarted) and event.job.phase == phase for event in self.ear.heard)
-
-
-SLEEPERS = 7  # beat, discovery, sweeper, leader, health, progress, cancels; the coordinator is the eighth
 
 
 async def test_steady_scans_once_a_minute_ten_per_phase_and_leaves_fresh_rows_alone(still_database: Database) -> None:

@@ -54,7 +54,8 @@ def test_jobs_survive_kills_at_the_worst_moments(yard: Yard) -> None:
     kills = dict.fromkeys(POINTS, 0)
 
     def start(point: str) -> Process:
-        return yard.start("--concurrency", "5", WINDLASS_FAILPOINTS=f"{point}=kill@0.2")
+        # The children of a worker die at its failpoints too, and of that many deaths an innocent may seem a poison.
+        return yard.start("--concurrency", "5", WINDLASS_FAILPOINTS=f"{point}=kill@0.2", WINDLASS_MAX_CRASHES="1000")
 
     workers = {point: start(point) for point in POINTS}
 

@@ -28,6 +28,7 @@ class Service(ABC):
         self.clock = clock
         self._nudge = asyncio.Event()
         self._ending = False
+        self.resting = False  # between two rounds
 
     @abstractmethod
     async def round(self) -> float | None:
@@ -62,7 +63,9 @@ class Service(ABC):
                 pause = backoff(failures)
                 log.exception("%s failed; trying again in %.1f s", self.name, pause)
             if not self._ending:
+                self.resting = True
                 await wait(self.clock, self._nudge, pause)
+                self.resting = False
 
 
 def backoff(failures: int) -> float:
