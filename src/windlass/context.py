@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -171,25 +172,47 @@ class AttemptTransaction:
         self._limit = limit
         self._open: tuple[AbstractAsyncContextManager[Transaction], Transaction] | None = None
         self._closed = False
+        self._turn = asyncio.Lock()
+        self._owner: object = None  # the task or thread whose block is open
 
     @property
     def transaction(self) -> Transaction | None:
         return None if self._open is None else self._open[1]
 
     @asynccontextmanager
-    async def block(self) -> AsyncIterator[Transaction]:
-        """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote."""
-        self._check()
-        if self._open is not None:
-            transaction = self._open[1]
-            await transaction.savepoint()
-            try:
+    async def block(self, owner: object) -> AsyncIterator[Transaction]:
+        """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote.
+
+        Blocks of one owner may nest; those of several tasks in one handler take turns, or one would undo the other's.
+        """
+        if self._owner == owner:
+            async with self._savepoint() as transaction:
                 yield transaction
-            except BaseException:
-                await transaction.rollback_to()
-                raise
-            await transaction.release()
             return
+        async with self._turn:
+            self._owner = owner
+            try:
+                async with self._begin() if self._open is None else self._savepoint() as transaction:
+                    yield transaction
+            finally:
+                self._owner = None
+
+    @asynccontextmanager
+    async def _savepoint(self) -> AsyncIterator[Transaction]:
+        self._check()
+        assert self._open is not None
+        transaction = self._open[1]
+        await transaction.savepoint()
+        try:
+            yield transaction
+        except BaseException:
+            await transaction.rollback_to()
+            raise
+        await transaction.release()
+
+    @asynccontextmanager
+    async def _begin(self) -> AsyncIterator[Transaction]:
+        self._check()
         manager = self._store.transaction(limit=self._limit)
         self._open = (manager, await manager.__aenter__())
         try:
@@ -227,7 +250,7 @@ class TransactionBlock:
         self._token: Any = None
 
     async def __aenter__(self) -> Transaction:
-        self._block = self._attempt.block()
+        self._block = self._attempt.block(asyncio.current_task())
         transaction = await self._block.__aenter__()
         self._token = current_transaction.set(Joined(transaction, self._attempt.loop))
         return transaction
@@ -246,7 +269,7 @@ class TransactionBlock:
             pass
         else:
             raise WindlassError("`with ctx.transaction()` in a coroutine would block it; use `async with`")
-        self._block = self._attempt.block()
+        self._block = self._attempt.block(threading.get_ident())
         joined = Joined(self._run(self._block.__aenter__()), self._attempt.loop)
         self._token = current_transaction.set(joined)
         return BlockingTransaction(joined)

@@ -60,6 +60,7 @@ FIELDS: dict[str, tuple[Kind, str]] = {
     "cost": (Kind.NUMBER, "cost_cents"),
     "age": (Kind.AGE, "created_at"),
     "touched": (Kind.AGE, "updated_at"),
+    "due": (Kind.AGE, "run_at"),
     "error": (Kind.TEXT, "error"),
     "input": (Kind.JSON, "input"),
     "output": (Kind.JSON, "output"),

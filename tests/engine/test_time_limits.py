@@ -144,3 +144,22 @@ async def test_a_time_limit_does_not_touch_the_neighbours(app: Windlass) -> None
         await ended(await slow.aenqueue())
         go.set()
         assert await job.aresult(timeout=PATIENCE) is False
+
+
+async def test_jobs_that_wait_for_processors_in_error_start_when_these_are_reset(database: Database) -> None:
+    app = database.app(health="200ms")
+    slow = asyncio.Event()
+
+    @app.job(timeout="50ms", max_attempts=1)
+    async def sticks() -> None:
+        await slow.wait()
+
+    @app.job
+    async def quick(n: int) -> int:
+        return n
+
+    async with working(app, concurrency=2):
+        stuck = await app.aenqueue_many(sticks.call() for _ in range(8))
+        done = await app.aenqueue_many(quick.call(n) for n in range(30))
+        assert [await job.aresult(timeout=4 * PATIENCE) for job in done] == list(range(30))
+        assert {(await ended(job)).status for job in stuck} == {State.DEAD}

@@ -332,3 +332,35 @@ async def test_the_error_of_a_capped_one_says_so(database: Database) -> None:
 @ON_POSTGRES
 async def test_the_error_of_a_capped_one_says_so_on_postgres(database: Database) -> None:
     assert "a third of the lease" in failure(await outlive_the_cap(database)).message
+
+
+async def test_blocks_of_several_tasks_take_turns_and_lose_nothing(app: Windlass, database: Database) -> None:
+    @app.job
+    async def work(ctx: Context) -> None:
+        async def write(n: int) -> None:
+            async with ctx.transaction() as tx:
+                await tx.execute(INSERT, n)
+
+        await asyncio.gather(*[write(n) for n in range(5)])
+
+    async with working(app):
+        await (await work.aenqueue()).aresult(timeout=PATIENCE)
+
+    assert sorted(await database.effects()) == [0, 1, 2, 3, 4]
+
+
+@ON_POSTGRES
+async def test_what_a_handler_sets_for_its_session_ends_with_its_transaction(database: Database) -> None:
+    app = database.app(connections=1, **SHORT)
+
+    @app.job
+    async def sets(ctx: Context) -> str:
+        async with ctx.transaction() as tx:
+            before = (await tx.fetch("SHOW search_path"))[0]["search_path"]
+            await tx.execute("SET search_path = elsewhere")
+        return str(before)
+
+    async with working(app):
+        seen = [await (await sets.aenqueue()).aresult(timeout=PATIENCE) for _ in range(5)]
+
+    assert "elsewhere" not in seen

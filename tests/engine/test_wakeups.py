@@ -223,3 +223,19 @@ async def test_nothing_wakes_a_worker_of_other_queues(app: Windlass) -> None:
         assert await mine.aresult(timeout=PATIENCE) == 2
 
     assert await other.astatus() is State.QUEUED
+
+
+async def test_a_subscriber_that_raises_harms_nobody(app: Windlass) -> None:
+    @app.job
+    async def work(n: int) -> int:
+        return n
+
+    worker = app.worker()
+
+    def raises(event: object) -> None:
+        raise RuntimeError("a fault of the listener's own")
+
+    worker.subscribe(raises)
+    async with worker:
+        assert await (await work.aenqueue(1)).aresult(timeout=PATIENCE) == 1
+        assert await (await work.aenqueue(2)).aresult(timeout=PATIENCE) == 2

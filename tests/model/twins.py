@@ -124,6 +124,6 @@ class FloorWithoutRescan(PostgresStore):
     """Scans the lanes and never goes below its floors: what commits late stays unseen."""
 
     async def claim(self, claim: Claim) -> Claimed:
-        next_due = await self._scan_lanes(claim.queues) if claim.rescan else None
+        next_due = await self._scan_lanes(claim) if claim.rescan else None
         claimed = await super().claim(msgspec.structs.replace(claim, rescan=False))
         return msgspec.structs.replace(claimed, next_due=next_due)

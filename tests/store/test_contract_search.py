@@ -162,6 +162,15 @@ async def test_an_age_is_measured_by_the_clock_of_the_store(rig: Rig) -> None:
     assert await found(rig, "-age:>1h") == [young]
 
 
+async def test_due_is_the_time_since_a_job_could_have_started(rig: Rig) -> None:
+    due = await rig.enqueue()
+    await rig.enqueue(delay=600.0)
+    await rig.advance(60)
+
+    assert await found(rig, "due:>=0s") == [due]
+    assert await found(rig, "due:>5m") == []
+
+
 async def test_touched_is_the_time_since_the_last_change(rig: Rig) -> None:
     job, still = await rig.enqueue(), await rig.enqueue()
     await rig.advance(600)
@@ -333,7 +342,7 @@ async def test_the_longest_filter_is_answered(rig: Rig) -> None:
 def test_every_field_is_covered_here() -> None:
     """A new field needs its story above."""
     told = {*NAMES, "reason", "state", "status", "id", "worker", "parent", "priority", "attempt", "crashes", "cost"}
-    told |= {"age", "touched", "error", "input", "output"}
+    told |= {"age", "touched", "due", "error", "input", "output"}
 
     assert set(FIELDS) == told
     assert {kind for kind, _ in FIELDS.values()} == set(Kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from windlass.runtime.children import Children
     from windlass.runtime.completer import Completer
     from windlass.runtime.progress import ProgressWriter
+
+log = logging.getLogger("windlass")
 
 
 @dataclass(kw_only=True)
@@ -47,7 +50,10 @@ class Crew:
     def emit(self, event: Event) -> None:
         """Tell who listens; nobody decides anything by it."""
         for subscriber in self.subscribers:
-            subscriber(event)
+            try:
+                subscriber(event)
+            except Exception:
+                log.exception("a subscriber failed at %s", type(event).__name__)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
         """Do something after a while of this worker's clock; the answer takes it back."""

@@ -15,10 +15,12 @@ from __future__ import annotations
 import logging
 
 from windlass.config import Pace
+from windlass.filter import Filter, Kind, Term, Value, parse
 from windlass.job import Job
 from windlass.outcome import Transition
 from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.crew import Crew
+from windlass.runtime.local_queue import Refusal
 from windlass.runtime.service import Service
 from windlass.state import Verb
 from windlass.store.protocol import Claim, Claimed, Suspects
@@ -27,8 +29,11 @@ log = logging.getLogger("windlass")
 
 LONGEST_WAIT_IN_MEMORY = 0.1  # seconds: so much work is claimed ahead of the processors
 LARGEST_CLAIM = 500
+DOUBT = 30.0  # seconds after a failed claim for which it may still be committed: two statement timeouts
+LONGEST_SUSPENSE = 10.0  # seconds that a suspect which must run alone waits while other jobs are claimed
 RESCAN_SHARE = 20  # a rescan may take one part in so many of the time
 BUSY_BEFORE_UNMARKED = 0.2  # seconds of full claims before the idle mark is taken back
+DUE_SUSPECTS = "state:queued,failed crashes:>0 due:>=0s"
 
 
 class Discovery(Service):
@@ -48,8 +53,12 @@ class Discovery(Service):
         self._by_creation = crew.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
-        self._unsure = False  # a claim failed: it may have been committed
+        self._unsure_until = 0.0  # a claim failed: until then it may be committed, late
+        self._asked_at = 0.0
         self._next_rescan = 0.0
+        known = tuple(Value(type, quoted=True) for type in types)
+        self._due_suspects = Filter(DUE_SUSPECTS, (*parse(DUE_SUSPECTS).terms, Term(Kind.NAME, "type", known)))
+        self._suspects_since: float | None = None  # due, and this program cannot be imported in a child
         self._plain_took = 0.0  # seconds of a claim without a rescan, lately
         self._aged = 0.0  # places owed to the oldest jobs
         self._ended = 0  # attempts since the rate was last taken
@@ -77,7 +86,7 @@ class Discovery(Service):
         settings = self._crew.settings
         if not self._crew.registered:
             return None  # until the worker is registered (again)
-        if self._unsure:
+        if self.clock.monotonic() < self._unsure_until:
             await self._adopt()
         if not self._coordinator.at_once:
             await self._scan_phases()
@@ -108,7 +117,7 @@ class Discovery(Service):
             left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
             room = min(left, settings.discovery_batch or left)
             if room > 0:
-                await self._ask(room, rescan=True, suspects=Suspects.WITH, queues=(phase,))
+                await self._claim(room, rescan=True, queues=(phase,))
 
     async def _phases(self) -> list[str]:
         """The queues that job types name, and those that only an enqueue named."""
@@ -142,19 +151,29 @@ class Discovery(Service):
 
     # Claims
 
-    async def _claim(self, room: int, *, rescan: bool) -> Claimed:
-        crew = self._crew
-        suspects = Suspects.WITH
-        if not self.isolates:
-            # A suspect that no child can run is run here, alone: nothing else may die with it.
-            if any(attempt.job.suspect for attempt in crew.leases.attempts.values()):
-                return Claimed(jobs=[])
-            suspects = Suspects.WITHOUT
-            if rescan and not len(crew.leases):
-                alone = await self._ask(1, rescan=True, suspects=Suspects.ONLY)
-                if alone.jobs:
-                    return alone
-        return await self._ask(room, rescan=rescan, suspects=suspects)
+    async def _claim(self, room: int, *, rescan: bool, queues: tuple[str, ...] | None = None) -> Claimed:
+        if self.isolates:
+            return await self._ask(room, rescan=rescan, suspects=Suspects.WITH, queues=queues)
+        # A suspect that no child can run is run here, alone: nothing else may die with it.
+        if any(attempt.job.suspect for attempt in self._crew.leases.attempts.values()):
+            return Claimed(jobs=[])
+        if rescan:
+            await self._look_for_suspects()
+        if self._suspects_since is not None and not len(self._crew.leases):
+            alone = await self._ask(1, rescan=True, suspects=Suspects.ONLY, queues=queues)
+            if alone.jobs:
+                return alone
+            self._suspects_since = None
+        if self._suspects_since is not None and self.clock.monotonic() - self._suspects_since > LONGEST_SUSPENSE:
+            return Claimed(jobs=[])  # until this worker is empty, or the innocent would keep it waiting for ever
+        return await self._ask(room, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
+
+    async def _look_for_suspects(self) -> None:
+        found = await self._crew.store.search(self._due_suspects, page=1)
+        if not found:
+            self._suspects_since = None
+        elif self._suspects_since is None:
+            self._suspects_since = self.clock.monotonic()
 
     async def _ask(
         self, room: int, *, rescan: bool, suspects: Suspects, queues: tuple[str, ...] | None = None
@@ -176,7 +195,7 @@ class Discovery(Service):
         try:
             claimed = await crew.store.claim(wish)
         except BaseException:
-            self._unsure = True
+            self._unsure_until = self.clock.monotonic() + DOUBT
             raise
         self.last_success = self.clock.monotonic()
         self._pace_rescans(self.last_success - began, rescan=rescan)
@@ -188,11 +207,14 @@ class Discovery(Service):
         """A claim failed, and its commit may have happened all the same: take in what this worker holds unknowingly.
 
         What was known before the question is left out: it may be settled while the store answers, and would run again.
+        A server that lost its client may still commit for as long as a statement may take, so the question is repeated.
         """
         crew = self._crew
         known, worker, at = crew.leases.known(), crew.worker, self.clock.monotonic()
+        if at - self._asked_at < crew.settings.poll:
+            return
+        self._asked_at = at
         held = await crew.store.held(worker)
-        self._unsure = False
         if worker == crew.worker:
             self._take([job for job in held if job.id not in known], at)
 
@@ -216,8 +238,15 @@ class Discovery(Service):
     def _take(self, jobs: list[Job], at: float) -> None:
         crew = self._crew
         crew.leases.take(jobs, at)
+        if self._ending:  # the worker stops: what this claim brought starts elsewhere
+            for job in jobs:
+                crew.completer.submit(give_back(job))
+            return
         for job in jobs:
             refusal = crew.local_queue.enqueue(job, at)
+            if refusal is Refusal.FULL and self._coordinator.at_once:
+                self._coordinator.assign()  # what waits may start now, and make room
+                refusal = crew.local_queue.enqueue(job, at)
             if refusal is not None:
                 log.debug("job %s goes back: %s", job.id, refusal.value)
                 # Not at once: whatever refused it is still there, and this would be a loop at the database's speed.

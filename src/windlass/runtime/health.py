@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from windlass.runtime.crew import Crew
 from windlass.runtime.discovery import give_back
@@ -16,9 +17,10 @@ class Health(Service):
 
     name = "health"
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, *, freed: Callable[[], None]) -> None:
         super().__init__(crew.clock)
         self._crew = crew
+        self._freed = freed  # told when processors can work again
 
     async def round(self) -> float:
         self._reset_processors()
@@ -26,8 +28,11 @@ class Health(Service):
         return self._crew.settings.health
 
     def _reset_processors(self) -> None:
-        for processor in self._crew.pools.reset():
+        reset = self._crew.pools.reset()
+        for processor in reset:
             log.info("processor %s is idle again", processor.name)
+        if reset:  # jobs may wait in memory for just these, and then nothing else would start them
+            self._freed()
 
     def _give_back_stale(self) -> None:
         """A job that waited here longer than it may run goes back, without a retry counted (seed 001)."""

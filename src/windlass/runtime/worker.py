@@ -119,6 +119,11 @@ class Worker:
         )
         coordinator = Coordinator(crew, freed=lambda: discovery.room_again())
         discovery = Discovery(crew, coordinator, queues=self._queues, types=self._types)
+
+        def freed() -> None:
+            coordinator.arrived()
+            discovery.nudge()
+
         crew.completer = Completer(crew, due_again=discovery.due_again)
         crew.progress = ProgressWriter(crew)
         self._discovery = discovery
@@ -126,7 +131,7 @@ class Worker:
             discovery,
             Sweeper(crew),
             Leader(crew),
-            Health(crew),
+            Health(crew, freed=freed),
             crew.progress,
             Listener(crew, discovery, queues=self._queues),
             Cancels(crew),

@@ -156,7 +156,7 @@ class PostgresStore:
         return claimed
 
     async def _claim_by_lanes(self, claim: Claim) -> Claimed:
-        next_due = await self._scan_lanes(claim.queues) if claim.rescan else None
+        next_due = await self._scan_lanes(claim) if claim.rescan else None
         lanes = self._floors.lanes(claim.queues, rescan=claim.rescan)
         if not lanes:
             return Claimed(jobs=[], next_due=next_due)
@@ -180,14 +180,14 @@ class PostgresStore:
         self._floors.drained(job for job, aged in claimed if not aged)
         return Claimed(jobs=sorted((job for job, _ in claimed), key=rows.claim_order), next_due=next_due)
 
-    async def _scan_lanes(self, queues: tuple[str, ...] | None) -> float | None:
+    async def _scan_lanes(self, claim: Claim) -> float | None:
         """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
-        records = await self._fetch(query("postgres", "lanes"))
+        records = await self._fetch(query("postgres", "lanes"), claim.types)
         self._floors.scanned(Lane(record["phase_rank"], record["urgency"], record["queue"]) for record in records)
         waits = [
             record["next_in"]
             for record in records
-            if record["next_in"] is not None and (queues is None or record["queue"] in queues)
+            if record["next_in"] is not None and (claim.queues is None or record["queue"] in claim.queues)
         ]
         return max(0.0, min(waits)) if waits else None
 

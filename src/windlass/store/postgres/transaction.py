@@ -14,6 +14,8 @@ from windlass.store.encoding import encode_jobs
 from windlass.store.postgres import rows
 from windlass.store.sql import query
 
+CLEAN = "RESET ALL; RESET ROLE; SELECT pg_advisory_unlock_all()"
+"""What a handler set for its session ends with its transaction; in the same round trip."""
 GRACE = 1_000  # milliseconds between our limit and the server's
 
 
@@ -79,9 +81,9 @@ class PostgresTransaction:
                 "lease; put it last in the handler, or set a longer WINDLASS_LEASE"
             )
         self.ended = True
-        await self._connection.execute("COMMIT")
+        await self._connection.execute(f"COMMIT; {CLEAN}")
         self.committed = True
 
     async def rollback(self) -> None:
         self.ended = True
-        await self._connection.execute("ROLLBACK")
+        await self._connection.execute(f"ROLLBACK; {CLEAN}")
