@@ -84,7 +84,7 @@ def test_the_environment_is_read_when_an_app_is_made(monkeypatch: pytest.MonkeyP
         ({"leese": "1s"}, r"unknown setting 'leese' .*did you mean 'lease'\?"),
         (
             {"lease": "10s", "beat": "5s"},
-            r"lease \(10s\) must be at least three beats \(5s each\).*WINDLASS_BEAT to 3\.333s",
+            r"lease \(10s, argument\) must be at least three beats \(5s each, argument\).*WINDLASS_BEAT\) to 3\.333s",
         ),
         ({"lease": "banana"}, "lease='banana' .* 'banana' is not a duration; write it like"),
         ({"lease": "-5s"}, "not a duration"),

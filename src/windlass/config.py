@@ -240,10 +240,15 @@ def _near(path: Path) -> str:
 
 
 def _check(settings: Settings) -> None:
+    def from_(name: str) -> str:
+        origin = settings.origins.get(name)
+        return f", {origin}" if origin else ""
+
     if settings.lease < 3 * settings.beat:
         raise ConfigError(
-            f"lease ({spell(settings.lease)}) must be at least three beats ({spell(settings.beat)} each), or one late "
-            f"beat loses every job; set WINDLASS_BEAT to {spell(settings.lease / 3)} or less"
+            f"lease ({spell(settings.lease)}{from_('lease')}) must be at least three beats ({spell(settings.beat)} "
+            f"each{from_('beat')}), or one late beat loses every job; set beat (WINDLASS_BEAT) to "
+            f"{spell(settings.lease / 3)} or less"
         )
     if settings.margin >= settings.lease:
         raise ConfigError(f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})")
@@ -252,7 +257,7 @@ def _check(settings: Settings) -> None:
             raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")
     for name in ("concurrency", "max_attempts", "max_crashes", "connections"):
         if getattr(settings, name) < 1:
-            raise ConfigError(f"{name} must be at least 1, not {getattr(settings, name)}")
+            raise ConfigError(f"{name} must be at least 1, not {getattr(settings, name)}{from_(name)}")
     for name in ("discovery_batch", "assign_most", "pool_size", "local_queue", "memory", "timeout"):
         value = getattr(settings, name)
         if value is not None and value <= 0:

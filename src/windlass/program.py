@@ -282,7 +282,7 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen importlib")
+        if not frame.filename.startswith(("<frozen importlib", "<string>"))
         and not any(Path(frame.filename).is_relative_to(other) for other in others)
     ]
 

@@ -41,25 +41,26 @@ COLUMNS = (
 class JobsGroup(click.Group):
     """`windlass jobs state:dead` is short for `windlass jobs list state:dead`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and (":" in args[0] or ids_of(args[:1])):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        asks = first in ctx.help_option_names
+        if (
+            not ctx.resilient_parsing
+            and not asks
+            and (not first or first.startswith("-") or ":" in first or ids_of([first]))
+        ):
             args = ["list", *args]
-        return super().resolve_command(ctx, args)
+        return super().parse_args(ctx, args)
 
 
-@click.group(cls=JobsGroup, invoke_without_command=True, short_help="Look for jobs, and operate on them.")
-@click.pass_context
-def jobs(ctx: click.Context) -> None:
+@click.group(cls=JobsGroup, short_help="Look for jobs, and operate on them.")
+def jobs() -> None:
     """Look for jobs, and operate on them.
 
     A FILTER is one or more terms, all of which must hold: queue:mail state:failed,dead type:send* input.user_id:42
     error:"timed out" age:>1h attempt:>2 -tenant:acme. An ID may be shortened to 6 or more digits of its beginning or
-    end. Alone, this lists the newest jobs.
+    end. Without a command, this lists the jobs that match.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_jobs)
 
 
 for command in COMMANDS:

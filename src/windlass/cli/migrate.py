@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from windlass.cli.output import as_json, print_json
+from windlass.cli.place import APP
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Bring the schema up to date.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, envvar=APP)
 @click.option("--url", help="The database, instead of WINDLASS_URL.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that is missing, and touch nothing.")
 @click.option("--check", is_flag=True, help="Touch nothing; exit 1 when something is missing.")
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
 def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
     """Bring the schema up to date.
 
-    The database is that of the program TARGET (app.py or package.module:app), or --url, or WINDLASS_URL, or the file
-    windlass.db here. What is applied already is left alone, so that this can run before every start.
+    The database is that of the program TARGET (app.py or package.module:app; also WINDLASS_APP), or --url, or
+    WINDLASS_URL, or the file windlass.db here. What is applied already is left alone, so that this can run before
+    every start.
     """
     import asyncio
 
+    if url is not None and ctx.get_parameter_source("target") is ParameterSource.ENVIRONMENT:
+        target = None
     if target is not None and url is not None:
         raise click.UsageError("TARGET and --url both name a database; give one of them")
     if as_sql and as_json:

@@ -78,7 +78,11 @@ def _row(row: QueueRow, workers: int) -> list[Cell]:
         Cell(f"{row.failed:,}", "yellow" if row.failed else "dim", raw=str(row.failed)),
         Cell(f"{row.waiting:,}", "" if row.waiting else "dim", raw=str(row.waiting)),
         Cell(f"{row.dead:,}", "red" if row.dead else "dim", raw=str(row.dead)),
-        Cell("–" if row.lag is None else span(lag), "yellow" if lag > LATE else "", raw=f"{lag:.3f}"),
+        Cell(
+            "–" if row.lag is None else span(lag),
+            "yellow" if lag > LATE else "",
+            raw="" if row.lag is None else f"{lag:.3f}",
+        ),
         Cell(str(workers), "bold red" if abandoned else ""),
     ]
 

@@ -111,6 +111,8 @@ def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | N
         if not quiet:
             click.echo(_shown(output))
     except JobUnsuccessful as error:
+        for verb in ("replay", "resume"):
+            error = type(error)(str(error).replace(f"job.{verb}()", f"windlass jobs {verb} {handle.id}"))
         return _say(str(error), DEAD)
     except ResultTimeout:
         return _say(f"job {handle.id} has not ended within {timeout:g} s; it goes on", TIMED_OUT)

@@ -53,15 +53,19 @@ def _work(
 ) -> None:
     from windlass.cli.lines import JobLines, stop_unread
     from windlass.cli.serve import serve
+    from windlass.errors import SchemaMissing, SchemaOutdated
     from windlass.observe.logs import LogSubscriber
     from windlass.program import load
 
     app = load(target)
-    serve(
-        lambda: app.worker(concurrency=concurrency, queues=queues or None, types=types or None),
-        subscribers=(JobLines(stop_unread) if lines else LogSubscriber(),),
-        lifeline=lifeline,
-    )
+    try:
+        serve(
+            lambda: app.worker(concurrency=concurrency, queues=queues or None, types=types or None),
+            subscribers=(JobLines(stop_unread) if lines else LogSubscriber(),),
+            lifeline=lifeline,
+        )
+    except (SchemaMissing, SchemaOutdated) as error:  # the program's own database, which a bare `migrate` may not know
+        raise type(error)(str(error).replace("run: windlass migrate", f"run: windlass migrate {target}")) from error
 
 
 def _supervise(

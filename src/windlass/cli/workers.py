@@ -20,7 +20,7 @@ COLUMNS = (
     Column("RUNNING", right=True),
     Column("QUEUES", flexible=True),
     Column("TYPES", right=True, spare=2),
-    Column("LAST SEEN", right=True),
+    Column("LEASE", right=True),
     Column("UP", right=True, spare=1),
     Column("ID", spare=3),
 )
@@ -37,14 +37,11 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     busy and idle ones are alive. A silent one's lease is over: it will be marked dead, and a dead one's jobs are given
     to others; its row goes when it holds none.
     """
-    from datetime import timedelta
-
     from windlass.clock import SystemClock
 
     settings = settings_of(url, app)
     rows = ask(settings, lambda store: store.workers())
     now = SystemClock().now()
-    lease = timedelta(seconds=settings.lease)
     if as_json:
         print_json({"workers": [_document(row, now) for row in rows]})
         return
@@ -53,7 +50,7 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
 
         say(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
         return
-    print_table(COLUMNS, [_row(row, now, lease) for row in rows])
+    print_table(COLUMNS, [_row(row, now) for row in rows])
 
 
 def is_alive(row: WorkerRow, now: datetime) -> bool:
@@ -68,11 +65,11 @@ def state_of(row: WorkerRow, now: datetime) -> str:
     return "busy" if row.running or not row.idle else "idle"
 
 
-def _row(row: WorkerRow, now: datetime, lease: Any) -> list[Cell]:
+def _row(row: WorkerRow, now: datetime) -> list[Cell]:
     from windlass.cli.lines import short
 
     state = state_of(row, now)
-    seen = row.alive_until - lease  # each beat moves it one lease ahead
+    ends = since(now, row.alive_until) if is_alive(row, now) else since(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
     return [
         Cell(row.name),
@@ -80,8 +77,12 @@ def _row(row: WorkerRow, now: datetime, lease: Any) -> list[Cell]:
         Cell(f"{row.running}/{row.concurrency}"),
         Cell(queues),
         Cell(str(len(row.types))),
-        Cell(f"{since(seen, now)} ago", "" if is_alive(row, now) else STYLES[state], raw=seen.isoformat()),
-        Cell(since(row.started_at, now), raw=row.started_at.isoformat()),
+        Cell(
+            f"{ends} left" if is_alive(row, now) else f"over for {ends}",
+            "" if is_alive(row, now) else STYLES[state],
+            raw=row.alive_until.isoformat(),
+        ),
+        Cell(since(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
         Cell(short(row.id), "dim", raw=str(row.id)),
     ]
 

@@ -166,7 +166,7 @@ class PostgresCheckup:
         """The claim as the engine runs it must enter jobs by its own index."""
         await connection.execute(BEGIN)
         try:
-            lane = await connection.fetchrow(query("postgres", "lanes"))
+            lane = await connection.fetchrow(query("postgres", "lanes"), [])
             lanes = ([lane[0]], [lane[1]], [lane[2]]) if lane is not None else (["default"], [0], [0])
             told = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {query('postgres', 'claim')}",
