@@ -34,6 +34,7 @@ async def enqueue(connection: Any, jobs: int) -> float:
 async def drain(connection: Any) -> None:
     """Claim and finish until nothing is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
+    await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
     while claimed := await connection.fetch(query("postgres", "claim"), *_wish(worker, floor)):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
         await connection.fetch(query("postgres", "finish"), *_endings(claimed))

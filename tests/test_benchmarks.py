@@ -1,0 +1,21 @@
+"""The quick benchmark runs: what it measures never decides whether a test passes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+QUICK = Path(__file__).parents[1] / "benchmarks" / "quick.py"
+
+
+def test_the_quick_benchmark_measures_bare_sql_and_the_engine(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(QUICK), "--only", "throughput", "--jobs", "600", "--json", str(report)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "share of jobs" in done.stdout
+    assert "throughput" in json.loads(report.read_text())
