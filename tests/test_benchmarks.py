@@ -12,7 +12,7 @@ QUICK = Path(__file__).parents[1] / "benchmarks" / "quick.py"
 
 def test_the_quick_benchmark_measures_bare_sql_and_the_engine(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, str(QUICK), "--only", "throughput", "--jobs", "600", "--json", str(report)]
+    command = [sys.executable, str(QUICK), "--only", "throughput", "--jobs", "2000", "--json", str(report)]
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
