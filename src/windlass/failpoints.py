@@ -26,7 +26,6 @@ NAMES = frozenset(
         "transaction.committed",
         "finish.before",
         "finish.committed",
-        "release.before",
         "beat.before",
         "sweep.buried",
         "sweep.before_rescue",

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from windlass.cli.output import as_json, print_json
-from windlass.cli.place import APP
+from windlass.cli.place import APP, settings_of
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -37,22 +37,10 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
         raise click.UsageError("TARGET and --url both name a database; give one of them")
     if as_sql and as_json:
         raise click.UsageError("--sql prints SQL and --json a document; give one of them")
-    settings = _settings(target, url)
+    settings = settings_of(url, target)
     if as_sql or check:
         ctx.exit(asyncio.run(_look(settings, as_sql=as_sql, as_json=as_json)))
     asyncio.run(_apply(settings, as_json=as_json))
-
-
-def _settings(target: str | None, url: str | None) -> Settings:
-    if target is not None:
-        from windlass.program import load
-
-        return load(target).settings
-    from windlass.config import Settings
-
-    # With --url, a direct URL in the environment belongs to another database.
-    settings = Settings.load(url=url)
-    return settings if url is None else settings.with_(direct_url=None)
 
 
 async def _look(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
