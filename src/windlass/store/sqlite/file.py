@@ -20,9 +20,8 @@ T = TypeVar("T")
 
 PREFIX = "sqlite:///"
 OLDEST_SQLITE = (3, 37)  # RETURNING came with 3.35, STRICT tables with 3.37
-BUSY_TIMEOUT = 10.0  # seconds that SQLite itself waits for a lock
 PATIENCE = 30.0  # seconds until "database is locked" is told to anybody
-LONGEST_PAUSE = 0.05  # seconds between two tries, at most; the pause is random, so that processes don't march in step
+LONGEST_PAUSE = 0.02  # seconds between two tries, at most
 
 LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 BROKEN = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
@@ -39,8 +38,11 @@ def locate(url: str) -> Path:
     return Path(name).resolve()
 
 
-def connect(path: Path, *, create: bool = False, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """A connection for the calling thread, in autocommit: whoever writes begins a transaction by hand."""
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """A connection for the calling thread, in autocommit: whoever writes begins a transaction by hand.
+
+    SQLite itself doesn't wait for locks on it: see `patiently`.
+    """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}, and Windlass needs {needed} or newer")
@@ -48,12 +50,12 @@ def connect(path: Path, *, create: bool = False, timeout: float = BUSY_TIMEOUT) 
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
-        timeout=timeout,
+        timeout=0,
         isolation_level=None,
         cached_statements=256,
     )
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
+    patiently(lambda: connection.execute("PRAGMA synchronous = FULL"))  # reads the file, which may be in recovery
     connection.create_function("remember", 2, remember, deterministic=True)
     connection.create_function("crash", 2, crash, deterministic=True)
     connection.create_function("rfc3339", 1, rfc3339, deterministic=True)
@@ -62,13 +64,15 @@ def connect(path: Path, *, create: bool = False, timeout: float = BUSY_TIMEOUT) 
 
 def use_wal(connection: sqlite3.Connection) -> None:
     """Readers never wait for the writer. The mode stays in the file; saying it again changes nothing."""
-    connection.execute("PRAGMA journal_mode = WAL")
+    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
 
 
 @contextmanager
-def immediate(connection: sqlite3.Connection, *, patience: float = PATIENCE) -> Iterator[None]:
+def immediate(
+    connection: sqlite3.Connection, *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE
+) -> Iterator[None]:
     """A write transaction. IMMEDIATE: a read that comes to write fails at once, whatever the timeout."""
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience)
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience, pause=pause)
     try:
         yield
         connection.execute("COMMIT")
@@ -78,11 +82,13 @@ def immediate(connection: sqlite3.Connection, *, patience: float = PATIENCE) -> 
             connection.execute("ROLLBACK")
 
 
-def patiently(step: Callable[[], T], *, patience: float = PATIENCE) -> T:
+def patiently(step: Callable[[], T], *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE) -> T:
     """`step`, tried again while the file is locked.
 
     SQLite's own timeout doesn't cover every lock: not the recovery of a killed writer's WAL, and not a change
-    of the journal mode.
+    of the journal mode. And it is unfair: the longer somebody waits, the more rarely it looks, so that under
+    load whoever came last wins, and a beat can starve. Here everybody looks as often, at random moments, and
+    whoever mustn't be late looks more often.
     """
     end = time.monotonic() + patience
     while True:
@@ -91,7 +97,7 @@ def patiently(step: Callable[[], T], *, patience: float = PATIENCE) -> T:
         except sqlite3.OperationalError as error:
             if code(error) not in LOCKED or time.monotonic() >= end:
                 raise
-        time.sleep(random.uniform(0, LONGEST_PAUSE))
+        time.sleep(random.uniform(0, pause))
 
 
 def code(error: sqlite3.Error) -> int:
@@ -119,9 +125,10 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     if kind == sqlite3.SQLITE_CANTOPEN:
         return unopened(path)
     if kind in LOCKED:
+        name = getattr(error, "sqlite_errorname", None) or "SQLITE_BUSY"
         return StoreUnavailable(
-            f"{path} was locked by another process for more than {PATIENCE:.0f} s; end the program "
-            f"that holds it (find it with: fuser {path})"
+            f"{path} stayed locked by another process ({name}); end the program that holds it "
+            f"(find it with: fuser {path})"
         )
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreUnavailable(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.store.sql import query
-from windlass.store.sqlite.file import BUSY_TIMEOUT, connect, immediate, translated
+from windlass.store.sqlite.file import connect, immediate, translated
 from windlass.store.sqlite.rows import micros, span
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.clock import Clock
+
+
+PAUSE = 0.002  # seconds between two tries for the lock: a beat goes before other writers
 
 
 class SqliteHeart:
@@ -27,9 +30,9 @@ class SqliteHeart:
     async def beat(self, worker: UUID, lease: float) -> bool:
         with translated(self._path):
             if self._connection is None:
-                self._connection = connect(self._path, timeout=min(lease, BUSY_TIMEOUT))
+                self._connection = connect(self._path)
             # No longer than the lease: a beat that comes later than that says nothing any more.
-            with immediate(self._connection, patience=lease):
+            with immediate(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
                 parameters = {"id": str(worker), "lease": span(lease), "now": now}
                 return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0

@@ -51,7 +51,7 @@ def _migrate(path: Path) -> list[Migration]:
         missing(
             "sqlite", patiently(lambda: _number(connection))
         )  # a newer schema is refused before anything is written
-        patiently(lambda: use_wal(connection))
+        use_wal(connection)
         with immediate(connection):
             connection.execute(TABLE)
             steps = missing("sqlite", _number(connection))

@@ -76,7 +76,7 @@ class SqliteStore:
 
         It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
         """
-        with translated(self._path), closing(connect(self._path, timeout=0)) as connection:
+        with translated(self._path), closing(connect(self._path)) as connection:
             try:
                 with immediate(connection, patience=0):
                     connection.execute("DELETE FROM windlass_jobs WHERE false")

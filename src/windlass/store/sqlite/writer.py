@@ -57,7 +57,7 @@ class ConnectionThread:
     def _run(self, step: Callable[[sqlite3.Connection], T]) -> T:
         with translated(self._path):
             if self._connection is None:
-                self._connection = patiently(self._connect)
+                self._connection = self._connect()
             return step(self._connection)
 
     def _connect(self) -> sqlite3.Connection:
