@@ -47,7 +47,7 @@ def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
     return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane)
 
 
-def _endings(claimed: list[Any]) -> tuple[list[Any], ...]:
+def _endings(claimed: list[Any]) -> tuple[Any, ...]:
     """A success with the result null for each, as a handler that returns nothing leaves it."""
     jobs = len(claimed)
     leases = sorted((record["id"], record["token"]) for record in claimed)
@@ -66,4 +66,6 @@ def _endings(claimed: list[Any]) -> tuple[list[Any], ...]:
         [0] * jobs,
         [1] * jobs,
         nothing,  # reasons
+        ["JOB_SUCCEEDED"] * jobs,
+        False,
     )

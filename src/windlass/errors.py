@@ -9,7 +9,8 @@ WindlassError
 │   ├── UnknownType
 │   ├── InvalidInput      .path names the place in the input
 │   ├── InvalidOption
-│   └── UnusableConnection
+│   ├── UnusableConnection
+│   └── IdempotencyConflict
 ├── StoreError
 │   ├── StoreUnavailable  the database cannot be reached: transient, retried by workers
 │   ├── StoreCorrupt      the file is not a database, or is read-only
@@ -18,6 +19,9 @@ WindlassError
 │   └── SchemaTooNew
 ├── LeaseLost             another worker owns the job now; nothing was changed
 ├── TransitionRefused     the job is in a state that does not allow this
+├── FlowError             a name used twice in one run, a need that no children can meet, a cycle
+├── ChildrenFailed        ctx.wait(): too many of the awaited jobs ended badly
+├── SignalTimeout         ctx.signal(): it did not come in time
 ├── JobNotFound
 ├── JobUnsuccessful       result() of a job that ended otherwise
 │   ├── JobDead
@@ -77,6 +81,10 @@ class UnusableConnection(EnqueueError):
     """The connection given as `conn=` cannot carry an enqueue."""
 
 
+class IdempotencyConflict(EnqueueError):
+    """The idempotency key was used before, for another type or input."""
+
+
 class StoreError(WindlassError):
     """The store said no."""
 
@@ -107,6 +115,18 @@ class LeaseLost(WindlassError):
 
 class TransitionRefused(WindlassError):
     """The job's state does not allow what was asked."""
+
+
+class FlowError(WindlassError, ValueError):
+    """A flow that cannot be: a name used twice in one run, a need above the number of jobs, a cycle, a self-wait."""
+
+
+class ChildrenFailed(WindlassError):
+    """Too many of the awaited jobs ended badly: what was needed cannot come any more."""
+
+
+class SignalTimeout(WindlassError, TimeoutError):
+    """The signal did not come before its time was up."""
 
 
 class JobNotFound(WindlassError, LookupError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,43 @@ from windlass.state import State
 
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
+
+
+class Policy(StrEnum):
+    """What a bad end (dead, cancelled or gone) of an awaited job means for the one that waits."""
+
+    COUNT = "count"  # `ctx.wait`: no success; whether the need can still be met decides
+    FAIL = "fail"  # a graph's node dies with it
+    SKIP = "skip"  # a graph's node is cancelled, as skipped
+    CONTINUE = "continue"  # it counts like a success
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """One awaited job."""
+
+    awaited: UUID
+    policy: Policy = Policy.COUNT
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """What a waiting job waits for. It is woken when the need is met or cannot be met any more, whichever is first."""
+
+    edges: tuple[Edge, ...] = ()
+    need: int = 0  # so many of the edges must succeed
+    signal: str | None = None  # …or this signal must come
+    delay: float | None = None  # …and after so many seconds it is woken whatever happened
+    batch: bool = False  # the waiting job's own counters follow its edges
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that refuses a second job. The enqueue that is refused is answered with the job that holds it."""
+
+    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>`; `*` where every tenant shares it
+    key: str
+    states: tuple[str, ...] | None = None  # it refuses while its job is in one of these; None: whatever the state
+    window: float | None = None  # seconds from the enqueue, after which it refuses no more; None: no end
+    forever: bool = False  # it outlives its job's history
+    fingerprint: str | None = None  # of type and input: the same key with another one is an error
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +74,16 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     phase_rank: int = 0  # an earlier phase is served first
     trace: str | None = None  # a W3C traceparent
     copied_from: UUID | None = None
+    unique: Key | None = None
+    idempotency: Key | None = None
+    consequences: str | None = None  # JSON of `flow.Consequences`
+    wait: Wait | None = None  # a graph's node starts as `waiting`
+    links: tuple[tuple[str, UUID], ...] = ()  # names under which it finds the jobs it depends on
+
+    @property
+    def followed(self) -> bool:
+        """Whether something beside the job itself changes with its end."""
+        return self.unique is not None or self.consequences is not None or self.wait is not None
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -78,6 +126,8 @@ class Job(msgspec.Struct, frozen=True):
     copied_from: UUID | None
     attempts: str | None
     """A JSON array of `Attempt`s that ended otherwise than by a silent first success; None where there is none."""
+    followed: bool = False  # its end changes more than itself: a waiter, a key, a follow-up, a child
+    consequences: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -126,6 +176,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at: datetime | None
     finished_at: datetime
     outcome: str
+    phase: str | None = None  # of a pipeline
     error: Failure | None = None
     log: list[str] = []
 

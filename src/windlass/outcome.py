@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.clock import Duration, seconds
+from windlass.flow import Flow
 from windlass.job import Lease
 from windlass.state import Verb
 
@@ -54,6 +55,7 @@ class Ending(StrEnum):
     CRASHED = "crashed"  # its process died
     RETRY = "retry"
     SNOOZED = "snoozed"
+    WAITING = "waiting"  # for children, a signal or a timer
     DEAD = "dead"
     RELEASED = "released"
     CANCELLED = "cancelled"
@@ -70,6 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None
     permanent: bool | None = None  # by the job type's lists: True never retries, None leaves it to the attempts
     delay: float | None = None
+    flow: Flow | None = None  # what it spawned and what it waits for
     finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
 
 
@@ -90,6 +93,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     processed: int = 0
     failed: int = 0
     cost_cents: int = 0
+    flow: Flow | None = None
+    action: str | None = None  # the audit's word for a final transition; None: no row
+    followed: bool = False  # as the claim told it: the store looks for what else changes
 
     @property
     def job(self) -> UUID:

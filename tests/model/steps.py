@@ -141,7 +141,7 @@ class Steps(RuleBasedStateMachine):
         horizon = self.now - timedelta(seconds=history)
         # PostgreSQL drops whole days.
         grace = timedelta(days=1) if self.bench.dialect == "postgres" else timedelta()
-        self.do(self.store.keep_house(history=history))
+        self.do(self.store.keep_house(history=history, audit=history))
         left = {row.id for row in self.bench.look().history}
         for life in [each for each in self.truth.jobs.values() if each.status in ARCHIVED]:
             assert life.finished_at is not None

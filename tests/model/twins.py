@@ -13,6 +13,7 @@ from windlass.errors import StoreError
 from windlass.job import Lease
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.sqlite import sweeps
+from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.store import SqliteStore
 from windlass.store.sqlite.transaction import SqliteTransaction
 
@@ -74,15 +75,15 @@ class CarelessRescue(SqliteStore):
     """Gives every running job back, whether its worker is alive or not."""
 
     async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
-        def rescue(connection: sqlite3.Connection, now: int) -> Counter[State]:
+        def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> Counter[State]:
             living = connection.execute("SELECT id FROM windlass_workers WHERE NOT dead").fetchall()
             connection.execute("UPDATE windlass_workers SET dead = 1")
-            rescued = sweeps.rescue(connection, now, max_crashes, 1_000)
+            rescued = sweeps.rescue(follower, connection, now, max_crashes, 1_000)
             connection.executemany("UPDATE windlass_workers SET dead = 0 WHERE id = ?", living)
             return rescued
 
         failpoints.hit("sweep.before_rescue")
-        return await self._write(rescue)
+        return await self._following(rescue)
 
 
 class SharedClaim(SqliteStore):

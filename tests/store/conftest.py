@@ -72,7 +72,15 @@ async def sqlite_rig(path: Path) -> AsyncIterator[Rig]:
         pass
 
     try:
-        yield Rig(store=store, migrator=SqliteMigrator(url), dialect="sqlite", clock=clock, run=run, move=move)
+        yield Rig(
+            store=store,
+            migrator=SqliteMigrator(url),
+            dialect="sqlite",
+            clock=clock,
+            run=run,
+            move=move,
+            another=lambda: SqliteStore(url, clock=clock),
+        )
     finally:
         await store.close()
 
@@ -127,7 +135,15 @@ async def postgres_rig(template: str) -> AsyncIterator[Rig]:
     try:
         await move()
         await store.open()
-        yield Rig(store=store, migrator=PostgresMigrator(url), dialect="postgres", clock=clock, run=run, move=move)
+        yield Rig(
+            store=store,
+            migrator=PostgresMigrator(url),
+            dialect="postgres",
+            clock=clock,
+            run=run,
+            move=move,
+            another=lambda: PostgresStore(url, clock=clock),
+        )
     finally:
         await store.close()
         await connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -12,7 +13,7 @@ from windlass.state import State, Verb, target
 from windlass.store.protocol import Claim, NewWorker, Settled, Store, Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from windlass.store.migrate import Migrator
     from windlass.testing.clock import ManualClock
@@ -31,12 +32,25 @@ class Rig:
     clock: ManualClock
     run: Callable[[str], Awaitable[Any]]
     move: Callable[[], Awaitable[None]]
+    another: Callable[[], Store]  # on the same database, not open yet
     worker: UUID = field(default_factory=uuid4)
 
     async def advance(self, seconds: float) -> None:
         """Move the store's time and the process's."""
         self.clock.advance(seconds)
         await self.move()
+
+    @asynccontextmanager
+    async def stores(self, count: int) -> AsyncIterator[list[Store]]:
+        """The rig's store and others on the same database, as other processes have them."""
+        async with AsyncExitStack() as stack:
+            stores = [self.store]
+            for _ in range(count - 1):
+                store = self.another()
+                await store.open()
+                stack.push_async_callback(store.close)
+                stores.append(store)
+            yield stores
 
     # Given
 
@@ -68,11 +82,24 @@ class Rig:
         assert claimed.id == job
         return claimed
 
-    async def job_in(self, state: State) -> UUID:
-        """A job that came into `state` along the edges of the table."""
+    async def running(self, **options: Any) -> Job:
+        """A running job of the rig's worker in a queue of its own, whatever else is queued."""
+        job = alone(**options)
+        assert await self.store.enqueue([job]) == {}
+        return await self.take(job.id)
+
+    async def take(self, job: UUID, *, worker: UUID | None = None) -> Job:
+        """This very job, claimed from the queue of its own."""
+        wanted = await self.find(job)
+        (claimed,) = await self.claim(room=1, worker=worker, types=(wanted.type,), queues=(wanted.queue,))
+        assert claimed.id == job
+        return claimed
+
+    async def job_in(self, state: State, **options: Any) -> UUID:
+        """A job that came into `state` along the edges of the table; with options it is in a queue of its own."""
         if state is State.QUEUED:
-            return await self.enqueue()
-        job = await self.held()
+            return await self.enqueue(**options)
+        job = await self.running(**options) if options else await self.held()
         if state is State.CANCELLED:
             await self.settle(job.lease, Verb.STOP)
         elif state is not State.RUNNING:
@@ -112,6 +139,11 @@ class Rig:
     async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Settled:
         return await self.store.settle([Transition(lease=lease, verb=verb, **options)])
 
+    async def finish(self, job: Job, verb: Verb, *, store: Store | None = None, **options: Any) -> State | None:
+        """End an attempt as the engine does: the state the job is in now, None when its lease was lost."""
+        transition = Transition(lease=job.lease, verb=verb, **({"followed": job.followed} | options))
+        return (await (store or self.store).settle([transition])).states.get(job.id)
+
     async def die(self, worker: UUID) -> None:
         """The worker's lease runs out; nobody has noticed yet."""
         del worker  # said for the reader: every worker that does not beat dies with the time
@@ -138,7 +170,14 @@ WAY = {
 
 def new_job(**options: Any) -> NewJob:
     defaults: dict[str, Any] = {"id": new_id(), "type": TYPE, "input": "{}"}
+    if options.get("unique") is not None:
+        defaults["key"] = options["unique"].key  # the key that people see is the one that refuses
     return NewJob(**(defaults | options))
+
+
+def alone(**options: Any) -> NewJob:
+    """A new job in a queue of its own, so that a claim can name it."""
+    return new_job(**({"queue": f"queue-{uuid4().hex[:12]}"} | options))
 
 
 def arrives_in(verb: Verb) -> State:

@@ -59,7 +59,7 @@ async def test_history_passes_after_its_time_and_the_dead_stay(rig: Rig) -> None
     waiting = await rig.enqueue()
     await rig.advance(DAY)
 
-    await rig.store.keep_house(history=7 * DAY)
+    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.store.find(old) is None
     assert await rig.status(young) is State.CANCELLED

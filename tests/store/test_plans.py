@@ -440,8 +440,12 @@ def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
     from windlass.store.postgres import rows
 
     if statement == "finish":
-        return rows.finish_arguments([Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases])
-    return rows.settle_arguments([Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases])
+        return rows.finish_arguments(
+            [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], followed=False
+        )
+    return rows.settle_arguments(
+        [Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases], followed=False
+    )
 
 
 @pytest.mark.parametrize("count", [1, 200])

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from windlass.job import NewJob
 
@@ -33,21 +33,32 @@ class Row(msgspec.Struct, frozen=True):
     phase_rank: int
     trace: str | None
     copied_from: UUID | None
+    consequences: msgspec.Raw | None
+    followed: bool
+    status: str
+    key_scope: str | None
 
 
-FIELDS = Row.__struct_fields__
-INPUT, RUN_AT = FIELDS.index("input"), FIELDS.index("run_at")
+COPIED = Row.__struct_fields__[:-4]  # of a NewJob, as they are
+INPUT, RUN_AT, KEY = COPIED.index("input"), COPIED.index("run_at"), COPIED.index("key")
 ENCODER = msgspec.json.Encoder()
 
 
-def encode_jobs(jobs: Sequence[NewJob]) -> str:
-    """A JSON array with one object per job: ids as text, times in RFC 3339 and UTC, the input as it is."""
-    return ENCODER.encode([_row(job) for job in jobs]).decode()
+def encode_jobs(jobs: Sequence[NewJob], awaited: Set[UUID] = frozenset()) -> str:
+    """A JSON array with one object per job: ids as text, times in RFC 3339 and UTC, the input as it is.
+
+    Jobs among `awaited` have somebody who waits for their end.
+    """
+    return ENCODER.encode([_row(job, job.followed or job.id in awaited) for job in jobs]).decode()
 
 
-def _row(job: NewJob) -> Row:
-    values = [getattr(job, field) for field in FIELDS]
+def _row(job: NewJob, followed: bool) -> Row:
+    values = [getattr(job, field) for field in COPIED]
     values[INPUT] = msgspec.Raw(job.input)
+    if job.unique is not None:
+        values[KEY] = job.unique.key
     if job.run_at is not None:
         values[RUN_AT] = job.run_at.astimezone(UTC)  # SQLite cannot read an offset and takes the time for UTC
-    return Row(*values)
+    consequences = None if job.consequences is None else msgspec.Raw(job.consequences)
+    status = "queued" if job.wait is None else "waiting"
+    return Row(*[*values, consequences, followed, status, None if job.unique is None else job.unique.scope])

@@ -24,6 +24,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.filter import Filter
+from windlass.flow import Linked, Memory, Recollection, Waiting
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
@@ -115,6 +116,20 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     lag: float | None  # seconds since its oldest due job could have started
 
 
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A final transition, or what an operator did."""
+
+    number: int
+    at: datetime
+    action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the word of a job's type
+    actor: str | None  # None: the engine
+    job: UUID
+    type: str
+    queue: str
+    tenant: str
+    reason: str | None
+
+
 class Heart(Protocol):
     """A connection of its own that only says "alive". Used from a thread with its own event loop."""
 
@@ -134,7 +149,13 @@ class Transaction(Protocol):
 
     def fetch(self, sql: str, *args: Any) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> Coroutine[Any, Any, None]: ...
+    def enqueue(self, jobs: Sequence[NewJob]) -> Coroutine[Any, Any, Mapping[UUID, UUID]]:
+        """As `Store.enqueue`, inside this transaction."""
+        ...
+
+    def remember(self, lease: Lease, memory: Memory) -> Coroutine[Any, Any, bool]:
+        """A step's result, committed with whatever else this transaction writes; False when the lease is lost."""
+        ...
 
     async def finish(self, transition: Transition) -> bool:
         """Write the transition inside this transaction; False when the lease is not current."""
@@ -170,8 +191,12 @@ class Store(Protocol):
 
     # The way in
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
-        """All of them, or none. Wakes idle workers after the commit."""
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
+        """All of them, or none. Wakes idle workers after the commit.
+
+        A job whose key is held already is not written; the answer names, by the new id, the job that holds it.
+        Raises IdempotencyConflict, and writes nothing, when an idempotency key was used for something else.
+        """
         ...
 
     # A worker's life
@@ -217,6 +242,32 @@ class Store(Protocol):
         """Write progress under the leases that are current."""
         ...
 
+    async def recall(self, job: UUID) -> Recollection:
+        """What earlier runs of this job remembered, and the signals sent to it."""
+        ...
+
+    async def links(self, job: UUID) -> list[Linked]:
+        """The jobs this one knows by name, as they are now."""
+        ...
+
+    async def waiting(self, job: UUID) -> Waiting | None:
+        """What this job waits for; None when it does not wait."""
+        ...
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        """Keep a step's result under the lease, at once and durably; False when the lease is not current."""
+        ...
+
+    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+        """Send a signal (JSON) to a job that has not ended, and wake it if it waits for it.
+
+        The first of a name is kept, whether or not anybody waits yet; False when there was one already. Raises
+        JobNotFound or TransitionRefused.
+        """
+        ...
+
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
         """Running jobs of this worker that somebody asked to cancel."""
         ...
@@ -235,22 +286,27 @@ class Store(Protocol):
         """Mark silent workers dead and commit; then give their jobs back, in pages that never wait."""
         ...
 
+    async def wake_due(self, *, page: int = 500) -> int:
+        """Wake the waiting jobs whose timer ran out: how many."""
+        ...
+
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         """Take or keep the leadership `name` for `lease` seconds; False while another holds it."""
         ...
 
-    async def keep_house(self, *, history: float) -> None:
-        """Leader only: prepare the next partitions, drop what is older than `history` seconds."""
+    async def keep_house(self, *, history: float, audit: float) -> None:
+        """Leader only: prepare the next partitions, drop what is older than `history` and `audit` seconds."""
         ...
 
     # Looking and operating
 
     async def find(self, job: UUID) -> Job | None: ...
 
-    async def operate(self, verb: Verb, job: UUID) -> State | None:
+    async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         """CANCEL, RETRY, REPLAY, RESUME or DISCARD one job: the state it is in now, None when it is gone.
 
-        CANCEL of a running job leaves it running and marks the request. Raises JobNotFound or TransitionRefused.
+        The audit names `actor`. CANCEL goes down to the jobs that this one created; a running one is left running
+        and its request is marked. Raises JobNotFound or TransitionRefused.
         """
         ...
 
@@ -265,3 +321,9 @@ class Store(Protocol):
         ...
 
     async def queues(self) -> list[QueueRow]: ...
+
+    async def audit(
+        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
+    ) -> list[AuditRow]:
+        """What was recorded, newest first; the next page begins below the last number of this one."""
+        ...

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from windlass.errors import JobNotFound, TransitionRefused, WindlassError
 from windlass.job import Job
-from windlass.state import Verb, allows, sources
+from windlass.state import State, Verb, allows, sources
 
 OPERATIONS = (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD)
 
@@ -20,4 +20,14 @@ def refusal(verb: Verb, job: UUID, found: Job | None) -> WindlassError:
     return TransitionRefused(
         f"cannot {verb.value} job {job}: it is {found.status.value}, and only "
         f"{' or '.join(sorted(sources(verb)))} jobs can; {advice}"
+    )
+
+
+def unheard(job: UUID, name: str, found: Job | None) -> WindlassError:
+    """The error for a signal to a job that has ended."""
+    if found is None:
+        return JobNotFound(f"there is no job {job} to signal: it never was, was discarded, or its history has passed")
+    return TransitionRefused(
+        f"cannot send the signal {name!r} to job {job}: it is {found.status.value}, and nobody would hear it"
+        + ("; replay it first" if found.status is State.DEAD else "")
     )

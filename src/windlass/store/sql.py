@@ -19,3 +19,9 @@ def query(dialect: str, name: str) -> str:
     """The text of `store/<dialect>/queries/<name>.sql`; `{columns}` becomes the record's columns in their order."""
     text = files("windlass.store").joinpath(dialect, "queries", f"{name}.sql").read_text(encoding="utf-8")
     return text.replace("{columns}", ", ".join(f"jobs.{column}" for column in COLUMNS))
+
+
+@cache
+def statements(dialect: str, name: str) -> tuple[str, ...]:
+    """The statements of a file that has several, one after the other, between lines `-- then`."""
+    return tuple(part.strip() for part in query(dialect, name).split("\n-- then\n"))

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from windlass.store.migrate import Migration, missing
-from windlass.store.postgres.partitions import prepare
+from windlass.store.postgres.partitions import AUDIT, HISTORY
 from windlass.store.postgres.pool import connect, translated
 
 LOCK = 0x57494E444C415353  # "WINDLASS": a transaction's advisory lock, which also works behind a pooler
@@ -54,7 +54,8 @@ class PostgresMigrator:
             await connection.execute(
                 "INSERT INTO windlass.migrations (number, name) VALUES ($1, $2)", step.number, step.name
             )
-        await prepare(connection)
+        for table in (HISTORY, AUDIT):
+            await table.prepare(connection)
         return steps
 
 

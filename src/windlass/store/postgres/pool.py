@@ -114,23 +114,29 @@ class Pool:
                 raise translated(error, self.url) from error
         raise AssertionError("unreachable")
 
+    async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do `work` of several statements in one transaction."""
+        return await self.run(work if self.pooler else lambda connection: _transact(connection, "BEGIN", work))
+
     def acquire(self) -> Any:
         if self._pool is None:
             raise StoreUnavailable("the store is not open")
         return self._pool.acquire(timeout=COMMAND_TIMEOUT)
 
     async def _work(self, connection: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-        if not self.pooler:
-            return await work(connection)
-        await connection.execute(BEGIN)
-        try:
-            result = await work(connection)
-        except BaseException:
-            with suppress(Exception):
-                await connection.execute("ROLLBACK")
-            raise
-        await connection.execute("COMMIT")
-        return result
+        return await (_transact(connection, BEGIN, work) if self.pooler else work(connection))
+
+
+async def _transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
+    await connection.execute(begin)
+    try:
+        result = await work(connection)
+    except BaseException:
+        with suppress(Exception):
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
+    return result
 
 
 def session(pooler: bool) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from windlass.flow import Advance
 from windlass.job import COLUMNS, Job, NewJob
 from windlass.outcome import Transition
 from windlass.state import State, target
+from windlass.store.following import is_simple
 from windlass.store.protocol import WorkerRow
 
 WIDTH = len(COLUMNS)
@@ -30,9 +32,11 @@ def claim_order(job: Job) -> tuple[Any, ...]:
 def is_plain(job: NewJob) -> bool:
     """Whether the table's defaults say the rest, so that the job may go in by COPY."""
     return (
-        job.delay is None
+        is_simple(job)
+        and job.delay is None
         and job.run_at is None
         and job.key is None
+        and job.consequences is None
         and job.parent is None
         and job.pipeline is None
         and job.phase is None
@@ -47,8 +51,8 @@ def copy_row(job: NewJob) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def finish_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]:
-    """The columns of `finish.sql`."""
+def finish_arguments(transitions: Sequence[Transition], *, followed: bool) -> tuple[Any, ...]:
+    """The parameters of `finish.sql`."""
     return (
         [t.lease.job for t in transitions],
         [t.lease.token for t in transitions],
@@ -63,11 +67,13 @@ def finish_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]
         [t.cost_cents for t in transitions],
         [t.attempt for t in transitions],
         [t.reason for t in transitions],
+        [t.action for t in transitions],
+        followed,
     )
 
 
-def settle_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]:
-    """The columns of `settle.sql`."""
+def settle_arguments(transitions: Sequence[Transition], *, followed: bool) -> tuple[Any, ...]:
+    """The parameters of `settle.sql`."""
     return (
         [t.lease.job for t in transitions],
         [t.lease.token for t in transitions],
@@ -83,6 +89,29 @@ def settle_arguments(transitions: Sequence[Transition]) -> tuple[list[Any], ...]
         [t.failed for t in transitions],
         [t.cost_cents for t in transitions],
         [t.elapsed for t in transitions],
+        [t.action for t in transitions],
+        followed,
+    )
+
+
+def advance_arguments(transitions: Sequence[tuple[Transition, Advance]]) -> tuple[Any, ...]:
+    """The parameters of `advance.sql`."""
+    return (
+        [t.lease.job for t, _ in transitions],
+        [t.lease.token for t, _ in transitions],
+        [to.type for _, to in transitions],
+        [to.queue for _, to in transitions],
+        [to.phase for _, to in transitions],
+        [to.phase_rank for _, to in transitions],
+        [to.max_attempts for _, to in transitions],
+        [t.output for t, _ in transitions],
+        [t.entry for t, _ in transitions],
+        [t.total for t, _ in transitions],
+        [t.processed for t, _ in transitions],
+        [t.failed for t, _ in transitions],
+        [t.cost_cents for t, _ in transitions],
+        [t.elapsed for t, _ in transitions],
+        [t.delay for t, _ in transitions],
     )
 
 

@@ -4,34 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
-from windlass import failpoints
+from windlass import audit, failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
 from windlass.filter import Filter
+from windlass.flow import Linked, Memory, Recollection, Waiting
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
-from windlass.state import FINISHING, SETTLING, State, Verb, sources
+from windlass.state import State, Verb, sources, target
 from windlass.store import masked
+from windlass.store.asking import Flowing, ask
 from windlass.store.encoding import encode_jobs
+from windlass.store.following import (
+    condemned,
+    enqueueing,
+    is_simple,
+    operated,
+    recording,
+    signalling,
+    waking_due,
+)
 from windlass.store.migrate import check
 from windlass.store.postgres import partitions, rows
 from windlass.store.postgres.floors import Floors, Lane
 from windlass.store.postgres.heart import PostgresHeart
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
+from windlass.store.postgres.settling import Follower, in_order, settle_followed, settle_plain
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
-from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
-from windlass.store.refusals import refusal
+from windlass.store.protocol import (
+    RESCUES_PER_CRASH,
+    AuditRow,
+    Claim,
+    Claimed,
+    NewWorker,
+    QueueRow,
+    Settled,
+    Swept,
+    WorkerRow,
+)
+from windlass.store.refusals import OPERATIONS, refusal, unheard
 from windlass.store.search import MOST_ROWS, POSTGRES, where
 from windlass.store.sql import query, searching
+
+T = TypeVar("T")
 
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
 UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE only
@@ -82,9 +107,10 @@ class PostgresStore:
 
     # The way in
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if not jobs:
-            return
+            return {}
+        existing: Mapping[UUID, UUID] = {}
         if failpoints.armed:
             failpoints.hit("enqueue.before")
         if len(jobs) >= COPY_FROM and all(map(rows.is_plain, jobs)):
@@ -96,11 +122,15 @@ class PostgresStore:
                     records=map(rows.copy_row, jobs),
                 )
             )
-        else:
+        elif all(map(is_simple, jobs)):
             await self._execute(query("postgres", "enqueue"), encode_jobs(jobs))
+        else:
+            existing = await self._follow(lambda: enqueueing(jobs))
         if failpoints.armed:
             failpoints.hit("enqueue.committed")
-        self.wake_later({job.queue for job in jobs if job.delay is None and job.run_at is None})
+        fresh = (job for job in jobs if job.id not in existing)
+        self.wake_later({job.queue for job in fresh if job.delay is None and job.run_at is None})
+        return existing
 
     def wake_later(self, queues: set[str]) -> None:
         """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""
@@ -211,19 +241,77 @@ class PostgresStore:
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         if failpoints.armed:
             failpoints.hit("finish.before")
-        ordered = sorted(transitions, key=lambda transition: transition.lease.job)
-        finishing = [transition for transition in ordered if transition.verb in FINISHING]
-        settling = [transition for transition in ordered if transition.verb in SETTLING]
-        if len(finishing) + len(settling) < len(ordered):
-            raise ValueError("only the verbs of a lease's holder can be settled")
-        states: dict[UUID, State] = {}
-        if finishing:
-            states |= rows.states(await self._fetch(query("postgres", "finish"), *rows.finish_arguments(finishing)))
-        if settling:
-            states |= rows.states(await self._fetch(query("postgres", "settle"), *rows.settle_arguments(settling)))
+        ordered = in_order(transitions)
+        states = await self._pool.run(lambda connection: settle_plain(connection, ordered))
+        # What is missing is followed, became so since its claim, or its lease is lost: the second way tells.
+        rest = [transition for transition in ordered if transition.job not in states]
+        if rest:
+            states |= await self._settle_followed(rest)
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
+
+    async def _settle_followed(self, transitions: Sequence[Transition]) -> dict[UUID, State]:
+        queues: set[str] = set()
+
+        async def work(connection: Any) -> dict[UUID, State]:
+            follower = Follower(connection)
+            states = await settle_followed(follower, connection, transitions)
+            queues.update(follower.queues)
+            return states
+
+        states = await self._pool.transact(work)
+        self.wake_later(queues)
+        return states
+
+    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """Drive a generator in a transaction of its own; made anew for every try."""
+        queues: set[str] = set()
+
+        async def work(connection: Any) -> T:
+            follower = Follower(connection)
+            answer = await follower.drive(flowing())
+            queues.update(follower.queues)
+            return answer
+
+        answer = await self._pool.transact(work)
+        self.wake_later(queues)
+        return answer
+
+    async def recall(self, job: UUID) -> Recollection:
+        steps: dict[str, str] = {}
+        signals: dict[str, str] = {}
+        for kind, name, value in await self._fetch(query("postgres", "recall"), job):
+            (steps if kind == "step" else signals)[name] = value
+        return Recollection(steps=steps, signals=signals)
+
+    async def links(self, job: UUID) -> list[Linked]:
+        return [
+            Linked(name, target, None if status is None else rows.STATES[status], output, error)
+            for name, target, status, output, error in await self._fetch(query("postgres", "links"), job)
+        ]
+
+    async def waiting(self, job: UUID) -> Waiting | None:
+        records = await self._fetch(query("postgres", "waiting"), job)
+        return Waiting(**records[0]) if records else None
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        records = await self._fetch(query("postgres", "find_many"), jobs)
+        return {job.id: job for job in map(rows.job, records)}
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
+
+    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+        def send() -> Flowing[bool]:
+            if not (yield from ask("lock_job", [job])):
+                raise Ended
+            return (yield from signalling(job, name, payload))
+
+        try:
+            return await self._follow(send)
+        except Ended:
+            raise unheard(job, name, await self.find(job)) from None
 
     async def record(self, progress: Sequence[Progress]) -> None:
         ordered = sorted(progress, key=lambda mark: mark.lease.job)
@@ -276,7 +364,7 @@ class PostgresStore:
         while True:
             if failpoints.armed:
                 failpoints.hit("sweep.before_rescue")
-            records = await self._fetch(query("postgres", "rescue"), max_crashes, RESCUES_PER_CRASH * max_crashes, page)
+            records = await self._rescue(max_crashes, page)
             condemned += sum(record["status"] == State.DEAD for record in records)
             rescued += sum(record["status"] == State.QUEUED for record in records)
             if len(records) < page:
@@ -287,15 +375,36 @@ class PostgresStore:
         await self._execute(query("postgres", "prune_workers"))
         return Swept(deaths=deaths, rescued=rescued, condemned=condemned)
 
+    async def _rescue(self, max_crashes: int, page: int) -> list[Any]:
+        """One page; what follows the death of the condemned is written with it."""
+        queues: set[str] = set()
+
+        async def work(connection: Any) -> list[Any]:
+            follower = Follower(connection)
+            most = RESCUES_PER_CRASH * max_crashes
+            records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
+            await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
+            queues.update(follower.queues)
+            return records
+
+        records = await self._pool.transact(work)
+        self.wake_later(queues)
+        return records
+
+    async def wake_due(self, *, page: int = 500) -> int:
+        return await self._follow(lambda: waking_due(page))
+
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         leads = bool(await self._value(query("postgres", "lead"), name, worker, lease))
         if leads and failpoints.armed:
             failpoints.hit("lead.taken")
         return leads
 
-    async def keep_house(self, *, history: float) -> None:
-        await self._pool.run(partitions.prepare)
-        await self._pool.run(lambda connection: partitions.prune(connection, history=history))
+    async def keep_house(self, *, history: float, audit: float) -> None:
+        for table, age in ((partitions.HISTORY, history), (partitions.AUDIT, audit)):
+            await self._pool.run(table.prepare)
+            await self._pool.run(partial(table.prune, age=age))
+        await self._execute(query("postgres", "prune_flow"), history)
 
     # Looking and operating
 
@@ -303,17 +412,37 @@ class PostgresStore:
         records = await self._fetch(query("postgres", "find"), job)
         return rows.job(records[0]) if records else None
 
-    async def operate(self, verb: Verb, job: UUID) -> State | None:
-        answer = await self._value(query("postgres", verb.value), job, sorted(sources(verb)))
-        if verb is Verb.CANCEL and answer is not None:
-            state = rows.STATES[answer]
-            if state is State.RUNNING:
-                return State.RUNNING
-            if state in sources(verb):
-                return State.CANCELLED
-        elif answer is not None:
-            return None if verb is Verb.DISCARD else rows.STATES[answer]
-        raise refusal(verb, job, await self.find(job))
+    async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
+        if verb not in OPERATIONS:
+            raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
+        queues: set[str] = set()
+
+        async def work(connection: Any) -> State | None:
+            follower = Follower(connection)
+            if verb is Verb.DISCARD:
+                await follower.drive(recording(audit.OPERATIONS[verb], actor, job))
+            state = await self._change(connection, verb, job)
+            await follower.drive(operated(verb, job, state, actor))
+            queues.update(follower.queues)
+            return state
+
+        try:
+            state = await self._pool.transact(work)
+        except Ended:
+            raise refusal(verb, job, await self.find(job)) from None
+        self.wake_later(queues)
+        return state
+
+    async def _change(self, connection: Any, verb: Verb, job: UUID) -> State | None:
+        answer = await connection.fetchval(query("postgres", verb.value), job, sorted(sources(verb)))
+        if answer is None:
+            raise Ended
+        if verb is not Verb.CANCEL:
+            return target(verb)
+        state = rows.STATES[answer]
+        if state is not State.RUNNING and state not in sources(verb):
+            raise Ended
+        return State.RUNNING if state is State.RUNNING else State.CANCELLED
 
     async def counts(self) -> dict[State, int]:
         counted = dict.fromkeys(State, 0)
@@ -332,6 +461,12 @@ class PostgresStore:
     async def queues(self) -> list[QueueRow]:
         return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]
 
+    async def audit(
+        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
+    ) -> list[AuditRow]:
+        records = await self._fetch(query("postgres", "audit"), job, action, min(page, MOST_ROWS), below)
+        return [AuditRow(**record) for record in records]
+
     # One way to the database
 
     async def _fetch(self, sql: str, *args: Any) -> list[Any]:
@@ -343,6 +478,10 @@ class PostgresStore:
 
     async def _execute(self, sql: str, *args: Any) -> None:
         await self._pool.run(lambda connection: connection.execute(sql, *args))
+
+
+class Ended(Exception):
+    """The job is not in a state that allows this: what was begun is rolled back."""
 
 
 @asynccontextmanager

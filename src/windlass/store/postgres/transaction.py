@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
 
 from windlass.clock import Clock
 from windlass.errors import StoreError
-from windlass.job import NewJob
+from windlass.flow import Memory
+from windlass.job import Lease, NewJob
 from windlass.outcome import Transition
-from windlass.state import FINISHING
-from windlass.store.encoding import encode_jobs
-from windlass.store.postgres import rows
+from windlass.store.asking import Flowing
+from windlass.store.following import enqueueing, is_simple
+from windlass.store.postgres.settling import Follower, settle_followed, settle_plain
 from windlass.store.sql import query
+
+T = TypeVar("T")
 
 CLEAN = "RESET ALL; RESET ROLE; SELECT pg_advisory_unlock_all()"
 """What a handler set for its session ends with its transaction; in the same round trip."""
@@ -49,16 +53,38 @@ class PostgresTransaction:
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
         return [dict(record) for record in await self._connection.fetch(sql, *args)]
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
-        await self._connection.execute(query("postgres", "enqueue"), encode_jobs(jobs))
-        self.queues |= {job.queue for job in jobs if job.delay is None and job.run_at is None}
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
+        if all(map(is_simple, jobs)):
+            return await self._follow(enqueueing(jobs))
+        await self.savepoint()  # a handler that survives a refusal must not commit half of it
+        try:
+            existing = await self._follow(enqueueing(jobs))
+        except BaseException:
+            await self.rollback_to()
+            raise
+        await self.release()
+        return existing
 
     async def finish(self, transition: Transition) -> bool:
-        if transition.verb in FINISHING:
-            name, arguments = "finish", rows.finish_arguments([transition])
-        else:
-            name, arguments = "settle", rows.settle_arguments([transition])
-        return bool(await self._connection.fetch(query("postgres", name), *arguments))
+        if await settle_plain(self._connection, [transition]):
+            return True
+        follower = Follower(self._connection)
+        settled = await settle_followed(follower, self._connection, [transition])
+        self.queues |= follower.queues
+        return bool(settled)
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        return bool(
+            await self._connection.fetch(
+                query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value
+            )
+        )
+
+    async def _follow(self, flowing: Flowing[T]) -> T:
+        follower = Follower(self._connection)
+        answer = await follower.drive(flowing)
+        self.queues |= follower.queues
+        return answer
 
     async def savepoint(self) -> None:
         self._savepoints += 1

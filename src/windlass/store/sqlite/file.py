@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PREFIX = "sqlite:///"
-OLDEST_SQLITE = (3, 37)  # RETURNING came with 3.35, STRICT tables with 3.37
+OLDEST_SQLITE = (3, 38)  # RETURNING came with 3.35, STRICT tables with 3.37, ->> with 3.38
 PATIENCE = 30.0  # seconds until "database is locked" is told to anybody
 LONGEST_PAUSE = 0.02  # seconds between two tries, at most
 

@@ -8,15 +8,17 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.flow import Waiting
 from windlass.job import COLUMNS, Failure, Job, NewJob
 from windlass.state import State, sources, target
 from windlass.store.encoding import encode_jobs
-from windlass.store.protocol import NewWorker, WorkerRow
+from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
 from windlass.store.sqlite.placeholders import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from windlass.flow import Advance
     from windlass.outcome import Progress, Transition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,7 +75,7 @@ def _converter(column: str) -> Any:
         return UUID
     if column in TIMES:
         return moment
-    return {"status": State, "cancel_requested": bool}.get(column, _keep)
+    return {"status": State, "cancel_requested": bool, "followed": bool}.get(column, _keep)
 
 
 CONVERTERS = tuple(_converter(column) for column in COLUMNS)
@@ -104,6 +106,17 @@ def transition_parameters(transition: Transition, now: int) -> Parameters:
         "failed": transition.failed,
         "cost_cents": transition.cost_cents,
         "now": now,
+    }
+
+
+def advance_parameters(transition: Transition, to: Advance, now: int) -> Parameters:
+    """The parameters of advance.sql."""
+    return transition_parameters(transition, now) | {
+        "type": to.type,
+        "queue": to.queue,
+        "phase": to.phase,
+        "phase_rank": to.phase_rank,
+        "max_attempts": to.max_attempts,
     }
 
 
@@ -145,6 +158,29 @@ def worker_row(row: Sequence[Any]) -> WorkerRow:
         types=msgspec.json.decode(types, type=tuple[str, ...]),
         concurrency=concurrency,
         running=running,
+    )
+
+
+def waiting(row: Sequence[Any]) -> Waiting:
+    """A row of waiting.sql."""
+    need, pending, succeeded, signal, wake_at = row
+    at = None if wake_at is None else moment(wake_at)
+    return Waiting(need=need, pending=pending, succeeded=succeeded, signal=signal, wake_at=at)
+
+
+def audit_row(row: Sequence[Any]) -> AuditRow:
+    """A row of audit.sql."""
+    number, at, action, actor, ident, type, queue, tenant, reason = row
+    return AuditRow(
+        number=number,
+        at=moment(at),
+        action=action,
+        actor=actor,
+        job=UUID(ident),
+        type=type,
+        queue=queue,
+        tenant=tenant,
+        reason=reason,
     )
 
 

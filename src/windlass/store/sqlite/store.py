@@ -11,27 +11,33 @@ from uuid import UUID
 
 from windlass import failpoints
 from windlass.errors import StoreUnavailable
+from windlass.flow import Linked, Recollection, Waiting
 from windlass.state import State, Verb
 from windlass.store import migrate
-from windlass.store.protocol import Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
+from windlass.store.asking import ask
+from windlass.store.following import enqueueing, is_simple, signalling, waking_due
+from windlass.store.protocol import AuditRow, Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
+from windlass.store.refusals import unheard
 from windlass.store.search import MOST_ROWS, SQLITE, where
 from windlass.store.sql import query, searching
 from windlass.store.sqlite import claims, operations, rows, sweeps
 from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
+from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.heart import SqliteHeart
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import enqueue_parameters, span
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.transitions import refuse_foreign, settle
+from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
 from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from windlass.clock import Clock
     from windlass.filter import Filter
+    from windlass.flow import Memory
     from windlass.job import Job, Lease, NewJob
     from windlass.outcome import Progress, Transition
 
@@ -86,21 +92,25 @@ class SqliteStore:
 
     # The way in
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if not jobs:
-            return
+            return {}
 
-        def insert(connection: sqlite3.Connection, now: int) -> None:
+        def insert(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
+            if not all(map(is_simple, jobs)):
+                return Follower(connection, now).drive(enqueueing(jobs))
             for start in range(0, len(jobs), ENQUEUE_PAGE):
                 page = jobs[start : start + ENQUEUE_PAGE]
                 connection.execute(numbered(query("sqlite", "enqueue")), enqueue_parameters(page, now))
+            return {}
 
         if failpoints.armed:
             failpoints.hit("enqueue.before")
-        await self._write(insert)
+        existing = await self._write(insert)
         if failpoints.armed:
             failpoints.hit("enqueue.committed")
-        self.wake_later({job.queue for job in jobs})
+        self.wake_later({job.queue for job in jobs if job.id not in existing})
+        return existing
 
     def wake_later(self, queues: Iterable[str]) -> None:
         """After a commit: wake the listeners of this process. Others see it in the file."""
@@ -153,16 +163,60 @@ class SqliteStore:
         for transition in transitions:
             refuse_foreign(transition)
 
-        def settle_all(connection: sqlite3.Connection, now: int) -> dict[UUID, State | None]:
-            return {each.job: settle(connection, now, each) for each in transitions}
-
         if failpoints.armed:
             failpoints.hit("finish.before")
-        answers = await self._write(settle_all)
+        states = await self._following(
+            lambda follower, connection, now: settle_all(follower, connection, now, transitions)
+        )
         if failpoints.armed:
             failpoints.hit("finish.committed")
-        states = {job: state for job, state in answers.items() if state is not None}
-        return Settled(states=states, lost=frozenset(answers.keys() - states.keys()))
+        return Settled(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
+
+    async def recall(self, job: UUID) -> Recollection:
+        def look(connection: sqlite3.Connection, now: int) -> Recollection:
+            found = Recollection(steps={}, signals={})
+            for kind, name, value in connection.execute(query("sqlite", "recall"), {"id": str(job)}):
+                (found.steps if kind == "step" else found.signals)[name] = value
+            return found
+
+        return await self._read(look)
+
+    async def links(self, job: UUID) -> list[Linked]:
+        def look(connection: sqlite3.Connection, now: int) -> list[Linked]:
+            return [
+                Linked(name, UUID(target), None if status is None else State(status), output, error)
+                for name, target, status, output, error in connection.execute(
+                    query("sqlite", "links"), {"id": str(job)}
+                )
+            ]
+
+        return await self._read(look)
+
+    async def waiting(self, job: UUID) -> Waiting | None:
+        def look(connection: sqlite3.Connection, now: int) -> Waiting | None:
+            row = connection.execute(query("sqlite", "waiting"), {"id": str(job)}).fetchone()
+            return None if row is None else rows.waiting(row)
+
+        return await self._read(look)
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        def look(connection: sqlite3.Connection, now: int) -> dict[UUID, Job]:
+            found = map(rows.job, connection.execute(query("sqlite", "find_many"), {"ids": rows.array(jobs)}))
+            return {job.id: job for job in found}
+
+        return await self._read(look)
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        return await self._write(lambda connection, now: remember(connection, now, lease, memory))
+
+    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+        def send(follower: Follower, connection: sqlite3.Connection, now: int) -> bool:
+            if not follower.drive(ask("lock_job", [job])):
+                row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
+                raise unheard(job, name, None if row is None else rows.job(row))
+            return follower.drive(signalling(job, name, payload))
+
+        return await self._following(send)
 
     async def record(self, progress: Sequence[Progress]) -> None:
         def record_all(connection: sqlite3.Connection, now: int) -> None:
@@ -202,7 +256,12 @@ class SqliteStore:
         if failpoints.armed:
             failpoints.hit("sweep.buried")
         rescued = await self._rescue(max_crashes, page)
-        while await self._write(lambda connection, now: sweeps.cancel_forgotten(connection, now, page)) == page:
+        while (
+            await self._following(
+                lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
+            )
+            == page
+        ):
             pass
         await self._write(sweeps.prune_workers)
         if rescued[State.QUEUED]:
@@ -214,10 +273,15 @@ class SqliteStore:
         while True:
             if failpoints.armed:
                 failpoints.hit("sweep.before_rescue")
-            rescued = await self._write(lambda connection, now: sweeps.rescue(connection, now, max_crashes, page))
+            rescued = await self._following(
+                lambda follower, connection, now: sweeps.rescue(follower, connection, now, max_crashes, page)
+            )
             total += rescued
             if rescued.total() < page:
                 return total
+
+    async def wake_due(self, *, page: int = 500) -> int:
+        return await self._following(lambda follower, connection, now: follower.drive(waking_due(page)))
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         def take(connection: sqlite3.Connection, now: int) -> bool:
@@ -229,12 +293,17 @@ class SqliteStore:
             failpoints.hit("lead.taken")
         return leads
 
-    async def keep_house(self, *, history: float) -> None:
+    async def keep_house(self, *, history: float, audit: float) -> None:
         def drop(connection: sqlite3.Connection, now: int) -> int:
             return sweeps.drop_history(connection, now, span(history), HISTORY_PAGE)
 
-        while await self._write(drop) == HISTORY_PAGE:
-            pass
+        def drop_audit(connection: sqlite3.Connection, now: int) -> int:
+            return sweeps.drop_audit(connection, now, span(audit), HISTORY_PAGE)
+
+        for step in (drop, drop_audit):
+            while await self._write(step) == HISTORY_PAGE:
+                pass
+        await self._write(lambda connection, now: sweeps.prune_flow(connection, now, span(history)))
 
     # Looking and operating
 
@@ -245,8 +314,10 @@ class SqliteStore:
 
         return await self._read(look)
 
-    async def operate(self, verb: Verb, job: UUID) -> State | None:
-        state = await self._write(lambda connection, now: operations.operate(connection, now, verb, job))
+    async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
+        state = await self._following(
+            lambda follower, connection, now: operations.operate(follower, connection, now, verb, job, actor)
+        )
         if state is State.RUNNING:
             tell(self._path, f"cancel:{job}")
         elif state is State.QUEUED:
@@ -286,7 +357,36 @@ class SqliteStore:
 
         return await self._read(count)
 
+    async def audit(
+        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
+    ) -> list[AuditRow]:
+        parameters = {
+            "job": None if job is None else str(job),
+            "action": action,
+            "page": min(page, MOST_ROWS),
+            "below": below,
+        }
+        return await self._read(
+            lambda connection, now: [
+                rows.audit_row(row) for row in connection.execute(query("sqlite", "audit"), parameters)
+            ]
+        )
+
     # One way to the file
+
+    async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
+        """A write with what follows it; workers are woken after the commit."""
+        queues: set[str] = set()
+
+        def run(connection: sqlite3.Connection, now: int) -> T:
+            follower = Follower(connection, now)
+            answer = step(follower, connection, now)
+            queues.update(follower.queues)
+            return answer
+
+        answer = await self._write(run)
+        self.wake_later(queues)
+        return answer
 
     async def _write(self, step: Step[T]) -> T:
         if self._writer is None:

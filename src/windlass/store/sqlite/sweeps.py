@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from windlass.state import CLAIMABLE, State
+from windlass.state import CLAIMABLE, State, Verb
+from windlass.store.following import condemned, operated
 from windlass.store.protocol import RESCUES_PER_CRASH
-from windlass.store.sql import query
+from windlass.store.sql import query, statements
 from windlass.store.sqlite.operations import archive_cancelled
+from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import SECOND, array
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from windlass.store.sqlite.follower import Follower
 
 MOURNING = 60 * SECOND
 """Microseconds for which a dead worker stays visible."""
@@ -23,8 +28,8 @@ def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     return connection.execute(query("sqlite", "bury_workers"), {"now": now}).rowcount
 
 
-def rescue(connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
-    """Step two, one page of it: the states in which the orphans are now."""
+def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
+    """Step two, one page of it: the states in which the orphans are now. What follows a death is written with it."""
     parameters = {
         "max_crashes": max_crashes,
         "max_rescues": RESCUES_PER_CRASH * max_crashes,
@@ -32,18 +37,33 @@ def rescue(connection: sqlite3.Connection, now: int, max_crashes: int, page: int
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
+    follower.drive(condemned(UUID(ident) for ident, status, _ in rows if status == State.DEAD))
     return Counter(State(status) for _, status, _ in rows)
 
 
-def cancel_forgotten(connection: sqlite3.Connection, now: int, page: int) -> int:
+def cancel_forgotten(follower: Follower, connection: sqlite3.Connection, now: int, page: int) -> int:
     """One page of jobs whose cancel nobody heeded."""
     parameters = {"sources": array(CLAIMABLE), "page": page, "now": now}
     found = connection.execute(query("sqlite", "forgotten_cancels"), parameters).fetchall()
-    return sum(archive_cancelled(connection, parameters | {"id": ident}) for (ident,) in found)
+    for (ident,) in found:
+        if archive_cancelled(connection, parameters | {"id": ident}):
+            follower.drive(operated(Verb.CANCEL, UUID(ident), State.CANCELLED, None))
+    return len(found)
 
 
 def prune_workers(connection: sqlite3.Connection, now: int) -> None:
     connection.execute(query("sqlite", "prune_workers"), {"now": now, "mourning": MOURNING})
+
+
+def drop_audit(connection: sqlite3.Connection, now: int, audit: int, page: int) -> int:
+    """One page of what is older than `audit` microseconds."""
+    return connection.execute(query("sqlite", "drop_audit"), {"now": now, "audit": audit, "page": page}).rowcount
+
+
+def prune_flow(connection: sqlite3.Connection, now: int, history: int) -> None:
+    """What outlived its job."""
+    for statement in statements("sqlite", "prune_flow"):
+        connection.execute(numbered(statement), named((history, now)))
 
 
 def drop_history(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:

@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from windlass.errors import StoreError
-from windlass.store.sql import query
+from windlass.store.following import enqueueing, is_simple
 from windlass.store.sqlite.file import patiently
+from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import enqueue_parameters, micros
-from windlass.store.sqlite.transitions import refuse_foreign, settle
+from windlass.store.sqlite.rows import micros
+from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import tell
 from windlass.store.sqlite.writer import ConnectionThread
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from windlass.clock import Clock
-    from windlass.job import NewJob
+    from windlass.flow import Memory
+    from windlass.job import Lease, NewJob
     from windlass.outcome import Transition
 
 T = TypeVar("T")
@@ -70,17 +72,28 @@ class SqliteTransaction:
 
         return await self._call(run)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
-        await self._call(
-            lambda connection: connection.execute(
-                numbered(query("sqlite", "enqueue")), enqueue_parameters(jobs, self._now())
-            )
-        )
-        self._queues |= {job.queue for job in jobs}
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
+        if all(map(is_simple, jobs)):
+            return await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
+        await self.savepoint()  # a handler that survives a refusal must not commit half of it
+        try:
+            existing = await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
+        except BaseException:
+            await self.rollback_to()
+            raise
+        await self.release()
+        return existing
 
     async def finish(self, transition: Transition) -> bool:
         refuse_foreign(transition)
-        return await self._call(lambda connection: settle(connection, self._now(), transition)) is not None
+        return bool(
+            await self._following(
+                lambda follower, connection: settle_all(follower, connection, self._now(), [transition])
+            )
+        )
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        return await self._call(lambda connection: remember(connection, self._now(), lease, memory))
 
     async def savepoint(self) -> None:
         await self._statement(f"SAVEPOINT windlass_{self._savepoints + 1}")
@@ -113,6 +126,15 @@ class SqliteTransaction:
 
     async def _call(self, step: Callable[[sqlite3.Connection], T]) -> T:
         return await self._thread.call(lambda connection: self._guarded(connection, step))
+
+    async def _following(self, step: Callable[[Follower, sqlite3.Connection], T]) -> T:
+        def run(connection: sqlite3.Connection) -> T:
+            follower = Follower(connection, self._now())
+            answer = step(follower, connection)
+            self._queues |= follower.queues
+            return answer
+
+        return await self._call(run)
 
     async def _statement(self, sql: str) -> None:
         await self._call(lambda connection: connection.execute(sql))

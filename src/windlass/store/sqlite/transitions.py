@@ -4,25 +4,63 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.state import FINISHING, SETTLING, State, target
+from windlass import audit
+from windlass.state import FINAL, FINISHING, SETTLING, State, target
+from windlass.store.following import after
 from windlass.store.sql import query
-from windlass.store.sqlite.rows import Parameters, transition_parameters
+from windlass.store.sqlite.rows import Parameters, advance_parameters, transition_parameters
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
+    from uuid import UUID
 
+    from windlass.flow import Memory
+    from windlass.job import Lease
     from windlass.outcome import Transition
+    from windlass.store.sqlite.follower import Follower
 
 
-def settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
+def settle_all(
+    follower: Follower, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
+) -> dict[UUID, State]:
+    """Write transitions and everything that follows them: the states of those whose lease was current."""
+    written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
+    states = {each.job: state for each, state in written}
+    if any(each.flow is not None or state in FINAL for each, state in written):
+        states |= follower.drive(after(written))
+    return states
+
+
+def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
     """Write one transition: the state the job is in now, or None when the lease is not current."""
+    advance = None if transition.flow is None else transition.flow.advance
+    if advance is not None:
+        moved = connection.execute(query("sqlite", "advance"), advance_parameters(transition, advance, now)).rowcount
+        if moved:
+            return State.QUEUED
     parameters = transition_parameters(transition, now)
+    state = _write(connection, transition, parameters)
+    instead = state is State.CANCELLED and transition.verb not in FINISHING
+    action = audit.CANCELLED if instead else transition.action
+    if state in FINAL and action is not None:
+        connection.execute(query("sqlite", "record_end"), parameters | {"action": action})
+    return state
+
+
+def _write(connection: sqlite3.Connection, transition: Transition, parameters: Parameters) -> State | None:
     if transition.verb in FINISHING:
         return target(transition.verb) if _archive(connection, "finish", parameters) else None
     if _archive(connection, "settle_cancelled", parameters):
         return State.CANCELLED
     settled = connection.execute(query("sqlite", "settle"), parameters).rowcount
     return target(transition.verb) if settled else None
+
+
+def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
+    """Keep a step's result, if the lease is current."""
+    parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
+    return connection.execute(query("sqlite", "remember"), parameters | {"now": now}).rowcount > 0
 
 
 def refuse_foreign(transition: Transition) -> None:

@@ -6,7 +6,8 @@
 -- `input` is an object, and json_extract gives an object as its JSON text. `run_at` is RFC 3339 in UTC with six digits
 -- of a second: strftime knows milliseconds only and would round up, so that the fraction is taken as text.
 INSERT INTO windlass_jobs (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase,
-                           phase_rank, trace, copied_from, created_at, updated_at)
+                           phase_rank, trace, copied_from, consequences, followed, status, key_scope,
+                           created_at, updated_at)
 SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.tenant'),
        json_extract(new.value, '$.queue'),
@@ -24,6 +25,10 @@ SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.phase_rank'),
        json_extract(new.value, '$.trace'),
        json_extract(new.value, '$.copied_from'),
+       json_extract(new.value, '$.consequences'),
+       json_extract(new.value, '$.followed'),
+       json_extract(new.value, '$.status'),
+       json_extract(new.value, '$.key_scope'),
        ?2,
        ?2
   FROM json_each(?1) AS new

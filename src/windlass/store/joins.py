@@ -1,0 +1,229 @@
+"""Who waits for whom: counted arrivals, and what they decide. Generators, driven as `asking.py` says.
+
+The race that all of it has to survive: a job ends while another begins to wait for it. The waiter marks the awaited
+row `followed` under its lock. A finish that comes first has moved the row, and the waiter, in a statement of its own
+and so with a snapshot of its own, sees it ended. A finish that comes second finds the mark, goes the way that looks for
+edges, and sees this one. Arrivals are counted on one row per waiter: its lock makes one of them the last.
+
+Locks are taken in this order: jobs, edges, waits; only an arrival goes back to a job's row, its waiter's, and it does
+not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from windlass.job import Policy, Wait
+from windlass.state import FINAL, State
+from windlass.store.asking import Flowing, ask, uuid_of
+
+
+class Begun(NamedTuple):
+    """What beginning to wait decided at once."""
+
+    woken: frozenset[UUID]
+    ended: list[UUID]
+
+
+def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Flowing[Begun]:
+    """Jobs that are `waiting` by now begin to wait; those whose need is met already are woken at once.
+
+    The fence tells one wait of a job from the next: an edge of an earlier one counts for nothing. `new` are awaited
+    jobs that this very transaction wrote: nobody else can have changed them.
+    """
+    states = yield from _states_of({edge.awaited for wait in waits.values() for edge in wait.edges}, new)
+    round = yield from _in_a_round(waits, new)
+    edges: list[dict[str, object]] = []
+    counts: dict[UUID, Count] = {}
+    decided = Decided()
+    for job, wait in waits.items():
+        count = counts[job] = Count()
+        for edge in wait.edges:
+            state = states[edge.awaited]
+            done, ok = state in ENDED, state is State.SUCCEEDED
+            count.add(edge.policy, done=done, ok=ok, awaited=edge.awaited)
+            good = ok or (done and edge.policy is Policy.CONTINUE)
+            edges.append(
+                {
+                    "awaited": edge.awaited,
+                    "waiter": job,
+                    "fence": fence,
+                    "policy": edge.policy,
+                    "done": done,
+                    "ok": good,
+                }
+            )
+        if job in round:
+            decided.abandon.append({"id": job, "reason": "it waits for a job that waits for it"})
+        elif wait.edges or (wait.signal is None and wait.delay is None):
+            decided.decide(job, count, need=wait.need, pending=count.pending, succeeded=count.succeeded)
+    if edges:
+        yield from ask("join", edges)
+    rows = [_wait_row(job, fence, wait, counts[job]) for job, wait in waits.items()]
+    for job, *_ in (yield from ask("begin_waits", rows)):
+        decided.wake.append(uuid_of(job))  # its signal was there already
+    yield from _count_batches(
+        {job: counts[job] for job, wait in waits.items() if wait.batch},
+        totals={job: len(wait.edges) for job, wait in waits.items()},
+    )
+    ended = yield from _carry_out(decided)
+    return Begun(frozenset(decided.wake), ended)
+
+
+def _wait_row(job: UUID, fence: int, wait: Wait, count: Count) -> dict[str, object]:
+    return {
+        "job": job,
+        "fence": fence,
+        "need": wait.need,
+        "pending": count.pending,
+        "succeeded": count.succeeded,
+        "batch": wait.batch,
+        "signal": wait.signal,
+        "delay": wait.delay,
+    }
+
+
+def _in_a_round(waits: Mapping[UUID, Wait], new: frozenset[UUID]) -> Flowing[frozenset[UUID]]:
+    """Waiters that would wait for each other: they would never wake. Two that begin at once lock each other's rows, and
+    the one that comes second, or is tried again after the deadlock, sees the first."""
+    wishes = [
+        {"job": job, "awaited": edge.awaited}
+        for job, wait in waits.items()
+        for edge in wait.edges
+        if edge.awaited not in new and job not in new
+    ]
+    return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes))) if wishes else frozenset()
+
+
+ENDED = FINAL | {None}
+"""States of an awaited job that has ended; None stands for one that is gone."""
+
+
+def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Flowing[dict[UUID, State | None]]:
+    """The states of awaited jobs, each marked as followed under its row's lock."""
+    states: dict[UUID, State | None] = dict.fromkeys(awaited & new, State.QUEUED)
+    others = sorted(awaited - new)
+    if others:
+        found = {uuid_of(row[0]): State(row[1]) for row in (yield from ask("mark_followed", others))}
+        missing = [job for job in others if job not in found]
+        if missing:  # a statement of its own, and so a later snapshot: a finish that came first is seen here
+            found |= {uuid_of(row[0]): State(row[1]) for row in (yield from ask("ended_states", missing))}
+        states |= {job: found.get(job) for job in others}
+    return states
+
+
+def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
+    """Awaited jobs ended: count them on their waiters, and wake, abandon or skip whom that decides."""
+    by_wait: dict[tuple[UUID, int], Count] = {}
+    rows = yield from ask("arrive", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
+    for waiter, fence, awaited, policy, ok in rows:
+        count = by_wait.setdefault((uuid_of(waiter), fence), Count())
+        count.add(Policy(policy), done=True, ok=bool(ok), awaited=uuid_of(awaited))
+    if not by_wait:
+        return []
+    arrivals = [
+        {"job": job, "fence": fence, "arrived": count.arrived, "succeeded": count.succeeded}
+        for (job, fence), count in sorted(by_wait.items())
+    ]
+    decided, batches = Decided(), {}
+    for job, fence, need, pending, succeeded, batch in (yield from ask("count", arrivals)):
+        waiter = uuid_of(job)
+        count = by_wait[waiter, fence]
+        decided.decide(waiter, count, need=need, pending=pending, succeeded=succeeded)
+        if batch:
+            batches[waiter] = count
+    yield from _count_batches(batches)
+    return (yield from _carry_out(decided))
+
+
+def reopen(job: UUID) -> Flowing[None]:
+    """A replay or a resume: whoever still waits for this job waits for it again."""
+    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen", [job]))]
+    if not rows:
+        return
+    taken_back = yield from ask(
+        "count",
+        [{"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0} for waiter, fence, ok in rows],
+    )
+    batches = [uuid_of(row[0]) for row in taken_back if row[-1]]
+    if batches:  # only a bad end has a way back
+        yield from ask("count_batch", [{"job": each, "total": None, "processed": 0, "failed": -1} for each in batches])
+
+
+def _count_batches(counts: Mapping[UUID, Count], *, totals: Mapping[UUID, int] | None = None) -> Flowing[None]:
+    """A batch's counters, summed per flush."""
+    rows = [
+        {
+            "job": job,
+            "total": None if totals is None else totals[job],
+            "processed": count.arrived - count.bad,
+            "failed": count.bad,
+        }
+        for job, count in sorted(counts.items())
+    ]
+    if rows:
+        yield from ask("count_batch", rows)
+
+
+class Count:
+    """What arrived for one waiter."""
+
+    def __init__(self) -> None:
+        self.arrived = self.succeeded = self.pending = self.bad = 0
+        self.fatal: tuple[Policy, UUID] | None = None
+
+    def add(self, policy: Policy, *, done: bool, ok: bool, awaited: UUID) -> None:
+        if not done:
+            self.pending += 1
+            return
+        self.arrived += 1
+        if ok or policy is Policy.CONTINUE:
+            self.succeeded += 1
+        if not ok:
+            self.bad += 1
+            if policy is Policy.FAIL or (policy is Policy.SKIP and self.fatal is None):
+                self.fatal = (policy, awaited)
+
+
+class Decided:
+    """Waiters whose wait is over."""
+
+    def __init__(self) -> None:
+        self.wake: list[UUID] = []
+        self.abandon: list[dict[str, object]] = []
+        self.skip: list[dict[str, object]] = []
+
+    def decide(self, job: UUID, count: Count, *, need: int, pending: int, succeeded: int) -> None:
+        if count.fatal is not None:
+            policy, awaited = count.fatal
+            verdict = self.abandon if policy is Policy.FAIL else self.skip
+            word = "failed" if policy is Policy.FAIL else "skipped"
+            verdict.append({"id": job, "reason": f"{word}: job {awaited}, on which it depends, did not succeed"})
+        elif succeeded >= need or succeeded + pending < need:
+            self.wake.append(job)
+
+
+def wake(jobs: Iterable[UUID]) -> Flowing[int]:
+    """Wake jobs that wait: how many.
+
+    A row that somebody else holds is left alone: an arrival that waited for it, holding the row of its own job, would
+    meet a cancel that comes the other way round, from the waiter down to its children. `waking_due` looks after it.
+    """
+    woken = [row[0] for row in (yield from ask("wake_waiting", sorted(jobs)))]
+    if woken:
+        yield from ask("unwait", woken)
+    return len(woken)
+
+
+def _carry_out(decided: Decided) -> Flowing[list[UUID]]:
+    """The jobs that ended by it."""
+    ended: list[UUID] = []
+    if decided.wake:
+        yield from wake(decided.wake)
+    if decided.abandon:
+        ended += [uuid_of(row[0]) for row in (yield from ask("abandon", decided.abandon))]
+    if decided.skip:
+        ended += [uuid_of(row[0]) for row in (yield from ask("cancel_many", decided.skip))]
+    return ended

@@ -1,0 +1,16 @@
+-- What these jobs waited for cannot come: they die.   $1 [{id, reason}]
+WITH lost AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS lost (id uuid, reason text)
+), dead AS (
+    UPDATE windlass.jobs
+       SET status = 'dead', reason = lost.reason, finished_at = windlass.now(), updated_at = windlass.now(),
+           error = json_build_object('type', 'Abandoned', 'message', lost.reason, 'attempt', jobs.attempt,
+                                     'attemptedAt', windlass.now())
+      FROM lost
+     WHERE jobs.id = lost.id AND jobs.status = 'waiting'
+ RETURNING jobs.id, jobs.type, jobs.queue, jobs.tenant, jobs.reason
+), audited AS (
+    INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
+    SELECT 'JOB_DEAD', id, type, queue, tenant, reason FROM dead
+)
+SELECT id FROM dead

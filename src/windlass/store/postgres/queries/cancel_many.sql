@@ -1,0 +1,23 @@
+-- Cancel jobs that don't run, at once.   $1 [{id, reason}]
+WITH lost AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS lost (id uuid, reason text)
+), gone AS (
+    DELETE FROM windlass.jobs USING lost
+     WHERE jobs.id = lost.id AND jobs.status IN ('queued', 'failed', 'waiting')
+ RETURNING jobs.*, lost.reason AS why
+), archived AS (
+    INSERT INTO windlass.history (
+        id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
+        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
+        cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
+        attempts, followed, consequences, key_scope)
+    SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
+           windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
+           failed, true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, why, input, output, error,
+           attempts, followed, consequences, key_scope
+      FROM gone
+), audited AS (
+    INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
+    SELECT 'JOB_CANCELLED', id, type, queue, tenant, why FROM gone
+)
+SELECT id FROM gone

@@ -1,0 +1,16 @@
+-- Arrivals on their waiters. The lock on a waiter's row, in one order, makes one arrival the last.
+--   $1 [{job, fence, arrived, succeeded}]
+WITH arrived AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS arrived (job uuid, fence bigint, arrived int, succeeded int)
+), held AS MATERIALIZED (
+    SELECT waits.job, arrived.arrived, arrived.succeeded
+      FROM arrived
+      JOIN windlass.waits USING (job, fence)
+     ORDER BY waits.job
+       FOR UPDATE OF waits
+)
+UPDATE windlass.waits
+   SET pending = waits.pending - held.arrived, succeeded = waits.succeeded + held.succeeded
+  FROM held
+ WHERE waits.job = held.job
+RETURNING waits.job, waits.fence, waits.need, waits.pending, waits.succeeded, waits.batch

@@ -1,0 +1,5 @@
+-- Who holds a job's key: after retake_keys.sql, with a later snapshot.   $1 [id]
+SELECT keys.key, keys.job
+  FROM windlass.jobs
+  JOIN windlass.keys ON keys.scope = jobs.key_scope AND keys.key = jobs.key
+ WHERE jobs.id = (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
