@@ -28,8 +28,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from windlass.connection import alocation, borrow, check_identity, location
 from windlass.connection.borrowed import translate
-from windlass.errors import UnusableConnection
-from windlass.job import NewJob, new_id
+from windlass.errors import IdempotencyConflict, UnusableConnection
+from windlass.job import Key, NewJob, new_id
 from windlass.store.encoding import encode_jobs
 from windlass.store.migrate import migrations
 
@@ -302,6 +302,61 @@ async def test_a_job_enqueued_first_is_gone_once_the_caller_rolls_back(kind: tup
         await borrow(conn).aenqueue([job])
 
     assert job.id not in db.jobs()
+
+
+def keyed(text: str, *, fingerprint: str = "same") -> NewJob:
+    """A job with both kinds of a key."""
+    states = ("queued", "running", "failed", "waiting", "succeeded")
+    return new_job(
+        key=text,
+        unique=Key(scope="unique/default/greet", key=text, states=states),
+        idempotency=Key(scope="idempotency/default", key=text, window=60.0, fingerprint=fingerprint),
+    )
+
+
+async def test_a_key_commits_and_rolls_back_with_its_job_on_the_callers_connection(kind: tuple[Db, Any]) -> None:
+    db, opened = kind
+    text = f"order % :b $1 'x' {uuid4()}"
+    lost, kept, second, third = (keyed(text) for _ in range(4))
+
+    async with opened(db, commit=False) as conn:
+        assert await borrow(conn).aenqueue([lost]) == {}
+    async with opened(db, commit=True) as conn:
+        assert await borrow(conn).aenqueue([kept]) == {}
+        assert await borrow(conn).aenqueue([second]) == {second.id: kept.id}
+    async with opened(db, commit=True) as conn:
+        assert await borrow(conn).aenqueue([third]) == {third.id: kept.id}
+
+    assert db.jobs() & {job.id for job in (lost, kept, second, third)} == {kept.id}
+
+
+async def test_a_refused_idempotency_key_leaves_nothing_behind_though_the_caller_commits(kind: tuple[Db, Any]) -> None:
+    db, opened = kind
+    first, other = f"a {uuid4()}", f"b {uuid4()}"
+    held, new = keyed(other), keyed(first)
+    async with opened(db, commit=True) as conn:
+        await borrow(conn).aenqueue([held])
+
+    async with opened(db, commit=True) as conn:
+        with pytest.raises(IdempotencyConflict, match=f"{held.id}, with another type or input; nothing was enqueued"):
+            await borrow(conn).aenqueue([keyed(first, fingerprint="x"), keyed(other, fingerprint="y")])
+        assert await borrow(conn).aenqueue([new]) == {}
+
+    assert new.id in db.jobs()
+
+
+async def test_a_plain_enqueue_is_one_statement(pg: Db, lite: Db) -> None:
+    for db in (pg, lite):
+        engine = sa.create_engine(db.alchemy("+psycopg" if db is pg else ""))
+        asked: list[str] = []
+        sa.event.listen(engine, "before_cursor_execute", lambda *call, asked=asked: asked.append(call[2]))
+
+        with engine.begin() as conn:
+            borrow(conn).enqueue([new_job(consequences="{}"), new_job(key="shown only")])
+
+        assert [sql for sql in asked if not sql.startswith("BEGIN")] == asked[-1:]
+        assert asked[-1].startswith("INSERT INTO windlass")
+        engine.dispose()
 
 
 async def test_a_blocking_call_takes_a_blocking_connection_and_refuses_an_asynchronous_one(
@@ -701,8 +756,9 @@ async def test_a_transaction_of_windlass_enqueues_by_itself() -> None:
             self.jobs: list[NewJob] = []
             self.asked: list[str] = []
 
-        async def enqueue(self, jobs: list[NewJob]) -> None:
+        async def enqueue(self, jobs: list[NewJob]) -> dict[UUID, UUID]:
             self.jobs.extend(jobs)
+            return {}
 
         async def fetch(self, sql: str, *args: object) -> list[dict[str, Any]]:
             self.asked.append(sql)
@@ -710,7 +766,7 @@ async def test_a_transaction_of_windlass_enqueues_by_itself() -> None:
 
     own, job = Own(), new_job()
 
-    await borrow(own).aenqueue([job])
+    assert await borrow(own).aenqueue([job]) == {}
     rows = await borrow(own).arun("SELECT ?1", 42)
 
     assert own.jobs == [job]

@@ -11,7 +11,7 @@ import windlass
 
 PROGRAM = """
 from typing import assert_type
-from windlass import Context, JobHandle, Windlass, exponential
+from windlass import Context, JobHandle, Windlass, exponential, phase, unique
 
 app = Windlass()
 
@@ -33,6 +33,20 @@ def with_context(ctx: Context, n: int) -> list[int]:
         assert_type(tx.execute("insert into t values ($1)", n), str)
     return [n]
 
+@app.job(on_dead=plain, on_cancelled="plain", audit="LINK_ENRICHED", unique=unique(by="link", window="1h"))
+async def enrich(link: str, day: int = 1) -> str:
+    return link
+
+@app.job(unique_forever=("link", "day"), audit=False)
+def once(link: str, day: int) -> None: ...
+
+assert_type(enrich.options(key="x", idempotency_key="y", unique=lambda link: link).enqueue("x").existing, bool)
+assert_type(once.options(unique=False).enqueue("x", 1), JobHandle[None])
+enrich.options(unique=3)    # E: arg-type
+enrich.options(key=3)       # E: arg-type
+app.job(on_dead=3)          # E: call-overload
+app.job(audit=3)            # E: call-overload
+unique(windw="1h")          # E: call-arg
 assert_type(add(2, 3), int)
 assert_type(add.enqueue(2, 3), JobHandle[int])
 assert_type(add.enqueue(2).result(timeout=5), int)
@@ -48,6 +62,14 @@ app.job(tiemout="5m")       # E: call-overload
 with_context.enqueue()      # E: call-arg
 app.worker(queue="mail")    # E: call-arg
 Windlass(1)                 # E: arg-type
+
+line = app.pipeline("line", (plain, phase(with_context, processors=3), add), labels={"dead": "failed"})
+assert_type(line.enqueue(3).result(), int)
+assert_type(line.options(priority=5).enqueue(n=3), JobHandle[int])
+assert_type(app.pipeline("list", [plain, phase(add)]).enqueue(3).result(), object)
+line.enqueue("3")           # E: arg-type
+line.enqueue()              # E: call-arg
+app.pipeline("print", [1])  # E: list-item
 
 async def main() -> None:
     job = await send.aenqueue("a@example.org", subject="hi")

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from windlass.app import Windlass
+from windlass.batch import Batch
+from windlass.children import Child
 from windlass.context import Context
 from windlass.errors import WindlassError
+from windlass.graph import Graph
 from windlass.handle import JobHandle
 from windlass.job import Job
 from windlass.jobtype import JobType
 from windlass.outcome import Dead, Retry, Snooze
+from windlass.pipelinetype import Pipeline, phase
 from windlass.policy.retry import delays, exponential, fixed
+from windlass.policy.unique import unique
 from windlass.state import State
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
+    "Child",
     "Context",
     "Dead",
+    "Graph",
     "Job",
     "JobHandle",
     "JobType",
+    "Pipeline",
     "Retry",
     "Snooze",
     "State",
@@ -28,4 +37,6 @@ __all__ = [
     "delays",
     "exponential",
     "fixed",
+    "phase",
+    "unique",
 ]

@@ -9,15 +9,22 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
+from windlass.batch import Batch, plan
 from windlass.client import Client, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
+from windlass.consequence import check as check_follow_ups
 from windlass.context import Context
 from windlass.errors import RegistrationError
+from windlass.flow import Moment
+from windlass.graph import Graph
 from windlass.handle import JobHandle
 from windlass.job import parse_id
 from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.pipeline import Phase
+from windlass.pipelinetype import Pipeline, make_plan
 from windlass.policy.retry import RetryPolicy
+from windlass.policy.unique import Unique
 from windlass.registry import Registry, define
 from windlass.state import State
 from windlass.store import dialect_of, make_migrator
@@ -28,11 +35,13 @@ if TYPE_CHECKING:
     from windlass.integrations.lifespan import Lifespan
     from windlass.runtime.worker import Worker
 
+M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 # A coroutine function is also a function, so the overloads below overlap: the first one that fits is meant.
+AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[Context, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
@@ -87,10 +96,28 @@ class Windlass:
         memory: str | int | None = None,
         permanent: Sequence[builtins.type[BaseException]] = (),
         transient: Sequence[builtins.type[BaseException]] = (),
+        unique: Unique | None = None,
+        unique_forever: Unique | None = None,
+        on_dead: JobType[..., Any] | str | None = None,
+        on_cancelled: JobType[..., Any] | str | None = None,
+        on_succeeded: JobType[..., Any] | str | None = None,
+        audit: str | bool = True,
+        labels: dict[str, str] | None = None,
     ) -> Decorator: ...
 
     def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
-        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`."""
+        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`.
+
+        `unique` lets no second job in: True (by all arguments), names of arguments, a function of them, or `unique(…)`
+        with states, window and scope. `unique_forever` does so even when the job's history has passed.
+
+        `on_dead`, `on_cancelled` and `on_succeeded` name a job type that follows: it is enqueued in the transaction
+        that writes the end, whoever writes it, and is given what it names among `id`, `input`, `output` and `error`.
+
+        `audit` is the audit's word for a success, such as "EMAIL_SENT"; False: no row.
+
+        `labels` are names of your own for states: `{"dead": "failed"}`.
+        """
         known = dict.fromkeys(name for name in inspect.signature(define).parameters if name not in HIDDEN)
         for name in options:
             if name not in known:
@@ -109,18 +136,95 @@ class Windlass:
 
         return declare if fn is None else declare(fn)
 
+    # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
+    @overload
+    def pipeline(  # type: ignore[overload-overlap]
+        self,
+        name: str,
+        phases: tuple[JobType[P, Any] | Phase[P, Any], *tuple[AnyPhase, ...], JobType[..., R] | Phase[..., R]],
+        *,
+        labels: dict[str, str] | None = None,
+        on_dead: JobType[..., Any] | str | None = None,
+        on_cancelled: JobType[..., Any] | str | None = None,
+        on_succeeded: JobType[..., Any] | str | None = None,
+    ) -> Pipeline[P, R]: ...
+    @overload
+    def pipeline(
+        self,
+        name: str,
+        phases: Sequence[AnyPhase],
+        *,
+        labels: dict[str, str] | None = None,
+        on_dead: JobType[..., Any] | str | None = None,
+        on_cancelled: JobType[..., Any] | str | None = None,
+        on_succeeded: JobType[..., Any] | str | None = None,
+    ) -> Pipeline[..., object]: ...
+
+    def pipeline(
+        self,
+        name: str,
+        phases: Sequence[Any],
+        *,
+        labels: dict[str, str] | None = None,
+        on_dead: JobType[..., Any] | str | None = None,
+        on_cancelled: JobType[..., Any] | str | None = None,
+        on_succeeded: JobType[..., Any] | str | None = None,
+    ) -> Pipeline[..., Any]:
+        """One job that moves through phases: `site = app.pipeline("site", [analyse, phase(ask, processors=10)])`.
+
+        Each phase has its type's handler, queue, retries and time limit. The input is bound by the first one; a later
+        handler takes of it what it has parameters for, and the result of the phase before from `ctx.previous`.
+        """
+        follow_ups = {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
+        checked = make_plan(self, name, phases, labels=labels, follow_ups=follow_ups)
+        self.registry.add_pipeline(checked)
+        return Pipeline(self, checked)
+
     # Enqueuing many
 
     def enqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
-        """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`."""
+        """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`.
+
+        Two calls with one key make one job; the later one is answered with it.
+        """
         jobs, kept, named = gather(calls, self.settings)
-        self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
-        return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
+        existing = self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
+        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
 
     async def aenqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
         jobs, kept, named = gather(calls, self.settings)
-        await self.client.aenqueue(jobs, named if conn is None else conn)
-        return [JobHandle(self.client, job.id, call.definition) for job, call in zip(jobs, kept, strict=True)]
+        existing = await self.client.aenqueue(jobs, named if conn is None else conn)
+        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+
+    # Enqueuing what depends on each other
+
+    def graph(self) -> Graph:
+        """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
+        return Graph(self.client)
+
+    def batch(
+        self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
+    ) -> Batch[M, R]:
+        """Enqueue many jobs, and one that runs when they have ended: `app.batch(calls, then=notify.call())`.
+
+        The policy says what the bad end of a job means for the callback: `continue` (it is counted as failed, and the
+        callback runs when all have ended), `fail` (the callback dies at once, the rest goes on) or `skip` (the callback
+        is cancelled at once, and with it the rest). The callback finds the counters in `ctx.job`, and the results, as
+        "0", "1", … in the order of the calls, with `await ctx.dependencies()`.
+
+        `then` is needed because the callback is what counts and what is waited for; a type of Windlass's own that does
+        nothing would be one that no program registers and so no worker claims. Without one: `app.enqueue_many(calls)`.
+        """
+        planned = plan(calls, then, policy, self.settings)
+        existing = self.client.enqueue(planned.jobs, planned.conn if conn is None else conn, twin="app.abatch(…)")
+        return planned.enqueued(self.client, existing)
+
+    async def abatch(
+        self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
+    ) -> Batch[M, R]:
+        planned = plan(calls, then, policy, self.settings)
+        existing = await self.client.aenqueue(planned.jobs, planned.conn if conn is None else conn)
+        return planned.enqueued(self.client, existing)
 
     # Looking
 
@@ -164,6 +268,7 @@ class Windlass:
         """A worker inside this program: `async with app.worker(concurrency=100): …`"""
         from windlass.runtime.worker import Worker
 
+        check_follow_ups(self.registry, self.settings)
         settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
         return Worker(
             settings,
@@ -204,7 +309,7 @@ class Windlass:
 
         async def find(store: Store) -> JobHandle[object]:
             record = await JobHandle[object](self.client, wanted)._find(store)
-            return JobHandle(self.client, wanted, self.registry.get(record.type))
+            return JobHandle(self.client, wanted, self.registry.of(record))
 
         return find
 

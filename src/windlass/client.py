@@ -13,22 +13,25 @@ from __future__ import annotations
 import asyncio
 import atexit
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 
 from windlass.blocking import Portal
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.connection import alocation, borrow, check_identity, location
-from windlass.context import Joined, current_transaction
+from windlass.connection import Borrowed, alocation, borrow, check_identity, location
+from windlass.consequence import consequences
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
-from windlass.job import DEFAULT_TENANT, NewJob, new_id
+from windlass.job import DEFAULT_TENANT, Key, NewJob, new_id
 from windlass.options import NONE, Options
-from windlass.registry import Definition
+from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
+from windlass.registry import Definition, Registry
 from windlass.store import dialect_of, make_store, sqlite_location
 from windlass.store.protocol import Store
+from windlass.transaction import Joined, current_transaction
 
 T = TypeVar("T")
 
@@ -39,21 +42,47 @@ class Call(msgspec.Struct, frozen=True):
     definition: Definition
     input: str
     options: Options = NONE
+    registry: Registry = Registry()  # where the types of its follow-ups are found
 
     def new_job(self, settings: Settings) -> NewJob:
         options, definition = self.options, self.definition
+        tenant = options.tenant or DEFAULT_TENANT
+        key, policy = self._key()
+        unique = None if policy is None or key is None else unique_key(policy, key, tenant=tenant, type=definition.type)
         return NewJob(
             id=new_id(),
             type=definition.type,
             input=self.input,
             queue=options.queue or definition.queue,
-            tenant=options.tenant or DEFAULT_TENANT,
+            tenant=tenant,
             priority=definition.priority if options.priority is None else options.priority,
             max_attempts=options.max_attempts or definition.attempts(settings),
             delay=options.delay,
             run_at=options.run_at,
-            key=options.key,
+            key=key,
+            pipeline=None if definition.plan is None else definition.plan.name,
+            phase=None if definition.plan is None else definition.plan.phases[0].name,
+            unique=unique,
+            idempotency=self._idempotency(tenant, settings.idempotency_window),
+            consequences=consequences(definition, self.registry, settings),
         )
+
+    def _key(self) -> tuple[str | None, Uniqueness | None]:
+        """The key that people see, and how it is unique; a key without a policy refuses nobody."""
+        text, wish = self.options.key, self.options.unique
+        policy = wish if isinstance(wish, Uniqueness) else self.definition.unique
+        if text is not None:
+            return shortened(text), None if wish is False else policy or Uniqueness()
+        if policy is None or wish is False:
+            return None, None
+        return shortened(text_of(policy, self.definition.signature, self.input)), policy
+
+    def _idempotency(self, tenant: str, window: float) -> Key | None:
+        text = self.options.idempotency_key
+        if text is None:
+            return None
+        type, input = self.definition.type, self.input
+        return idempotency_key(shortened(text), tenant=tenant, type=type, input=input, window=window)
 
 
 class Client:
@@ -71,48 +100,58 @@ class Client:
 
     # Enqueue
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> None:
-        """Write the jobs, waiting for it."""
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
+        """Write the jobs, waiting for it; the answer names, by the new id, the jobs that held a key already."""
+        fresh, repeated = merged(jobs)
         joined = current_transaction.get()
         if conn is not None:
-            self._enqueue_on(conn, jobs, twin)
+            existing = self._enqueue_on(conn, fresh, twin)
         elif joined is not None:
             self.portal.refuse_on_a_loop(twin)
-            joined.run(joined.transaction.enqueue(jobs))
+            existing = joined.run(joined.transaction.enqueue(fresh))
         else:
-            self.portal.run(lambda: self._enqueue(jobs), twin=twin)
+            existing = self.portal.run(lambda: self._enqueue(fresh), twin=twin)
+        return _answered(existing, repeated)
 
-    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> None:
-        """Write the jobs."""
+    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
+        """Write the jobs; as `enqueue`."""
+        fresh, repeated = merged(jobs)
         joined = current_transaction.get()
         if conn is not None:
-            await self._aenqueue_on(conn, jobs)
+            existing = await self._aenqueue_on(conn, fresh)
         elif joined is not None:
-            await joined.arun(joined.transaction.enqueue(jobs))
+            existing = await joined.arun(joined.transaction.enqueue(fresh))
         else:
-            await self.portal.arun(lambda: self._enqueue(jobs))
+            existing = await self.portal.arun(lambda: self._enqueue(fresh))
+        return _answered(existing, repeated)
 
-    async def _enqueue(self, jobs: Sequence[NewJob]) -> None:
-        await (await self.store()).enqueue(jobs)
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
+        return await (await self.store()).enqueue(jobs)
 
-    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> None:
+    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> Mapping[UUID, UUID]:
         if isinstance(conn, Joined):
-            conn.run(conn.transaction.enqueue(jobs))
-            return
+            return conn.run(conn.transaction.enqueue(jobs))
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
         if not borrowed.on_a_loop:
             self.portal.refuse_on_a_loop(twin)
         check_identity(location(borrowed), self.portal.submit(self._where).result())
-        borrowed.enqueue(jobs)
-        borrowed.after_commit(lambda: self._wake_soon(jobs))
+        existing = borrowed.enqueue(jobs, now=self.clock.now())
+        self._wake_after_commit(borrowed, jobs, existing)
+        return existing
 
-    async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> None:
+    async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
         check_identity(await alocation(borrowed), await self.portal.arun(self._where))
-        await borrowed.aenqueue(jobs)
-        borrowed.after_commit(lambda: self._wake_soon(jobs))
+        existing = await borrowed.aenqueue(jobs, now=self.clock.now())
+        self._wake_after_commit(borrowed, jobs, existing)
+        return existing
+
+    def _wake_after_commit(self, borrowed: Borrowed, jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]) -> None:
+        written = [job for job in jobs if job.id not in existing]
+        if written:
+            borrowed.after_commit(lambda: self._wake_soon(written))
 
     def _check_dialect(self, dialect: str) -> None:
         mine = dialect_of(self.settings.url)
@@ -124,7 +163,7 @@ class Client:
 
     def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
         """After the caller's commit; nobody waits for it."""
-        queues = {job.queue for job in jobs if job.delay is None and job.run_at is None}
+        queues = {job.queue for job in jobs if job.delay is None and job.run_at is None and job.wait is None}
 
         async def wake() -> None:
             for queue in queues:
@@ -184,17 +223,22 @@ class Client:
             await store.close()
 
 
+def _answered(existing: Mapping[UUID, UUID], repeated: Mapping[UUID, UUID]) -> Mapping[UUID, UUID]:
+    """Whose job each refused one is answered with: a repetition with whatever answers the first of its key."""
+    return {**existing, **{id: existing.get(first, first) for id, first in repeated.items()}} if repeated else existing
+
+
 def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], list[Call], Any]:
     """New jobs of many calls, or an error that names the one that is wrong; nothing has been written by then."""
     jobs: list[NewJob] = []
     kept: list[Call] = []
     connections: list[Any] = []
-    for index, call in enumerate(_numbered(calls)):
-        if not isinstance(call, Call):
+    for index, (call, job) in enumerate(_numbered(calls, settings)):
+        if job is None:
             raise EnqueueError(
                 f"call {index} is {type(call).__name__}, not a call; write: app.enqueue_many(add.call(i, i) for i in …)"
             )
-        jobs.append(call.new_job(settings))
+        jobs.append(job)
         kept.append(call)
         if call.options.conn is not None and call.options.conn not in connections:
             connections.append(call.options.conn)
@@ -205,19 +249,20 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
     return jobs, kept, connections[0] if connections else None
 
 
-def _numbered(calls: Iterable[Call]) -> Iterable[Call]:
-    """The calls; an error on the way is told with the index of the call that raised it."""
+def _numbered(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
+    """The calls and their jobs; an error on the way is told with the index of the call that raised it."""
     if not isinstance(calls, Iterable):
         raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")
     index = 0
     try:
         for call in calls:
-            yield call
+            yield call, call.new_job(settings) if isinstance(call, Call) else None
             index += 1
     except InvalidInput as error:
         raise InvalidInput(f"call {index}: {error}; nothing was enqueued", path=error.path) from error
     except WindlassError as error:
-        raise EnqueueError(f"call {index}: {error}; nothing was enqueued") from error
+        kind = type(error) if isinstance(error, EnqueueError) else EnqueueError
+        raise kind(f"call {index}: {error}; nothing was enqueued") from error
     except Exception as error:
         error.add_note(f"raised by call {index} of enqueue_many(); nothing was enqueued")
         raise

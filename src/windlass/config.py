@@ -8,7 +8,9 @@ default. All of it is read in one function, `Settings.load`, when an app is made
 from __future__ import annotations
 
 import difflib
+import getpass
 import os
+import socket
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -18,6 +20,7 @@ from typing import Any
 
 from windlass.clock import seconds, spell
 from windlass.errors import ConfigError
+from windlass.names import LONGEST_NAME, flaw
 
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -73,6 +76,9 @@ class Settings:
     poll: float = setting(1.0, duration, "how often an idle worker looks without being woken")
     grace: float = setting(25.0, duration, "how long a stopping worker waits for its handlers")
     history: float = setting(7 * 86_400.0, duration, "how long finished jobs are kept")
+    audit: float = setting(90 * 86_400.0, duration, "how long the audit is kept")
+    actor: str | None = setting(None, text, "whom the audit names for what is done here; none: user@host")
+    idempotency_window: float = setting(86_400.0, duration, "how long an idempotency key answers with its job")
     cancel_grace: float = setting(5.0, duration, "how long a thread or process may take to heed a cancel")
 
     concurrency: int = setting(20, whole, "processors of one worker")
@@ -128,6 +134,11 @@ class Settings:
         """A copy with some settings given as arguments."""
         return replace(self, **changes, origins={**self.origins, **dict.fromkeys(changes, "argument")})
 
+    @property
+    def acting(self) -> str:
+        """Whom the audit names."""
+        return self.actor or user_and_host()
+
 
 PRESETS: dict[Pace, dict[str, Any]] = {
     Pace.EAGER: {},
@@ -158,6 +169,16 @@ PRESETS: dict[Pace, dict[str, Any]] = {
         "max_attempts": 2,
     },
 }
+
+
+def user_and_host() -> str:
+    """`ann@ship`; where nobody knows the user's name, as in many containers, its number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    told = "".join(letter if letter.isprintable() else "?" for letter in f"{user}@{socket.gethostname()}")
+    return told[:LONGEST_NAME]
 
 
 def memory_size(value: object) -> int:
@@ -252,7 +273,7 @@ def _check(settings: Settings) -> None:
         )
     if settings.margin >= settings.lease:
         raise ConfigError(f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})")
-    for name in ("lease", "beat", "sweep", "health", "poll", "history"):
+    for name in ("lease", "beat", "sweep", "health", "poll", "history", "audit", "idempotency_window"):
         if getattr(settings, name) <= 0:
             raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")
     for name in ("concurrency", "max_attempts", "max_crashes", "connections"):
@@ -262,5 +283,8 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise ConfigError(f"{name} must be more than 0, not {value}")
+    wrong = None if settings.actor is None else flaw(settings.actor)
+    if wrong is not None:
+        raise ConfigError(f"actor {wrong}{from_('actor')}; give a name such as 'ann@ship'")
     if settings.pooler not in (None, "transaction"):
         raise ConfigError(f"pooler={settings.pooler!r}: the only pooler mode is 'transaction'")

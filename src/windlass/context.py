@@ -1,54 +1,44 @@
-"""What a handler may know and do: its job, its lease's fence, one transaction, progress, a log, and when to stop."""
+"""What a handler may know and do: its job, its lease's fence, one transaction, progress, a log, and when to stop;
+steps that run once, jobs of its own, and waiting for them, for a signal or for a while."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from uuid import UUID
 
-from windlass.errors import LeaseLost, WindlassError
+import msgspec
+
+from windlass.children import Child, Children
+from windlass.clock import Clock, Duration, seconds
+from windlass.config import Settings
+from windlass.errors import BlockingCall, FlowError
+from windlass.flow import Flow
+from windlass.handle import JobHandle
 from windlass.job import Job
+from windlass.notebook import Keeps, Notebook
 from windlass.payload import sanitise_text
-from windlass.store.protocol import Transaction
+from windlass.registry import Registry
+from windlass.steps import Steps, refuse_inside_a_step, step_of
+from windlass.transaction import AttemptTransaction, TransactionBlock
+from windlass.waiting import Waits
 
+if TYPE_CHECKING:
+    from windlass.jobtype import TypedCall
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+
+Need = Literal["all", "any"] | int
 
 LOG_LINES = 1_000
 LOG_BYTES = 64 * 1024
 
-current_transaction: ContextVar[Joined | None] = ContextVar("windlass_transaction", default=None)
-"""The open `ctx.transaction()` block of the running handler: an enqueue inside it joins it."""
-
 handler_log = logging.getLogger("windlass.job")
-
-
-class Joined:
-    """An open transaction and the loop it lives on, for an enqueue that joins it."""
-
-    def __init__(self, transaction: Transaction, loop: asyncio.AbstractEventLoop) -> None:
-        self.transaction = transaction
-        self._loop = loop
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for it, from a handler's thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio.get_running_loop() is self._loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-
-class Begins(Protocol):
-    """What a context needs of its store."""
-
-    def transaction(self, *, limit: float) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 class Context:
@@ -58,10 +48,14 @@ class Context:
         self,
         job: Job,
         *,
-        store: Begins,
+        store: Keeps,
+        settings: Settings,
+        clock: Clock,
         loop: asyncio.AbstractEventLoop,
         transaction_limit: float,
         time_limit: float | None,
+        waited: float = 0.0,
+        registry: Registry | None = None,
         on_progress: Callable[[Context], None] | None = None,
     ) -> None:
         self.job = job
@@ -74,7 +68,14 @@ class Context:
         self._time_limit = time_limit
         self._on_progress = on_progress
         self._cancelled = False
+        self._loop = loop
         self._transaction = AttemptTransaction(store, loop=loop, limit=transaction_limit)
+        self._notebook = Notebook(
+            job, store=store, clock=clock, waited=waited, patience=settings.lease, transaction=self._transaction
+        )
+        self._steps = Steps(self._notebook)
+        self._children = Children(self._notebook, settings=settings, registry=registry)
+        self._waits = Waits(self._notebook, self._children)
 
     @property
     def cancelled(self) -> bool:
@@ -89,15 +90,27 @@ class Context:
             return None
         return started + timedelta(seconds=self._time_limit)
 
+    @property
+    def previous(self) -> Any:
+        """What the phase before this one returned, in a pipeline; None otherwise."""
+        if self.job.pipeline is None or self.job.output is None:
+            return None
+        return msgspec.json.decode(self.job.output)
+
     def transaction(self) -> TransactionBlock:
         """A transaction on the store's database that commits together with the finish of this attempt.
 
         `async with ctx.transaction() as tx: await tx.execute("insert … values ($1)", n)`, or `with` in a synchronous
         handler. What is written through it happens exactly once: it is committed with the success of the attempt
         that wrote it, under its lease, and rolled back with any other outcome. Put it last: it is capped at a third
-        of the lease.
+        of the lease. In a step it is the step's own, and commits with the memory that the step ran.
         """
-        return TransactionBlock(self._transaction)
+        step = step_of(self._notebook)
+        return (
+            TransactionBlock(self._transaction)
+            if step is None
+            else TransactionBlock(step.transaction, owner=step.owner)
+        )
 
     def progress(self, processed: int | None = None, *, total: int | None = None, failed: int | None = None) -> None:
         """Say how far the job is. Cheap: it is written at most once a second, and with the finish."""
@@ -110,9 +123,181 @@ class Context:
         if self._on_progress is not None:
             self._on_progress(self)
 
+    # Jobs of its own
+
+    def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
+        """Create a job of this one: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
+
+        It is written with the wait or the finish of this run, and with nothing else: an attempt that fails spawns
+        nothing. A later run finds it by its name and makes no second one.
+        """
+        refuse_inside_a_step(self._notebook, "spawn")
+        return self._children.spawn(name, call)
+
+    def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
+        """Create thousands at once, called `name[0]`, `name[1]`, …"""
+        refuse_inside_a_step(self._notebook, "spawn_many")
+        return self._children.spawn_many(name, calls)
+
+    @overload
+    def wait(
+        self, jobs: Iterable[Child[R]], *, need: Need = "all", timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, list[R]]: ...
+    @overload
+    def wait(
+        self, jobs: Iterable[JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, list[R]]: ...
+    @overload
+    def wait(
+        self,
+        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        *,
+        need: Need = "all",
+        timeout: Duration | None = None,
+    ) -> Coroutine[Any, Any, list[Any]]: ...
+    def wait(
+        self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """Wait for jobs: children, handles or ids of jobs that existed. The results, in the order given.
+
+        Until enough of them succeeded (`need`: "all", "any" or a number) the job is `waiting` and holds nothing; woken,
+        its handler starts from the top, with no attempt burned. Raises ChildrenFailed when too many ended badly, and
+        ResultTimeout when `timeout` has passed since the first wait. Then `child.status` and `child.error` tell more.
+        """
+        self._check("wait")
+        return self._waits.wait(jobs, need, _limit(timeout))
+
+    def dependencies(self) -> Coroutine[Any, Any, dict[str, Any]]:
+        """The results, by name, of the jobs that this node of a graph comes after; None for one that has none."""
+        self._check_loop("dependencies")
+        return self._children.dependencies()
+
+    # Steps and waits
+
+    @overload
+    def step(
+        self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]: ...
+    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Run `fn` once and remember its result, across attempts: `await ctx.step("charge", charge, order)`.
+
+        The result is what JSON keeps of it, by the function's return hint. What it writes through `ctx.transaction()`
+        is committed together with the memory; everything else happens at least once, and never again after that.
+        """
+        self._check("step")
+        return self._steps.run(name, fn, args, kwargs)
+
+    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
+        """Let time pass without a processor: `await ctx.sleep("nap", "3d")`. It counts from the first run."""
+        self._check("sleep")
+        return self._waits.sleep(name, seconds(duration, what="ctx.sleep()"))
+
+    def signal(self, name: str, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]:
+        """Wait for `job.signal(name, value)` and return the value, also of one that was sent before anybody waited.
+
+        Raises SignalTimeout when `timeout` has passed since the first run that came here.
+        """
+        self._check("signal")
+        return self._waits.signal(name, _limit(timeout))
+
+    @property
+    def blocking(self) -> Blocking:
+        """The same for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.signal(…)`."""
+        return Blocking(self)
+
+    # The worker's side
+
     def ask_to_stop(self) -> None:
         """The worker's side of `cancelled`."""
         self._cancelled = True
+
+    async def flow(self) -> Flow | None:
+        """What a run that succeeded leaves to be written with its finish."""
+        return await self._waits.flow()
+
+    async def close(self) -> None:
+        """The attempt has ended: roll back what is open, and begin nothing any more."""
+        try:
+            await self._steps.close()
+        finally:
+            await self._transaction.close()
+
+    def _check(self, word: str) -> None:
+        refuse_inside_a_step(self._notebook, word)
+        self._check_loop(word)
+
+    def _check_loop(self, word: str) -> None:
+        """In a synchronous handler nobody would await it, and nothing would happen."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is not self._loop:
+            raise FlowError(f"ctx.{word}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{word}(…)")
+
+
+class Blocking:
+    """What a coroutine awaits, for a synchronous handler on its thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @overload
+    def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run `fn` on this thread, once, and remember its result."""
+        self._check("step")
+        return self._context._steps.run_here(name, fn, args, kwargs, self._run)
+
+    @overload
+    def wait(self, jobs: Iterable[Child[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
+    @overload
+    def wait(self, jobs: Iterable[JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
+    @overload
+    def wait(
+        self,
+        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        *,
+        need: Need = "all",
+        timeout: Duration | None = None,
+    ) -> list[Any]: ...
+    def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
+        self._check("wait")
+        return self._run(self._context._waits.wait(jobs, need, _limit(timeout)))
+
+    def sleep(self, name: str, duration: Duration) -> None:
+        self._check("sleep")
+        self._run(self._context._waits.sleep(name, seconds(duration, what="ctx.blocking.sleep()")))
+
+    def signal(self, name: str, *, timeout: Duration | None = None) -> Any:
+        self._check("signal")
+        return self._run(self._context._waits.signal(name, _limit(timeout)))
+
+    def dependencies(self) -> dict[str, Any]:
+        self._check_thread("dependencies")
+        return self._run(self._context._children.dependencies())
+
+    def _check(self, word: str) -> None:
+        refuse_inside_a_step(self._context._notebook, word)
+        self._check_thread(word)
+
+    def _check_thread(self, word: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise BlockingCall(f"ctx.blocking.{word}() would block the running event loop; use: await ctx.{word}(…)")
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._context._loop).result()
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, what="timeout")
 
 
 def _count(what: str, value: int) -> int:
@@ -161,143 +346,3 @@ class JobLog:
     def told(self) -> list[str]:
         """The lines to keep, with a last one that owns up to what was dropped."""
         return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines
-
-
-class AttemptTransaction:
-    """The one transaction of an attempt: opened by its first block, ended by whoever concludes the attempt."""
-
-    def __init__(self, store: Begins, *, loop: asyncio.AbstractEventLoop, limit: float) -> None:
-        self.loop = loop
-        self._store = store
-        self._limit = limit
-        self._open: tuple[AbstractAsyncContextManager[Transaction], Transaction] | None = None
-        self._closed = False
-        self._turn = asyncio.Lock()
-        self._owner: object = None  # the task or thread whose block is open
-
-    @property
-    def transaction(self) -> Transaction | None:
-        return None if self._open is None else self._open[1]
-
-    @asynccontextmanager
-    async def block(self, owner: object) -> AsyncIterator[Transaction]:
-        """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote.
-
-        Blocks of one owner may nest; those of several tasks in one handler take turns, or one would undo the other's.
-        """
-        if self._owner == owner:
-            async with self._savepoint() as transaction:
-                yield transaction
-            return
-        async with self._turn:
-            self._owner = owner
-            try:
-                async with self._begin() if self._open is None else self._savepoint() as transaction:
-                    yield transaction
-            finally:
-                self._owner = None
-
-    @asynccontextmanager
-    async def _savepoint(self) -> AsyncIterator[Transaction]:
-        self._check()
-        assert self._open is not None
-        transaction = self._open[1]
-        await transaction.savepoint()
-        try:
-            yield transaction
-        except BaseException:
-            await transaction.rollback_to()
-            raise
-        await transaction.release()
-
-    @asynccontextmanager
-    async def _begin(self) -> AsyncIterator[Transaction]:
-        self._check()
-        manager = self._store.transaction(limit=self._limit)
-        self._open = (manager, await manager.__aenter__())
-        try:
-            self._check()  # once more: it may have waited for its turn until after the attempt's end
-            yield self._open[1]
-        except BaseException:
-            await self.end()
-            raise
-
-    def _check(self) -> None:
-        """A handler that was fenced out comes late: what it wrote could never commit."""
-        if self._closed:
-            raise LeaseLost(
-                "this attempt has ended, and its late transaction is refused; look at ctx.cancelled in time"
-            )
-
-    async def close(self) -> None:
-        """The attempt has ended: roll back what is open and not committed, and begin no other."""
-        self._closed = True
-        await self.end()
-
-    async def end(self) -> None:
-        """Roll back, unless it was committed before."""
-        held, self._open = self._open, None
-        if held is not None:
-            await held[0].__aexit__(None, None, None)
-
-
-class TransactionBlock:
-    """`async with` in a coroutine, `with` in a synchronous handler; what comes out fits either."""
-
-    def __init__(self, attempt: AttemptTransaction) -> None:
-        self._attempt = attempt
-        self._block: AbstractAsyncContextManager[Transaction] | None = None
-        self._token: Any = None
-
-    async def __aenter__(self) -> Transaction:
-        self._block = self._attempt.block(asyncio.current_task())
-        transaction = await self._block.__aenter__()
-        self._token = current_transaction.set(Joined(transaction, self._attempt.loop))
-        return transaction
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._block is not None
-        current_transaction.reset(self._token)
-        return await self._block.__aexit__(kind, error, trace)
-
-    def __enter__(self) -> BlockingTransaction:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise WindlassError("`with ctx.transaction()` in a coroutine would block it; use `async with`")
-        self._block = self._attempt.block(threading.get_ident())
-        joined = Joined(self._run(self._block.__aenter__()), self._attempt.loop)
-        self._token = current_transaction.set(joined)
-        return BlockingTransaction(joined)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._block is not None
-        current_transaction.reset(self._token)
-        return self._run(self._block.__aexit__(kind, error, trace))
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._attempt.loop).result()
-
-
-class BlockingTransaction(Joined):
-    """A transaction for a synchronous handler: the same calls, each waiting for its answer."""
-
-    def __init__(self, joined: Joined) -> None:
-        super().__init__(joined.transaction, joined._loop)
-
-    def execute(self, sql: str, *args: object) -> str:
-        """Run one statement; the answer is a short status such as `INSERT 1`."""
-        return self.run(self.transaction.execute(sql, *args))
-
-    def fetch(self, sql: str, *args: object) -> list[dict[str, Any]]:
-        """Run one statement and return its rows."""
-        return self.run(self.transaction.fetch(sql, *args))
-
-
-__all__ = ["Context", "JobLog", "current_transaction"]

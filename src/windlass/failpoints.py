@@ -24,6 +24,8 @@ NAMES = frozenset(
         "process.after",
         "transaction.before_commit",
         "transaction.committed",
+        "step.before_commit",
+        "step.committed",
         "finish.before",
         "finish.committed",
         "beat.before",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from windlass.clock import Duration, seconds
-from windlass.errors import JobCancelled, JobDead, JobNotFound, ResultTimeout
-from windlass.job import Failure, Job
+from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout
+from windlass.job import Failure, Job, NewJob
+from windlass.names import flaw
+from windlass.payload.packing import pack
 from windlass.registry import Definition
 from windlass.state import FINAL, State, Verb
 from windlass.store.protocol import Store
@@ -28,10 +30,19 @@ LONGEST_LOOK = 0.25  # … up to this
 class JobHandle(Generic[R]):
     """One job, by its id."""
 
-    def __init__(self, client: Client, id: UUID, definition: Definition | None = None) -> None:
+    def __init__(
+        self, client: Client, id: UUID, definition: Definition | None = None, *, existing: bool = False
+    ) -> None:
         self.id = id
+        self.existing = existing
+        """Whether the enqueue made no new job, because this one held its key already."""
         self._client = client
         self._definition = definition
+
+    @classmethod
+    def of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
+        """A hold on a new job, or on the one that answers for it."""
+        return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"
@@ -57,6 +68,13 @@ class JobHandle(Generic[R]):
 
     async def astatus(self) -> State:
         return (await self._client.aask(self._find)).status
+
+    def label(self) -> str:
+        """The state as the job's type or pipeline calls it (`labels=`); of a pipeline's job on its way, the phase."""
+        return self._client.ask(self._label, twin="job.alabel()")
+
+    async def alabel(self) -> str:
+        return await self._client.aask(self._label)
 
     # The result
 
@@ -104,6 +122,13 @@ class JobHandle(Generic[R]):
     async def adiscard(self) -> None:
         await self._client.aask(self._operate(Verb.DISCARD))
 
+    def signal(self, name: str, value: object = None) -> bool:
+        """Send what `ctx.signal(name)` waits for, or will. False: there was one of that name already, and it counts."""
+        return self._client.ask(self._signal(name, value), twin="job.asignal(…)")
+
+    async def asignal(self, name: str, value: object = None) -> bool:
+        return await self._client.aask(self._signal(name, value))
+
     # What both twins do
 
     async def _find(self, store: Store) -> Job:
@@ -114,9 +139,13 @@ class JobHandle(Generic[R]):
             )
         return job
 
+    async def _label(self, store: Store) -> str:
+        job = await self._find(store)
+        return job.status.value if self._definition is None else self._definition.label(job)
+
     def _operate(self, verb: Verb) -> Callable[[Store], Awaitable[State | None]]:
         async def operate(store: Store) -> State | None:
-            state = await store.operate(verb, self.id)
+            state = await store.operate(verb, self.id, actor=self._client.settings.acting)
             if verb is Verb.CANCEL and state is State.RUNNING:
                 await store.wake(f"cancel:{self.id}")
             elif state is State.QUEUED:
@@ -124,6 +153,13 @@ class JobHandle(Generic[R]):
             return state
 
         return operate
+
+    def _signal(self, name: str, value: object) -> Callable[[Store], Awaitable[bool]]:
+        problem = flaw(name)
+        if problem is not None:
+            raise FlowError(f"the name of a signal {problem}")
+        payload = pack(value, what=f"signal {name!r}")
+        return lambda store: store.signal(self.id, name, payload)
 
     def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R]]:
         limit = None if timeout is None else seconds(timeout, what="timeout")

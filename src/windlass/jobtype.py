@@ -12,6 +12,7 @@ from windlass.clock import Duration
 from windlass.context import Context
 from windlass.handle import JobHandle
 from windlass.options import NONE, Options
+from windlass.policy.unique import Unique
 from windlass.registry import Definition
 
 if TYPE_CHECKING:
@@ -35,21 +36,24 @@ class Bound(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
         """A checked call, for `enqueue_many`."""
-        return TypedCall(self.definition, self.definition.signature.bind(args, kwargs), self._options)
+        input = self.definition.signature.bind(args, kwargs)
+        return TypedCall(self.definition, input, self._options, self.app.registry)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue from synchronous code; returns when the job is stored (with conn=: written)."""
-        call = self.call(*args, **kwargs)
-        job = call.new_job(self.app.settings)
-        self.app.client.enqueue([job], self._options.conn, twin=f"{self.definition.fn.__name__}.aenqueue(…)")
-        return JobHandle(self.app.client, job.id, self.definition)
+        """Enqueue from synchronous code; returns when the job is stored (with conn=: written).
+
+        Where another job holds its key, the answer is that job: `handle.existing`.
+        """
+        job = self.call(*args, **kwargs).new_job(self.app.settings)
+        twin = f"{self.definition.signature.name}.aenqueue(…)"
+        existing = self.app.client.enqueue([job], self._options.conn, twin=twin)
+        return JobHandle.of(self.app.client, job, self.definition, existing)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue from asynchronous code."""
-        call = self.call(*args, **kwargs)
-        job = call.new_job(self.app.settings)
-        await self.app.client.aenqueue([job], self._options.conn)
-        return JobHandle(self.app.client, job.id, self.definition)
+        job = self.call(*args, **kwargs).new_job(self.app.settings)
+        existing = await self.app.client.aenqueue([job], self._options.conn)
+        return JobHandle.of(self.app.client, job, self.definition, existing)
 
     def options(
         self,
@@ -61,10 +65,16 @@ class Bound(Generic[P, R]):
         delay: Duration | None = None,
         run_at: datetime | None = None,
         key: str | None = None,
+        unique: Unique | None = None,
+        idempotency_key: str | None = None,
         conn: object | None = None,
         **misspelt: Never,
     ) -> Bound[P, R]:
-        """The same job type with options for the next enqueue; `conn=` takes your own open connection."""
+        """The same job type with options for the next enqueue.
+
+        `key=` is the text of its unique key, `unique=` how it is unique (False: not at all), `idempotency_key=` what
+        makes a repeated request one job. `conn=` takes your own open connection.
+        """
         given: dict[str, Any] = {
             "queue": queue,
             "priority": priority,
@@ -73,10 +83,13 @@ class Bound(Generic[P, R]):
             "delay": delay,
             "run_at": run_at,
             "key": key,
+            "unique": unique,
+            "idempotency_key": idempotency_key,
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return Bound(self.app, self.definition, self._options.merged({**chosen, **misspelt}))
+        signature = self.definition.signature
+        return Bound(self.app, self.definition, self._options.merged({**chosen, **misspelt}, signature))
 
 
 class JobType(Bound[P, R]):

@@ -11,7 +11,9 @@ import msgspec
 from windlass.clock import Duration, seconds
 from windlass.config import suggest
 from windlass.errors import ConfigError, InvalidOption
-from windlass.names import flaw
+from windlass.names import LONGEST_NAME, flaw
+from windlass.payload import LARGEST, Signature
+from windlass.policy.unique import Unique, Uniqueness, understood
 from windlass.registry import PRIORITIES
 
 
@@ -25,11 +27,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     run_at: datetime | None = None
     key: str | None = None
+    unique: Uniqueness | bool | None = None  # False: whatever its type says, it is not
+    idempotency_key: str | None = None
     conn: Any = None
 
-    def merged(self, given: Mapping[str, Any]) -> Options:
-        """These options with others laid over them."""
-        return checked({**{name: getattr(self, name) for name in self.__struct_fields__}, **given})
+    def merged(self, given: Mapping[str, Any], signature: Signature) -> Options:
+        """These options with others laid over them, for a handler with this signature."""
+        values = {**{name: getattr(self, name) for name in self.__struct_fields__}, **given}
+        if given.get("unique") not in (None, False):
+            values["unique"] = _uniqueness(given["unique"], signature)
+        return checked(values)
 
 
 NONE = Options()
@@ -42,10 +49,10 @@ def checked(given: Mapping[str, Any]) -> Options:
         if name not in known:
             raise InvalidOption(f"unknown option {name!r}{suggest(name, known)}")
     values = {name: value for name, value in given.items() if value is not None}
-    for name in ("queue", "tenant", "key"):
-        problem = flaw(values[name]) if name in values else None
-        if problem is not None:
-            raise InvalidOption(f"{name} {problem}")
+    for name in ("queue", "tenant"):
+        _check_name(name, values)
+    for name in ("key", "idempotency_key"):
+        _check_name(name, values, longest=LARGEST)  # a long one is told by its hash
     if "delay" in values and "run_at" in values:
         raise InvalidOption("delay and run_at both say when; give one of them")
     if "delay" in values:
@@ -55,6 +62,19 @@ def checked(given: Mapping[str, Any]) -> Options:
     _check_number("priority", values, PRIORITIES)
     _check_number("max_attempts", values, range(1, 2**31))
     return Options(**values)
+
+
+def _check_name(name: str, values: Mapping[str, Any], *, longest: int = LONGEST_NAME) -> None:
+    problem = flaw(values[name], longest=longest) if name in values else None
+    if problem is not None:
+        raise InvalidOption(f"{name} {problem}")
+
+
+def _uniqueness(given: Unique, signature: Signature) -> Uniqueness:
+    try:
+        return understood(given, signature)
+    except ConfigError as error:
+        raise InvalidOption(str(error)) from None
 
 
 def _delay(value: Duration) -> float:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from windlass import audit as words
 from windlass.clock import Duration, seconds
 from windlass.config import Pace, Settings, memory_size, suggest
-from windlass.errors import DuplicateType, RegistrationError, UnknownType
-from windlass.job import DEFAULT_QUEUE
+from windlass.consequence import FollowUps, declared
+from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, UnknownType
+from windlass.flow import Moment
+from windlass.job import DEFAULT_QUEUE, Job
 from windlass.names import flaw
 from windlass.payload import Signature
+from windlass.pipeline import Plan, check_labels, check_with
 from windlass.policy.retry import RetryPolicy, exponential, fixed
+from windlass.policy.unique import Unique, Uniqueness, understood
 
 PRIORITIES = range(-32_768, 32_768)
+WORD = re.compile(r"[A-Z][A-Z0-9_]*")
+TAKEN = frozenset({words.EXHAUSTED, words.DEAD, words.CANCELLED, *words.OPERATIONS.values()})
+"""Words of the audit that are no success."""
 
 
 class Isolation(StrEnum):
@@ -44,6 +53,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     permanent: tuple[builtins.type[BaseException], ...] = ()
     transient: tuple[builtins.type[BaseException], ...] = ()
+    unique: Uniqueness | None = None
+    follow_ups: FollowUps = ()
+    audit: str | None = words.SUCCEEDED  # the word for a success; None: no row
+    labels: dict[str, str] | None = None  # its own names for states
+    plan: Plan | None = None  # where this is how a pipeline's jobs are enqueued
 
     def attempts(self, settings: Settings) -> int:
         return self.max_attempts or settings.max_attempts
@@ -54,6 +68,12 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
     def retry_policy(self, settings: Settings) -> RetryPolicy:
         return self.retry or DEFAULT_RETRIES[settings.pace]
+
+    def label(self, job: Job) -> str:
+        """The job's state, as its type or pipeline calls it."""
+        if self.plan is not None:
+            return self.plan.label(job)
+        return (self.labels or {}).get(job.status, job.status.value)
 
     def is_permanent(self, error: BaseException) -> bool | None:
         """True: never retry. False: certainly retry. None: neither list names it. The nearest class decides."""
@@ -77,6 +97,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._definitions: dict[str, Definition] = {}
+        self.pipelines: dict[str, Plan] = {}
 
     def add(self, definition: Definition) -> None:
         known = self._definitions.get(definition.type)
@@ -87,8 +108,19 @@ class Registry:
             )
         self._definitions[definition.type] = definition
 
+    def add_pipeline(self, plan: Plan) -> None:
+        if plan.name in self.pipelines:
+            raise RegistrationError(f"pipeline {plan.name!r} is declared twice; give one of them another name")
+        check_with(plan, list(self.pipelines.values()))
+        self.pipelines[plan.name] = plan
+
     def get(self, type: str) -> Definition | None:
         return self._definitions.get(type)
+
+    def of(self, job: Job) -> Definition | None:
+        """How a job was enqueued and what it returns: by its pipeline, or by its type."""
+        plan = None if job.pipeline is None else self.pipelines.get(job.pipeline)
+        return self.get(job.type) if plan is None else plan.definition
 
     def require(self, type: str) -> Definition:
         """The definition, or an error that suggests what was meant."""
@@ -122,6 +154,13 @@ def define(
     memory: str | int | None = None,
     permanent: Sequence[builtins.type[BaseException]] = (),
     transient: Sequence[builtins.type[BaseException]] = (),
+    unique: Unique | None = None,
+    unique_forever: Unique | None = None,
+    on_dead: object | None = None,
+    on_cancelled: object | None = None,
+    on_succeeded: object | None = None,
+    audit: str | bool = True,
+    labels: dict[str, str] | None = None,
     localns: dict[str, Any] | None = None,
 ) -> Definition:
     """A checked definition of `fn`; everything that can be wrong with a declaration is said here."""
@@ -146,6 +185,12 @@ def define(
         memory=None if memory is None else memory_size(memory),
         permanent=_exceptions("permanent", permanent, fn),
         transient=_exceptions("transient", transient, fn),
+        unique=_uniqueness(fn, signature, unique, unique_forever),
+        follow_ups=_follow_ups(
+            fn, {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
+        ),
+        audit=_word(fn, audit),
+        labels=check_labels(place(fn), labels),
     )
 
 
@@ -176,6 +221,40 @@ def _check_numbers(fn: Callable[..., Any], priority: int, max_attempts: int | No
     if priority not in PRIORITIES:
         lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
         raise RegistrationError(f"{place(fn)}: priority={priority!r} is not in {lowest}…{highest}")
+
+
+def _uniqueness(
+    fn: Callable[..., Any], signature: Signature, unique: Unique | None, unique_forever: Unique | None
+) -> Uniqueness | None:
+    once, forever = unique not in (None, False), unique_forever not in (None, False)
+    if once and forever:
+        raise RegistrationError(f"{place(fn)}: unique_forever is unique already; leave unique= out")
+    try:
+        if unique is not None and once:
+            return understood(unique, signature)
+        if unique_forever is not None and forever:
+            return understood(unique_forever, signature, what="unique_forever", forever=True)
+    except ConfigError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
+    return None
+
+
+def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:
+    try:
+        return declared(given)
+    except EnqueueError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
+
+
+def _word(fn: Callable[..., Any], audit: str | bool) -> str | None:
+    if isinstance(audit, bool):
+        return words.SUCCEEDED if audit else None
+    problem = flaw(audit)
+    if problem is not None or not WORD.fullmatch(audit) or audit in TAKEN:
+        raise RegistrationError(
+            f"{place(fn)}: audit={audit!r} is no word for a success; write it like 'EMAIL_SENT', or audit=False"
+        )
+    return audit
 
 
 def _limit(fn: Callable[..., Any], timeout: Duration | None) -> float | None:

@@ -71,6 +71,27 @@ def test_workers_are_woken_after_the_commit_and_not_after_a_rollback(project: Da
         assert wake.call_count == 1
 
 
+def test_a_key_commits_and_rolls_back_with_its_block_and_a_refused_job_wakes_nobody(project: Database) -> None:
+    from django.db import connection, transaction
+    from shop.jobs import thank
+
+    from windlass.integrations.django import app
+
+    keyed = thank.options(conn=connection, key="order % 7", idempotency_key="request-7")
+    with transaction.atomic():
+        assert not keyed.enqueue("a@example.org").existing
+        transaction.set_rollback(True)
+    with patch.object(app.client, "_wake_soon") as wake:
+        with transaction.atomic():
+            first = keyed.enqueue("a@example.org")
+        with transaction.atomic():
+            second = keyed.enqueue("a@example.org")
+        assert wake.call_count == 1
+
+    assert (first.existing, second.existing, second.id) == (False, True, first.id)
+    assert project.jobs() == 1
+
+
 def test_many_jobs_go_through_one_block(project: Database) -> None:
     from django.db import connection, transaction
     from shop.jobs import thank

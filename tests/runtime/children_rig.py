@@ -47,6 +47,8 @@ class StandIn:
             self.context = Context(
                 self.job,
                 store=make_store(Settings(), SystemClock()),
+                settings=Settings(),
+                clock=SystemClock(),
                 loop=asyncio.get_running_loop(),
                 transaction_limit=10.0,
                 time_limit=None,
@@ -71,7 +73,7 @@ def running_job(type: str, input: str, crashes: int = 0) -> Job:
         "id": new_id(), "tenant": "default", "queue": "default", "phase": "default", "type": type, "input": input,
         "status": State.RUNNING, "attempt": 1, "max_attempts": 4, "crashes": crashes, "run_at": now,
         "token": uuid4(), "fence": 1, "worker": uuid4(), "claimed_at": now, "created_at": now, "updated_at": now,
-        "cancel_requested": False,
+        "cancel_requested": False, "followed": False,
     }  # fmt: skip
     return Job(**values)
 

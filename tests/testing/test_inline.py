@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import Context, State, Windlass, unique
 from windlass.testing import EndlessDrain, Harness, harness
 
 
@@ -130,3 +130,32 @@ def test_many_threads_run_their_own_jobs(app: Windlass, bench: Harness) -> None:
             thread.join()
 
     assert results == {n: 2 * n for n in range(8)}
+
+
+def test_a_refused_enqueue_runs_nothing_and_has_the_result_of_the_first(app: Windlass, bench: Harness) -> None:
+    runs: list[int] = []
+
+    @app.job(unique="n")
+    def work(n: int) -> int:
+        runs.append(n)
+        return len(runs)
+
+    with bench.inline():
+        first, second = work.enqueue(1), work.enqueue(1)
+        both = app.enqueue_many([work.call(2), work.call(1), work.call(2)])
+
+    assert (first.existing, second.existing, second.result()) == (False, True, 1)
+    assert [job.existing for job in both] == [False, True, True]
+    assert runs == [1, 2]
+
+
+def test_the_window_of_a_key_counts_on_the_harness_clock(app: Windlass, bench: Harness) -> None:
+    @app.job(unique=unique(window="1h"))
+    def work() -> None: ...
+
+    work.enqueue()
+    bench.clock.advance("59m")
+    assert work.enqueue().existing
+    bench.clock.advance("2m")
+    assert not work.enqueue().existing
+    bench.assert_enqueued(work, count=2)

@@ -1,5 +1,4 @@
-"""A connection that belongs to somebody else: it is used for one statement, and never committed or closed
-here.
+"""A connection that belongs to somebody else: it is used for an enqueue, and never committed or closed here.
 
 Each kind overrides `run` when its driver blocks, or `arun` when it has to be awaited. Statements are written
 with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to what the driver understands.
@@ -9,13 +8,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
 
-from windlass.errors import UnusableConnection
-from windlass.store.encoding import encode_jobs
-from windlass.store.sql import query
+from windlass.errors import IdempotencyConflict, UnusableConnection
+from windlass.store.following import enqueueing
+from windlass.store.sql import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
 Style = Literal["named", "dollar", "pyformat", "text"]
+Steps = Generator[tuple[str, tuple[object, ...]], Rows, Mapping[UUID, UUID]]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 FAILED_TRANSACTION = "25P02"
 """PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
@@ -59,18 +65,30 @@ class Borrowed:
     async def aread(self, sql: str) -> Rows:
         return await self.arun(sql) if self.asynchronous else self.read(sql)
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> None:
-        """Write new jobs in the caller's transaction, blocking."""
-        self.run(query(self.dialect, "enqueue"), *self._parameters(jobs))
+    def enqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
+        """Write new jobs in the caller's transaction, blocking; the answer is that of `Store.enqueue`.
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> None:
-        """Write new jobs in the caller's transaction."""
-        await self.arun(query(self.dialect, "enqueue"), *self._parameters(jobs))
+        SQLite has no time of its own: it is `now`, else the machine's.
+        """
+        steps = guarded(jobs, self.dialect, now)
+        try:
+            sql, values = next(steps)
+            while True:
+                sql, values = steps.send(self.run(sql, *values))
+        except StopIteration as stop:
+            existing: Mapping[UUID, UUID] = stop.value
+            return existing
 
-    def _parameters(self, jobs: Sequence[NewJob]) -> tuple[object, ...]:
-        if self.dialect == "sqlite":
-            return encode_jobs(jobs), time.time_ns() // 1000
-        return (encode_jobs(jobs),)
+    async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
+        """Write new jobs in the caller's transaction; as `enqueue`."""
+        steps = guarded(jobs, self.dialect, now)
+        try:
+            sql, values = next(steps)
+            while True:
+                sql, values = steps.send(await self.arun(sql, *values))
+        except StopIteration as stop:
+            existing: Mapping[UUID, UUID] = stop.value
+            return existing
 
     def anchor(self) -> object | None:
         """What a location is remembered by: the driver's own connection, which keeps to one database."""
@@ -93,6 +111,40 @@ class Awaited(Borrowed):
 
     async def arun(self, sql: str, *values: object) -> Rows:
         raise NotImplementedError
+
+
+def guarded(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
+    """The statements of an enqueue, apart from who runs them: blocking or awaiting.
+
+    A refused idempotency key among several leaves nothing behind, though the caller may go on and commit.
+    """
+    if sum(job.idempotency is not None or job.unique is not None for job in jobs) < 2:
+        return (yield from _statements(jobs, dialect, now))
+    yield "SAVEPOINT windlass_keys", ()
+    try:
+        existing = yield from _statements(jobs, dialect, now)
+    except IdempotencyConflict:
+        yield "ROLLBACK TO SAVEPOINT windlass_keys", ()
+        yield "RELEASE SAVEPOINT windlass_keys", ()
+        raise
+    yield "RELEASE SAVEPOINT windlass_keys", ()
+    return existing
+
+
+def _statements(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
+    micros = time.time_ns() // 1000 if now is None else (now - EPOCH) // MICROSECOND
+    asking = enqueueing(jobs)
+    try:
+        ask = next(asking)
+        while True:
+            values = (ask.payload, micros) if dialect == "sqlite" else (ask.payload,)
+            rows: Rows = []
+            for sql in statements(dialect, ask.name):
+                rows = yield sql, values
+            ask = asking.send(rows)
+    except StopIteration as stop:
+        existing: Mapping[UUID, UUID] = stop.value
+        return existing
 
 
 @cache

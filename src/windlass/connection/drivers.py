@@ -21,7 +21,9 @@ from windlass.connection.borrowed import (
 from windlass.errors import UnusableConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
 
     from windlass.job import NewJob
 
@@ -244,5 +246,6 @@ class Own(Awaited):
         rows = await self._transaction.fetch(translate(sql, "dollar"), *values)
         return [tuple(row.values()) for row in rows]
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> None:
-        await self._transaction.enqueue(jobs)
+    async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
+        existing: Mapping[UUID, UUID] = await self._transaction.enqueue(jobs)
+        return existing

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.flow import Flow
 from windlass.job import Job
 from windlass.outcome import Ending
 from windlass.state import State
@@ -27,6 +28,7 @@ class JobEnded(msgspec.Struct, frozen=True):
     elapsed: float
     error: str | None
     delay: float | None
+    flow: Flow | None = None  # what it waits for, or the phase it goes to
 
 
 class JobSettled(msgspec.Struct, frozen=True):

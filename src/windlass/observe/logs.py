@@ -139,6 +139,12 @@ def describe_end(end: JobEnded, state: State | None) -> str:
             return f"dead {took} ({attempt_of(end.job)}){why}"
         case State.CANCELLED:
             return f"cancelled after {spell(end.elapsed)}"
+        case State.WAITING:
+            return f"waiting, after {spell(end.elapsed)}"
+        case State.QUEUED if end.ending is Ending.WAITING:
+            return f"has what it waited for, after {spell(end.elapsed)}"
+        case State.QUEUED if end.ending is Ending.SUCCEEDED:
+            return f"goes on to its next phase, after {spell(end.elapsed)}"
         case State.QUEUED if end.ending is Ending.SNOOZED:
             return f"snoozed for {spell(end.delay or 0.0)}"
         case State.QUEUED if end.ending is Ending.RELEASED:

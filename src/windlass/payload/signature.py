@@ -6,11 +6,13 @@ and names the place that does not fit.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,10 +70,13 @@ class Signature:
             raise self._invalid(error) from None
         return encode(plain)
 
-    def unbind(self, text: str) -> tuple[list[Any], dict[str, Any]]:
-        """Stored input as the arguments of the call; the context is not among them."""
+    def unbind(self, text: str, *, lenient: bool = False) -> tuple[list[Any], dict[str, Any]]:
+        """Stored input as the arguments of the call; the context is not among them.
+
+        `lenient` ignores what has no parameter here: a later phase reads an input that was bound by the first one.
+        """
         try:
-            values = msgspec.structs.astuple(self._decoder.decode(text))
+            values = msgspec.structs.astuple((self._lenient if lenient else self._decoder).decode(text))
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._invalid(error) from None
         if len(values) == self._positional:
@@ -79,6 +84,12 @@ class Signature:
         return list(values[: self._positional]), dict(
             zip(self.names[self._positional :], values[self._positional :], strict=True)
         )
+
+    def ending_in(self, last: Signature, *, name: str) -> Signature:
+        """A pipeline's signature: arguments as here, the result as of its last phase."""
+        whole = copy.copy(self)
+        whole.name, whole._result = name, last._result
+        return whole
 
     def dump_result(self, value: object) -> str:
         """A handler's result as JSON text; repaired when it must be, never refused."""
@@ -92,6 +103,11 @@ class Signature:
             except (msgspec.DecodeError, RecursionError):
                 pass
         return msgspec.json.decode(text)
+
+    @cached_property
+    def _lenient(self) -> msgspec.json.Decoder[Any]:
+        struct = msgspec.defstruct(self.name, [], bases=(self._struct,), forbid_unknown_fields=False, kw_only=True)
+        return msgspec.json.Decoder(struct, dec_hook=load_unknown)
 
     def _assign(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > self._positional:

@@ -1,8 +1,9 @@
 """From what a handler said to what is written: one exhaustive match, pure.
 
-succeeded → succeed      raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
-snoozed → snooze         crashed → fail with the attempt given back, or bury after max_crashes
-dead → bury              released → release      cancelled → stop      lost → nothing
+succeeded → succeed, or advance to the next phase of a pipeline
+raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
+crashed → fail with the attempt given back, or bury after max_crashes
+snoozed → snooze      waiting → wait      dead → bury      released → release      cancelled → stop      lost → nothing
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from uuid import UUID
 
 import msgspec
 
+from windlass import audit
 from windlass.config import Settings
+from windlass.flow import Advance, Flow
 from windlass.job import Attempt, Failure, Job
 from windlass.outcome import Ending, Outcome, Transition
-from windlass.pipeline import after_success
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 from windlass.state import Verb
 
@@ -46,12 +48,27 @@ class Run(msgspec.Struct, kw_only=True):
     log: list[str]
 
 
-def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings) -> Transition | None:
-    """The transition that follows; None when the lease is lost or the finish is committed already."""
+def judge(
+    run: Run,
+    outcome: Outcome,
+    *,
+    retry: RetryPolicy,
+    settings: Settings,
+    advance: Advance | None = None,
+    success: str | None = audit.SUCCEEDED,
+) -> Transition | None:
+    """The transition that follows; None when the lease is lost or the finish is committed already.
+
+    `advance` is the phase that follows a success, and `success` the audit's word for one.
+    """
     job = run.job
     match outcome.ending:
         case Ending.SUCCEEDED:
-            return None if outcome.finished else _transition(run, outcome, after_success(job))
+            if outcome.finished:
+                return None
+            if advance is not None:
+                return _advance(run, outcome, advance)
+            return _transition(run, outcome, Verb.SUCCEED, flow=outcome.flow, success=success)
         case Ending.RAISED | Ending.TIMED_OUT | Ending.RETRY:
             if outcome.permanent:
                 return _transition(run, outcome, Verb.BURY, reason=PERMANENT)
@@ -68,6 +85,8 @@ def judge(run: Run, outcome: Outcome, *, retry: RetryPolicy, settings: Settings)
             return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=_delay(retry, crashes))
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
+        case Ending.WAITING:
+            return _transition(run, outcome, Verb.WAIT, burned=False, delay=None, flow=outcome.flow)
         case Ending.RELEASED:
             return _transition(run, outcome, Verb.RELEASE, burned=False, delay=None)
         case Ending.CANCELLED:
@@ -87,6 +106,13 @@ def _delay(retry: RetryPolicy, attempt: int) -> float:
         return FALLBACK_DELAY
 
 
+def _advance(run: Run, outcome: Outcome, advance: Advance) -> Transition:
+    """To the next phase, with attempts and crashes of its own."""
+    flow = msgspec.structs.replace(outcome.flow or Flow(), advance=advance)
+    transition = _transition(run, outcome, Verb.ADVANCE, flow=flow)
+    return msgspec.structs.replace(transition, attempt=0, crashes=0)
+
+
 def _transition(
     run: Run,
     outcome: Outcome,
@@ -96,7 +122,10 @@ def _transition(
     burned: bool = True,
     crashes: int | None = None,
     reason: str | None = None,
+    flow: Flow | None = None,
+    success: str | None = None,
 ) -> Transition:
+    """Only a success and a wait have a `flow`: what a failed attempt spawned is dropped."""
     job = run.job
     error = _failure(run, outcome)
     return Transition(
@@ -107,13 +136,16 @@ def _transition(
         crashes=job.crashes if crashes is None else crashes,
         output=outcome.output,
         error=None if error is None else encoder.encode(error).decode(),
-        entry=_entry(run, outcome, error),
+        entry=_entry(run, outcome, error, always=verb is Verb.ADVANCE),
         reason=reason,
         elapsed=run.elapsed,
         total=run.total,
         processed=run.processed,
         failed=run.failed,
         cost_cents=run.cost_cents,
+        flow=flow,
+        action=audit.action(verb, exhausted=reason == EXHAUSTED, success=success),
+        followed=job.followed,
     )
 
 
@@ -129,10 +161,10 @@ def _failure(run: Run, outcome: Outcome) -> Failure | None:
     )
 
 
-def _entry(run: Run, outcome: Outcome, error: Failure | None) -> str | None:
-    """An attempt is worth a word when it did not simply succeed, or when it logged something."""
-    quiet = outcome.ending in (Ending.SUCCEEDED, Ending.RELEASED)
-    if quiet and not run.log:
+def _entry(run: Run, outcome: Outcome, error: Failure | None, *, always: bool) -> str | None:
+    """An attempt is worth a word when it did not simply succeed or wait, when it logged something, or ends a phase."""
+    quiet = outcome.ending in (Ending.SUCCEEDED, Ending.RELEASED, Ending.WAITING)
+    if quiet and not run.log and not always:
         return None
     entry = Attempt(
         attempt=run.job.attempt,
@@ -141,6 +173,7 @@ def _entry(run: Run, outcome: Outcome, error: Failure | None) -> str | None:
         started_at=run.started_at,
         finished_at=run.finished_at,
         outcome=outcome.ending.value,
+        phase=None if run.job.pipeline is None else run.job.phase,
         error=error,
         log=run.log,
     )

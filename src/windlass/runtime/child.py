@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -25,14 +25,16 @@ from windlass.app import Windlass
 from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.context import Context, handler_log
-from windlass.job import Job
+from windlass.flow import Linked, Memory, Recollection
+from windlass.job import Job, Lease
 from windlass.outcome import Ending, Outcome
 from windlass.payload import describe, sanitise_text
+from windlass.pipeline import next_phase
 from windlass.policy.failure import judge
-from windlass.registry import Definition
+from windlass.registry import Definition, Registry
 from windlass.runtime import importing
 from windlass.runtime.commit import account, commit
-from windlass.runtime.execution import call_coroutine, from_error, in_thread
+from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.wire import Advanced, Began, Done, Frames, FromChild, Said, ToChild, Work, frame, to_child
 from windlass.store import make_store
 from windlass.store.protocol import Store, Transaction
@@ -113,40 +115,46 @@ class Child:
 
     async def _attempt(self, work: Work) -> Outcome:
         try:
-            definition = self._find(work)
+            definition, registry = self._find(work)
         except BaseException as error:
             kind, message, trace = describe(error)
             return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace)
         started = self._clock.monotonic()
         reporter = Reporter(self._line, work.job.id)
-        context = self._context_for(definition, work.job, reporter)
+        context = self._context_for(definition, registry, work, reporter)
         self._line.send(Began())
         try:
-            outcome = await self._call(definition, work.job, context)
+            outcome = await with_flow(await self._call(definition, work.job, context), definition, context)
             if context is not None:
-                outcome = await self._conclude(definition, context, outcome, work.waited, started)
+                outcome = await self._conclude(definition, registry, context, outcome, work.waited, started)
         except BaseException as error:  # sys.exit() and CancelledError too: the attempt ended, the child did not
             outcome = from_error(error, definition)
         self._context = None
         reporter.close(context)
         return outcome
 
-    def _find(self, work: Work) -> Definition:
+    def _find(self, work: Work) -> tuple[Definition, Registry]:
         if self._app is not None:
-            return self._app.registry.require(work.job.type)
+            return self._app.registry.require(work.job.type), self._app.registry
         found = importing.find(work.module, work.qualname)
         self._used.add(found.app)
-        return found.definition
+        return found.definition, found.app.registry
 
-    def _context_for(self, definition: Definition, job: Job, reporter: Reporter) -> Context | None:
+    def _context_for(
+        self, definition: Definition, registry: Registry, work: Work, reporter: Reporter
+    ) -> Context | None:
         if not definition.signature.wants_context:
             return None
         context = self._context = Context(
-            job,
+            work.job,
             store=self._store,
+            settings=self._settings,
+            clock=self._clock,
+            registry=registry,
             loop=asyncio.get_running_loop(),
             transaction_limit=self._settings.lease / 3,
             time_limit=definition.limit(self._settings),
+            waited=work.waited,
             on_progress=reporter.mark,
         )
         self._pass_on_stop(context)
@@ -158,7 +166,13 @@ class Child:
         return await in_thread(self._threads, definition, job, context)
 
     async def _conclude(
-        self, definition: Definition, context: Context, outcome: Outcome, waited: float, started: float
+        self,
+        definition: Definition,
+        registry: Registry,
+        context: Context,
+        outcome: Outcome,
+        waited: float,
+        started: float,
     ) -> Outcome:
         """End the attempt's transaction with the outcome: the fenced finish of a success is written right here."""
         scope, job = context._transaction, context.job
@@ -171,7 +185,10 @@ class Child:
             elapsed = self._clock.monotonic() - started
             run = account(job, context, worker=job.worker, waited=waited, elapsed=elapsed)
             retry = definition.retry_policy(self._settings)
-            transition = judge(run, outcome, retry=retry, settings=self._settings)
+            advance = None if job.pipeline is None else next_phase(registry, job)
+            transition = judge(
+                run, outcome, retry=retry, settings=self._settings, advance=advance, success=definition.audit
+            )
             assert transition is not None, "a success that is not finished has a transition"
             store = await self._store.opened()
             # Nobody tells a child that its lease is gone: its worker kills it then.
@@ -184,24 +201,38 @@ class Child:
 
 
 class OwnStore:
-    """The child's store, opened when a handler first begins a transaction."""
+    """The child's store, opened when a handler first begins a transaction, remembers or asks."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings.with_(connections=1)  # one attempt, one transaction
+        self._settings = settings.with_(connections=1)  # one attempt, one transaction at a time
         self._store: Store | None = None
+        self._opening = asyncio.Lock()
 
     async def opened(self) -> Store:
-        if self._store is None:
-            store = make_store(self._settings, SystemClock())
-            await store.open()
-            self._store = store
-        return self._store
+        async with self._opening:
+            if self._store is None:
+                store = make_store(self._settings, SystemClock())
+                await store.open()
+                self._store = store
+            return self._store
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[Transaction]:
         store = await self.opened()
         async with store.transaction(limit=limit) as transaction:
             yield transaction
+
+    async def recall(self, job: UUID) -> Recollection:
+        return await (await self.opened()).recall(job)
+
+    async def links(self, job: UUID) -> list[Linked]:
+        return await (await self.opened()).links(job)
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        return await (await self.opened()).find_many(jobs)
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool:
+        return await (await self.opened()).remember(lease, memory)
 
     async def close(self) -> None:
         if self._store is not None:

@@ -15,12 +15,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import StoreUnavailable, WindlassError
 from windlass.observe.events import JobSettled
 from windlass.outcome import Transition
 from windlass.runtime.crew import Crew
 from windlass.runtime.service import backoff
-from windlass.state import Verb
+from windlass.state import State, Verb
 from windlass.store.protocol import Settled
 
 log = logging.getLogger("windlass")
@@ -79,7 +79,7 @@ class Completer:
                 if failures in (1, 5) or failures % 20 == 0:
                     log.warning("%d finished jobs wait for the database: %s", len(batch), error)
                 await self._crew.clock.sleep(pause)
-            except StoreError as error:
+            except WindlassError as error:
                 await self._write_one_by_one(batch, error)
                 return
             except Exception:  # a fault of the engine: without its completer a worker would finish nothing any more
@@ -88,7 +88,7 @@ class Completer:
                 log.exception("%d finished jobs could not be written; trying again in %.1f s", len(batch), pause)
                 await self._crew.clock.sleep(pause)
 
-    async def _write_one_by_one(self, batch: list[Transition], error: StoreError) -> None:
+    async def _write_one_by_one(self, batch: list[Transition], error: WindlassError) -> None:
         """One transition of the batch cannot be stored: find it, so that its neighbours are not kept."""
         if len(batch) > 1:
             for transition in batch:
@@ -125,5 +125,7 @@ class Completer:
             for job, state in settled.states.items():
                 crew.emit(JobSettled(job, state))
         delays = [transition.delay for transition in batch if transition.verb in COMING_BACK]
+        if any(t.verb is Verb.WAIT and settled.states.get(t.job) is State.QUEUED for t in batch):
+            delays.append(0.0)  # what it would have waited for was there already
         if delays:
             self._due_again(min(delay or 0.0 for delay in delays))

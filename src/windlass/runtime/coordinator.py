@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
+from windlass.errors import FlowError
 from windlass.job import Job
+from windlass.payload import Signature
+from windlass.pipeline import next_phase
+from windlass.registry import Definition, Isolation
 from windlass.runtime.crew import Crew
 from windlass.runtime.pool import Processor
 from windlass.runtime.processor import Attempt
@@ -24,7 +30,7 @@ class Coordinator(Service):
 
     name = "coordinator"
 
-    def __init__(self, crew: Crew, *, freed: Callable[[], None]) -> None:
+    def __init__(self, crew: Crew, *, freed: Callable[[Processor], None]) -> None:
         super().__init__(crew.clock)
         self._crew = crew
         self._freed = freed
@@ -56,11 +62,30 @@ class Coordinator(Service):
         """A processor ended its attempt: at once, it takes the next job."""
         if self.at_once and len(self._crew.local_queue):
             self.assign()
-        self._freed()
+        self._freed(processor)
 
     def _start(self, job: Job, processor: Processor) -> None:
         crew = self._crew
         definition = crew.registry.get(job.type)
         assert definition is not None, "a claim names only types this program knows"
+        if job.pipeline is not None:
+            definition = self._in_phase(job, definition)
         processor.job = job
         Attempt(job, definition, processor, crew, self.freed).start()
+
+    def _in_phase(self, job: Job, definition: Definition) -> Definition:
+        """A job whose phase this program does not know would succeed into nowhere: it fails before it begins."""
+        try:
+            next_phase(self._crew.registry, job)
+        except FlowError as error:
+            return refusing(definition, error)
+        return definition
+
+
+def refusing(definition: Definition, error: Exception) -> Definition:
+    """The same type with a handler that only raises; its retries go on, for a newer program may know more."""
+
+    async def refuse() -> None:
+        raise error
+
+    return msgspec.structs.replace(definition, fn=refuse, signature=Signature.of(refuse), isolation=Isolation.COROUTINE)

@@ -18,17 +18,17 @@ from windlass.config import Pace
 from windlass.filter import Filter, Kind, Term, Value, parse
 from windlass.job import Job
 from windlass.outcome import Transition
+from windlass.pipeline import phases
 from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.crew import Crew
 from windlass.runtime.local_queue import Refusal
 from windlass.runtime.service import Service
+from windlass.runtime.share import LARGEST_CLAIM, Share, Shares
 from windlass.state import Verb
 from windlass.store.protocol import Claim, Claimed, Suspects
 
 log = logging.getLogger("windlass")
 
-LONGEST_WAIT_IN_MEMORY = 0.1  # seconds: so much work is claimed ahead of the processors
-LARGEST_CLAIM = 500
 DOUBT = 30.0  # seconds after a failed claim for which it may still be committed: two statement timeouts
 LONGEST_SUSPENSE = 10.0  # seconds that a suspect which must run alone waits while other jobs are claimed
 RESCAN_SHARE = 20  # a rescan may take one part in so many of the time
@@ -50,6 +50,7 @@ class Discovery(Service):
         self._queues = queues
         self._types = types
         self.isolates = all(crew.children.importable(definition) for definition in crew.registry)
+        self._shares = Shares(crew, types)
         self._by_creation = crew.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
@@ -59,17 +60,16 @@ class Discovery(Service):
         known = tuple(Value(type, quoted=True) for type in types)
         self._due_suspects = Filter(DUE_SUSPECTS, (*parse(DUE_SUSPECTS).terms, Term(Kind.NAME, "type", known)))
         self._suspects_since: float | None = None  # due, and this program cannot be imported in a child
+        self._cleared: set[str] = set()  # types of which no such suspect could be claimed
         self._plain_took = 0.0  # seconds of a claim without a rescan, lately
         self._aged = 0.0  # places owed to the oldest jobs
-        self._ended = 0  # attempts since the rate was last taken
-        self._rate_at = crew.clock.monotonic()
-        self._rate = 0.0  # attempts per second, lately
         self.last_success: float | None = None  # when a claim last worked: readiness
 
-    def room_again(self) -> None:
-        """A processor is free. Claim when the local queue runs low, not for every single one."""
-        self._ended += 1
-        if not self._nudge.is_set() and self._coordinator.at_once and self._queue_is_low():
+    def room_again(self, phase: str) -> None:
+        """A processor of the phase is free. Claim when its jobs in memory run low, not for every single one."""
+        share = self._shares.of(phase)
+        share.ended()
+        if not self._nudge.is_set() and self._coordinator.at_once and share.is_low():
             self._nudge.set()
 
     def due_again(self, delay: float) -> None:
@@ -91,82 +91,85 @@ class Discovery(Service):
         if not self._coordinator.at_once:
             await self._scan_phases()
             return settings.poll
-        room = self._room()
-        if room == 0:
-            return settings.poll
         rescan = self.clock.monotonic() >= self._next_rescan
-        claimed = await self._claim(room, rescan=rescan)
-        if len(claimed.jobs) >= room:
+        pause, hungry, filled = settings.poll, False, False
+        for share in self._shares.in_turn():
+            room = share.room()
+            if room == 0:
+                continue
+            claimed = await self._look(share, room, rescan=rescan)
+            if not claimed.jobs:
+                hungry = True
+                pause = pause if claimed.next_due is None else min(pause, claimed.next_due + 0.001)
+            elif len(claimed.jobs) >= room:
+                filled = True
+                pause = 0 if share.is_low() else pause
+            else:
+                pause = 0  # some, not all: look once more before resting
+        if filled and not hungry:
             await self._leave_rest()
-            return 0 if self._queue_is_low() else settings.poll
-        if claimed.jobs:
-            return 0  # some, not all: look once more before resting
-        if not rescan and self._may_rescan():
-            claimed = await self._claim(room, rescan=True)
-            if claimed.jobs:
-                return 0
-        if not self._resting:
+        elif hungry and pause > 0 and not self._resting:
             await self._enter_rest()
             return 0  # claims once more, now that enqueuers can see the mark
-        return min(settings.poll, claimed.next_due + 0.001) if claimed.next_due is not None else settings.poll
+        return pause
+
+    async def _look(self, share: Share, room: int, *, rescan: bool) -> Claimed:
+        """Claim for one share. What is below the floors counts too, before there is said to be nothing."""
+        claimed = await self._claim(room, share.types, rescan=rescan)
+        if claimed.jobs or rescan or not self._may_rescan():
+            return claimed
+        return await self._claim(room, share.types, rescan=True)
+
+    # The steady pace
 
     async def _scan_phases(self) -> None:
-        """The steady pace: a scan per period and phase, a few jobs each, whatever happens in between."""
-        crew, settings = self._crew, self._crew.settings
-        for phase in self._queues or await self._phases():
-            left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
-            room = min(left, settings.discovery_batch or left)
-            if room > 0:
-                await self._claim(room, rescan=True, queues=(phase,))
+        """A scan per period and phase, a few jobs each, whatever happens in between: pipelines, the earlier phase
+        first, then the queues of all other types."""
+        in_phases: set[str] = set()
+        for phase, known in phases(self._crew.registry).items():
+            types = tuple(type for type in known if type in self._types)
+            in_phases.update(types)
+            if types:
+                await self._scan(phase, types)
+        others = tuple(type for type in self._types if type not in in_phases)
+        if others:
+            for queue in self._queues or await self._known_queues(others):
+                await self._scan(queue, others, queues=(queue,))
 
-    async def _phases(self) -> list[str]:
+    async def _scan(self, phase: str, types: tuple[str, ...], *, queues: tuple[str, ...] | None = None) -> None:
+        crew, settings = self._crew, self._crew.settings
+        left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
+        room = min(left, settings.discovery_batch or left)
+        if room > 0:
+            await self._claim(room, types, rescan=True, queues=queues)
+
+    async def _known_queues(self, types: tuple[str, ...]) -> list[str]:
         """The queues that job types name, and those that only an enqueue named."""
         stored = {row.queue for row in await self._crew.store.queues()}
-        return sorted(stored | {definition.queue for definition in self._crew.registry})
-
-    # Room
-
-    def _room(self) -> int:
-        """How many jobs to ask for: free processors, and what they will eat in a tenth of a second."""
-        crew, settings = self._crew, self._crew.settings
-        if crew.completer.backlog > 2 * LARGEST_CLAIM:
-            return 0  # the database cannot keep up with what is finished
-        free = crew.pools.free - len(crew.local_queue)
-        ahead = min(self._appetite(), settings.local_queue or LARGEST_CLAIM)
-        room = min(max(free, 0) + ahead - max(-free, 0), LARGEST_CLAIM)
-        return max(0, min(room, settings.discovery_batch or room))
-
-    def _queue_is_low(self) -> bool:
-        queued = len(self._crew.local_queue)
-        return queued == 0 or (queued < self._rate * LONGEST_WAIT_IN_MEMORY / 2)
-
-    def _appetite(self) -> int:
-        """Jobs the processors will take within LONGEST_WAIT_IN_MEMORY, from how many they ended lately."""
-        now = self.clock.monotonic()
-        passed = now - self._rate_at
-        if passed >= 0.02:
-            self._rate = 0.5 * self._rate + 0.5 * self._ended / passed
-            self._rate_at, self._ended = now, 0
-        return int(self._rate * LONGEST_WAIT_IN_MEMORY)
+        return sorted(stored | {each.queue for each in self._crew.registry if each.type in types})
 
     # Claims
 
-    async def _claim(self, room: int, *, rescan: bool, queues: tuple[str, ...] | None = None) -> Claimed:
+    async def _claim(
+        self, room: int, types: tuple[str, ...], *, rescan: bool, queues: tuple[str, ...] | None = None
+    ) -> Claimed:
         if self.isolates:
-            return await self._ask(room, rescan=rescan, suspects=Suspects.WITH, queues=queues)
+            return await self._ask(room, types, rescan=rescan, suspects=Suspects.WITH, queues=queues)
         # A suspect that no child can run is run here, alone: nothing else may die with it.
         if any(attempt.job.suspect for attempt in self._crew.leases.attempts.values()):
             return Claimed(jobs=[])
         if rescan:
             await self._look_for_suspects()
         if self._suspects_since is not None and not len(self._crew.leases):
-            alone = await self._ask(1, rescan=True, suspects=Suspects.ONLY, queues=queues)
+            alone = await self._ask(1, types, rescan=True, suspects=Suspects.ONLY, queues=queues)
             if alone.jobs:
                 return alone
-            self._suspects_since = None
+            self._cleared.update(types)
+            if self._cleared.issuperset(self._types):
+                self._suspects_since = None  # due all the same, but in a queue that others serve
         if self._suspects_since is not None and self.clock.monotonic() - self._suspects_since > LONGEST_SUSPENSE:
             return Claimed(jobs=[])  # until this worker is empty, or the innocent would keep it waiting for ever
-        return await self._ask(room, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
+        return await self._ask(room, types, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
 
     async def _look_for_suspects(self) -> None:
         found = await self._crew.store.search(self._due_suspects, page=1)
@@ -174,9 +177,16 @@ class Discovery(Service):
             self._suspects_since = None
         elif self._suspects_since is None:
             self._suspects_since = self.clock.monotonic()
+            self._cleared.clear()
 
     async def _ask(
-        self, room: int, *, rescan: bool, suspects: Suspects, queues: tuple[str, ...] | None = None
+        self,
+        room: int,
+        types: tuple[str, ...],
+        *,
+        rescan: bool,
+        suspects: Suspects,
+        queues: tuple[str, ...] | None = None,
     ) -> Claimed:
         crew, settings = self._crew, self._crew.settings
         began = self.clock.monotonic()
@@ -184,7 +194,7 @@ class Discovery(Service):
         wish = Claim(
             worker=worker,
             room=room,
-            types=self._types,
+            types=types,
             queues=queues or self._queues,
             rescan=rescan,
             aged=self._places_for_the_oldest(room),

@@ -7,12 +7,15 @@ import contextvars
 from concurrent.futures import Executor
 from typing import Any
 
+import msgspec
+
 from windlass.context import Context
 from windlass.errors import LeaseLost, StoreUnavailable
 from windlass.job import Job
 from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
 from windlass.registry import Definition
+from windlass.waiting import Suspended
 
 ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 """What a coroutine lets through: these are addressed to the task, or to the process."""
@@ -21,7 +24,7 @@ ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
     """Run an `async def` handler on this loop."""
     try:
-        args, kwargs = definition.signature.unbind(job.input)
+        args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
         value = await definition.fn(*args, **kwargs)
@@ -35,7 +38,7 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
 def call_plain(definition: Definition, job: Job, context: Context | None) -> Outcome:
     """Run a `def` handler on this thread."""
     try:
-        args, kwargs = definition.signature.unbind(job.input)
+        args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
         value = definition.fn(*args, **kwargs)
@@ -50,8 +53,22 @@ def in_thread(executor: Executor, definition: Definition, job: Job, context: Con
     return asyncio.get_running_loop().run_in_executor(executor, run, call_plain, definition, job, context)
 
 
+async def with_flow(outcome: Outcome, definition: Definition, context: Context | None) -> Outcome:
+    """A success with what its handler spawned: that commits with the finish."""
+    if context is None or outcome.ending is not Ending.SUCCEEDED:
+        return outcome
+    try:
+        flow = await context.flow()
+    except Exception as error:
+        return from_error(error, definition)
+    return outcome if flow is None else msgspec.structs.replace(outcome, flow=flow)
+
+
 def from_error(error: BaseException, definition: Definition) -> Outcome:
     """What an exception says about the attempt."""
+    waits = _suspended(error)
+    if waits is not None:
+        return Outcome(ending=Ending.WAITING, flow=waits.flow)
     if isinstance(error, Snooze):
         return Outcome(ending=Ending.SNOOZED, delay=error.delay)
     if isinstance(error, LeaseLost):
@@ -63,3 +80,10 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
         return Outcome(ending=Ending.RETRY, type=kind, message=message, traceback=trace, delay=error.after)
     permanent = False if isinstance(error, StoreUnavailable) else definition.is_permanent(error)
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
+
+
+def _suspended(error: BaseException) -> Suspended | None:
+    """The wait that an exception stands for. In a TaskGroup several tasks may wait: one of them at a time."""
+    while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
+        error = error.exceptions[0]
+    return error if isinstance(error, Suspended) else None

@@ -10,7 +10,7 @@ HOUSEKEEPING_EVERY = 600.0  # seconds
 
 
 class Leader(Service):
-    """Keeps the house while it leads: prepares the history's partitions, drops the old ones."""
+    """Keeps the house while it leads: prepares the partitions of history and audit, drops the old ones."""
 
     name = "leader"
 
@@ -26,6 +26,6 @@ class Leader(Service):
         if self.leads:
             now = self.clock.monotonic()
             if self._kept_at is None or now - self._kept_at >= HOUSEKEEPING_EVERY:
-                await crew.store.keep_house(history=crew.settings.history)
+                await crew.store.keep_house(history=crew.settings.history, audit=crew.settings.audit)
                 self._kept_at = now
         return crew.settings.lease / 3

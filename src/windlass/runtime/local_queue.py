@@ -12,7 +12,7 @@ job back to the store.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from uuid import UUID
 
@@ -36,6 +36,7 @@ class LocalQueue:
         self.processing: dict[str, Job] = {}  # processor → job
         self._queues: dict[str, deque[tuple[Job, float]]] = {}
         self._phase_of: dict[UUID, str] = {}
+        self._of_type: dict[str, int] = {}  # how many wait
         self._in_hands: set[UUID] = set()
 
     def __len__(self) -> int:
@@ -54,7 +55,7 @@ class LocalQueue:
         if self.capacity is not None and len(queue) >= self.capacity:
             return Refusal.FULL
         queue.append((job, at))
-        self._phase_of[job.id] = job.phase
+        self._note(job)
         return None
 
     def dequeue(self, phase: str, processor: str) -> Job | None:
@@ -63,7 +64,7 @@ class LocalQueue:
         if not queue:
             return None
         job, _ = queue.popleft()
-        del self._phase_of[job.id]
+        self._strike(job)
         self._in_hands.add(job.id)
         self.processing[processor] = job
         return job
@@ -78,7 +79,7 @@ class LocalQueue:
         """The processor puts its job back unstarted, at the head of its phase."""
         job = self.complete(processor)
         self._queues.setdefault(job.phase, deque()).appendleft((job, at))
-        self._phase_of[job.id] = job.phase
+        self._note(job)
         return job
 
     def phases(self) -> Iterator[tuple[str, int]]:
@@ -89,6 +90,10 @@ class LocalQueue:
     def waiting(self, phase: str) -> int:
         return len(self._queues.get(phase, ()))
 
+    def waiting_of(self, types: Iterable[str]) -> int:
+        """How many jobs of these types wait, in whichever phase."""
+        return sum(self._of_type.get(type, 0) for type in types)
+
     def drain(self, chosen: Callable[[Job, float], bool] = lambda job, at: True) -> list[Job]:
         """Take out the waiting jobs for which `chosen(job, queued at)` holds: they are to be given back."""
         taken: list[Job] = []
@@ -96,5 +101,13 @@ class LocalQueue:
             taken += [job for job, at in queue if chosen(job, at)]
             self._queues[phase] = deque((job, at) for job, at in queue if not chosen(job, at))
         for job in taken:
-            del self._phase_of[job.id]
+            self._strike(job)
         return taken
+
+    def _note(self, job: Job) -> None:
+        self._phase_of[job.id] = job.phase
+        self._of_type[job.type] = self._of_type.get(job.type, 0) + 1
+
+    def _strike(self, job: Job) -> None:
+        del self._phase_of[job.id]
+        self._of_type[job.type] -= 1

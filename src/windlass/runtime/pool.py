@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from windlass.job import Job
@@ -74,11 +74,12 @@ class Pool:
 
 
 class Pools:
-    """All pools of a worker under its total."""
+    """All pools of a worker under its total. A phase may name its pool's size; the others have one in common."""
 
-    def __init__(self, *, total: int, size: int | None) -> None:
+    def __init__(self, *, total: int, size: int | None, sizes: Mapping[str, int] | None = None) -> None:
         self.total = total
-        self._size = min(size or total, total)
+        self._size = size or total
+        self._sizes = sizes or {}
         self._pools: dict[str, Pool] = {}
         self.busy = 0  # processors that are not idle, of all phases
 
@@ -107,8 +108,15 @@ class Pools:
     def of(self, phase: str) -> Pool:
         pool = self._pools.get(phase)
         if pool is None:
-            pool = self._pools[phase] = Pool(phase, self._size)
+            pool = self._pools[phase] = Pool(phase, self.size(phase))
         return pool
+
+    def size(self, phase: str) -> int:
+        return min(self._sizes.get(phase, self._size), self.total)
+
+    def free_in(self, phase: str) -> int:
+        """Processors of the phase that could start a job now."""
+        return min(self.of(phase).free(), self.free)
 
     @property
     def free(self) -> int:

@@ -21,14 +21,16 @@ from enum import StrEnum
 from windlass import failpoints
 from windlass.clock import spell
 from windlass.context import Context
+from windlass.flow import Advance
 from windlass.job import Job
 from windlass.observe.events import JobEnded, JobSettled, JobStarted
 from windlass.outcome import Ending, Outcome, Transition
+from windlass.pipeline import next_phase
 from windlass.policy.failure import judge
 from windlass.registry import Definition, Isolation
 from windlass.runtime.commit import account, commit
 from windlass.runtime.crew import Crew
-from windlass.runtime.execution import call_coroutine, from_error, in_thread
+from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.pool import Processor
 from windlass.state import State
 
@@ -121,9 +123,13 @@ class Attempt:
             self.context = Context(
                 self.job,
                 store=crew.store,
+                settings=crew.settings,
+                clock=crew.clock,
+                registry=crew.registry,
                 loop=crew.loop,
                 transaction_limit=crew.settings.lease / 3,
                 time_limit=limit,
+                waited=self._waited(self._started),
                 on_progress=lambda context: crew.progress.mark(self),
             )
         if crew.subscribers:
@@ -132,12 +138,14 @@ class Attempt:
             failpoints.hit("process.before")
 
     async def _execute(self) -> Outcome:
-        if self.way is Isolation.COROUTINE:
-            return await call_coroutine(self.definition, self.job, self.context)
         if self.way is Isolation.PROCESS:
             return await self.crew.children.run(self, waited=self._waited(self._started or 0.0))
-        self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
-        return await asyncio.shield(self._thread)
+        if self.way is Isolation.COROUTINE:
+            outcome = await call_coroutine(self.definition, self.job, self.context)
+        else:
+            self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
+            outcome = await asyncio.shield(self._thread)
+        return await with_flow(outcome, self.definition, self.context)
 
     def stop(self, why: Stop) -> None:
         """Stop from outside; the first reason counts. Once it concludes, the store's fence decides alone."""
@@ -169,7 +177,7 @@ class Attempt:
             log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
             if self.context is not None:
-                self.crew.loop.create_task(self.context._transaction.close())  # it may hold locks that others wait for
+                self.crew.loop.create_task(self.context.close())  # it may hold locks that others wait for
             self._settle(outcome, stuck=True)
 
     def _stopped(self) -> Outcome | None:
@@ -205,14 +213,14 @@ class Attempt:
 
     async def _end_transaction(self, outcome: Outcome) -> Outcome:
         """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
-        scope = None if self.context is None else self.context._transaction
-        if scope is None:
+        if self.context is None:
             return outcome
         try:
             succeeded = outcome.ending is Ending.SUCCEEDED and not outcome.finished
-            return await self._commit(outcome) if succeeded and scope.transaction is not None else outcome
+            opened = self.context._transaction.transaction is not None
+            return await self._commit(outcome) if succeeded and opened else outcome
         finally:
-            await scope.close()
+            await self.context.close()
 
     async def _commit(self, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""
@@ -261,7 +269,18 @@ class Attempt:
         now = crew.clock.monotonic()
         started = now if self._started is None else self._started
         run = account(self.job, self.context, worker=crew.worker, waited=self._waited(started), elapsed=now - started)
-        return judge(run, outcome, retry=self.definition.retry_policy(crew.settings), settings=crew.settings)
+        return judge(
+            run,
+            outcome,
+            retry=self.definition.retry_policy(crew.settings),
+            settings=crew.settings,
+            advance=self._next_phase() if outcome.ending is Ending.SUCCEEDED else None,
+            success=self.definition.audit,
+        )
+
+    def _next_phase(self) -> Advance | None:
+        """Where a success leads. The coordinator lets nothing succeed whose phase this program does not know."""
+        return None if self.job.pipeline is None else next_phase(self.crew.registry, self.job)
 
     def _waited(self, started: float) -> float:
         """Seconds from the claim to the start."""
@@ -272,6 +291,8 @@ class Attempt:
         elapsed = self.crew.clock.monotonic() - (self._started or 0.0)
         error = None if outcome.type is None else f"{outcome.type}: {outcome.message}"
         delay = None if transition is None else transition.delay
-        self.crew.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay))
+        flow = None if transition is None else transition.flow
+        self.crew.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay, flow))
         if outcome.finished:
-            self.crew.emit(JobSettled(self.job.id, State.SUCCEEDED))
+            state = State.SUCCEEDED if self._next_phase() is None else State.QUEUED
+            self.crew.emit(JobSettled(self.job.id, state))

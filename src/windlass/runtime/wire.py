@@ -18,7 +18,7 @@ from windlass.config import Settings
 from windlass.job import Job
 from windlass.outcome import Outcome
 
-LARGEST_FROM_CHILD = 4 << 20  # bytes: an output of 256 KiB, quoted, with a traceback, is far below
+LARGEST_FROM_CHILD = 256 << 20  # bytes: ten thousand spawned jobs, each with an input of some KiB, are below
 HEADER = struct.Struct("!I")
 
 

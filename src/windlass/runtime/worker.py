@@ -23,6 +23,7 @@ from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
 from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
+from windlass.pipeline import sizes
 from windlass.registry import Registry
 from windlass.runtime.beat import Beat
 from windlass.runtime.children import Children
@@ -38,6 +39,7 @@ from windlass.runtime.processor import Stop
 from windlass.runtime.progress import ProgressWriter
 from windlass.runtime.service import Service, backoff
 from windlass.runtime.sweeper import Sweeper
+from windlass.runtime.timers import Timers
 from windlass.runtime.wakeups import Cancels, Listener
 from windlass.store import make_store
 from windlass.store.protocol import NewWorker
@@ -111,18 +113,19 @@ class Worker:
             store=make_store(settings, self._clock),
             clock=self._clock,
             loop=asyncio.get_running_loop(),
-            pools=Pools(total=settings.concurrency, size=settings.pool_size),
+            pools=Pools(total=settings.concurrency, size=settings.pool_size, sizes=sizes(self._registry)),
             local_queue=LocalQueue(capacity=settings.local_queue),
             threads=ThreadPoolExecutor(max_workers=settings.concurrency, thread_name_prefix="windlass"),
             children=Children(settings, program=self._program),
             subscribers=self._subscribers,
         )
-        coordinator = Coordinator(crew, freed=lambda: discovery.room_again())
+        coordinator = Coordinator(crew, freed=lambda processor: discovery.room_again(processor.phase))
         discovery = Discovery(crew, coordinator, queues=self._queues, types=self._types)
 
         def freed() -> None:
             coordinator.arrived()
-            discovery.nudge()
+            if coordinator.at_once:  # else it scans by the clock, whatever happens in between
+                discovery.nudge()
 
         crew.completer = Completer(crew, due_again=discovery.due_again)
         crew.progress = ProgressWriter(crew)
@@ -130,6 +133,7 @@ class Worker:
         self._services = [
             discovery,
             Sweeper(crew),
+            Timers(crew, discovery),
             Leader(crew),
             Health(crew, freed=freed),
             crew.progress,

@@ -95,6 +95,8 @@ def waiting(jobs: Iterable[Job], now: datetime) -> str:
 
 def due(job: Job, now: datetime) -> str:
     """What holds a job back now."""
+    if job.status is State.WAITING:
+        return "waiting: let what it waits for happen: windlass.drain(), job.signal(…) or windlass.clock.advance(…)"
     left = (job.run_at - now).total_seconds()
     if job.status in ENQUEUED and left > 0:
         wait = spell(math.ceil(left * 1000) / 1000)

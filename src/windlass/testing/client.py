@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 from windlass.client import Client
 from windlass.config import Settings
-from windlass.connection import borrow
-from windlass.context import Joined, current_transaction
 from windlass.job import NewJob
-from windlass.store import dialect_of
 from windlass.store.protocol import Store
-from windlass.store.sqlite.rows import array, micros
 from windlass.testing.clock import ManualClock
 from windlass.testing.errors import HandlerStuck
 from windlass.testing.recorder import attempting
+from windlass.transaction import current_transaction
 
 T = TypeVar("T")
 
 TICK = timedelta(microseconds=1)
 """Between two enqueues: while the clock stands, jobs still run in the order in which they came."""
-
-RESTAMP = """
-UPDATE windlass_jobs
-   SET created_at = ?2, updated_at = ?2,
-       run_at = CASE WHEN id IN (SELECT value FROM json_each(?3)) THEN run_at ELSE run_at - created_at + ?2 END
- WHERE id IN (SELECT value FROM json_each(?1))
-"""
-"""An enqueue on the caller's own SQLite connection takes the machine's time; under a harness it has the harness's."""
 
 
 class HarnessClient(Client):
@@ -51,31 +41,21 @@ class HarnessClient(Client):
         self._run = run
         self._arun = arun
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> None:
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
         __tracebackhide__ = True
         self._manual.advance(TICK)
-        super().enqueue(jobs, conn, twin=twin)
-        if self._needs_stamp(conn):
-            borrow(conn).run(RESTAMP, *self._stamps(jobs))
+        existing = super().enqueue(jobs, conn, twin=twin)
         if conn is None and current_transaction.get() is None:
-            self._run(jobs)
+            self._run(_written(jobs, existing))
+        return existing
 
-    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> None:
+    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
         __tracebackhide__ = True
         self._manual.advance(TICK)
-        await super().aenqueue(jobs, conn)
-        if self._needs_stamp(conn):
-            await borrow(conn).arun(RESTAMP, *self._stamps(jobs))
+        existing = await super().aenqueue(jobs, conn)
         if conn is None and current_transaction.get() is None:
-            await self._arun(jobs)
-
-    def _needs_stamp(self, conn: object) -> bool:
-        ours = isinstance(conn, Joined) or hasattr(conn, "windlass_dialect")  # ctx.transaction() has our time already
-        return conn is not None and not ours and dialect_of(self.settings.url) == "sqlite"
-
-    def _stamps(self, jobs: Sequence[NewJob]) -> tuple[object, ...]:
-        appointed = array(job.id for job in jobs if job.run_at is not None)
-        return array(job.id for job in jobs), micros(self._manual.now()), appointed
+            await self._arun(_written(jobs, existing))
+        return existing
 
     def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
         """As the client does. A handler that waits for a job which runs only after itself is told so, before its own
@@ -94,3 +74,7 @@ class HarnessClient(Client):
                 ) from None
 
         return super().ask(question if attempting.get() is None else bounded, twin=twin)
+
+
+def _written(jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]) -> Sequence[NewJob]:
+    return [job for job in jobs if job.id not in existing]

@@ -15,7 +15,8 @@ import msgspec
 
 from windlass.client import Client
 from windlass.job import Job
-from windlass.runtime.discovery import LARGEST_CLAIM, give_back
+from windlass.runtime.discovery import give_back
+from windlass.runtime.share import LARGEST_CLAIM
 from windlass.store.protocol import Claim, Claimed, Store
 
 

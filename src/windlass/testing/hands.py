@@ -35,7 +35,7 @@ GLANCE = 0.05  # seconds between two looks for a request to cancel, on the machi
 LAST_WORDS = 1.0  # seconds for a stuck coroutine to heed its cancellation
 
 WHILE_RUNNING = ("cancels", "progress")
-BETWEEN = ("sweeper", "leader")
+BETWEEN = ("sweeper", "timers", "leader")
 
 
 class HandWorker(Worker):

@@ -38,6 +38,8 @@ class Recorder:
         listening = Registry()
         for definition in registry:
             listening.add(self._listen_at(definition))
+        # One attempt at a time: a pool's size would only spread work over time.
+        listening.pipelines = {name: plan.unsized() for name, plan in registry.pipelines.items()}
         return listening
 
     def _listen_at(self, definition: Definition) -> Definition:

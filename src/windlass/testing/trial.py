@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Never, TypeVar
 from uuid import UUID, uuid4
@@ -38,6 +38,7 @@ from windlass.testing.desk import Desk
 from windlass.testing.errors import EndlessDrain, HarnessError, NothingDue
 from windlass.testing.hands import HandWorker
 from windlass.testing.here import Here
+from windlass.testing.inline import nested, run_these
 from windlass.testing.ran import Ran, call_text, raising, to_raise
 from windlass.testing.throwaway import throwaway
 
@@ -46,10 +47,7 @@ T = TypeVar("T")
 LIMIT = 1_000  # attempts of one drain()
 PATIENCE = 60.0  # seconds of real time for one attempt
 PAGE = 1_000  # jobs per look at the store
-DEEPEST = 20  # inline jobs inside one another; each holds a store of its own
 EVERYTHING = Filter("", ())
-
-depth: ContextVar[int] = ContextVar("windlass_inline_depth", default=0)
 
 Which = Kind | JobHandle[Any] | Job | UUID | None
 """What run_one() runs: any job, one of a type, or a certain one."""
@@ -329,7 +327,7 @@ class Harness:
         __tracebackhide__ = True
         if self._inline and (wanted := self._due(jobs)):
             strict = self._raise_errors
-            with _nested(wanted):
+            with nested(wanted):
                 ran = self._wait(lambda here: self._run_these(wanted, strict, here), "aenqueue(…)")
             raising(ran, strict)
 
@@ -337,26 +335,16 @@ class Harness:
         __tracebackhide__ = True
         if self._inline and (wanted := self._due(jobs)):
             strict = self._raise_errors
-            with _nested(wanted):
+            with nested(wanted):
                 ran = await self._run_these(wanted, strict, None)
             raising(ran, strict)
+
+    async def _run_these(self, jobs: Sequence[NewJob], strict: bool, here: Executor | None) -> list[Ran]:
+        return await run_these(jobs, partial(self._hands, here), self.clock, strict)
 
     def _due(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         now = self.clock.now()
         return [job for job in jobs if not job.delay and (job.run_at is None or job.run_at <= now)]
-
-    async def _run_these(self, jobs: Sequence[NewJob], strict: bool, here: Executor | None) -> list[Ran]:
-        done: list[Ran] = []
-        types, queues = {job.type for job in jobs}, {job.queue for job in jobs}
-        async with self._hands(here, types=tuple(types), queues=tuple(queues)) as worker:
-            for job in jobs:
-                ran = await worker.work(job.id)
-                if ran is None:
-                    continue  # a drain() on another thread was faster
-                done.append(ran)
-                if to_raise(ran, strict) is not None:
-                    break
-        return done
 
 
 def _elsewhere(work: Callable[[], None]) -> None:
@@ -371,19 +359,3 @@ async def _all_jobs(store: Store) -> list[Job]:
         page = await store.search(EVERYTHING, page=PAGE, below=page[-1].id)
         jobs = jobs + page
     return sorted(jobs, key=lambda job: (job.created_at, job.id))
-
-
-@contextmanager
-def _nested(jobs: Sequence[NewJob]) -> Iterator[None]:
-    """Jobs that run inside jobs that run inside …: an end without an end of the stack."""
-    level = depth.get()
-    if level >= DEEPEST:
-        raise EndlessDrain(
-            f"inline: {jobs[0].type!r} was enqueued {level} levels deep; does it enqueue itself without end? If not, "
-            "leave inline mode: windlass.drain()"
-        )
-    token = depth.set(level + 1)
-    try:
-        yield
-    finally:
-        depth.reset(token)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core import mail
@@ -96,15 +97,17 @@ class FollowingClient(Client):
 
     # In a test run no connection is kept: the runner drops its PostgreSQL database, and cannot while one is open.
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> None:
-        super().enqueue(jobs, conn, twin=twin)
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
+        existing = super().enqueue(jobs, conn, twin=twin)
         if self._is_dropped():
             self.portal.run(self._close_store, twin=twin)
+        return existing
 
-    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> None:
-        await super().aenqueue(jobs, conn)
+    async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
+        existing = await super().aenqueue(jobs, conn)
         if self._is_dropped():
             await self.portal.arun(self._close_store)
+        return existing
 
     async def _answer(self, question: Callable[[Store], Awaitable[T]]) -> T:
         try:

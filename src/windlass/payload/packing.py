@@ -1,0 +1,59 @@
+"""What steps and signals leave in the store: refused when JSON cannot hold it, and read back by a return hint."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from windlass.errors import FlowError, InvalidInput
+from windlass.payload.profile import SIMPLE, check_extent, encode
+from windlass.payload.sanitise import to_plain
+from windlass.payload.signature import _result_decoder
+
+
+def pack(value: object, *, what: str) -> str:
+    """`value` as JSON text; an error names `what` it is of, and the place that does not fit."""
+    try:
+        if type(value) not in SIMPLE:
+            check_extent(value)
+        return encode(to_plain(value, str_keys=True))
+    except InvalidInput as error:
+        why = str(error)
+    except Exception as error:  # hooks are the program's code and may raise anything
+        why = f"$: {error or type(error).__name__}"
+    raise FlowError(
+        f"the value of {what} is nothing that JSON can keep: {why}; use builtins, a dataclass, a msgspec.Struct or a "
+        "pydantic model"
+    )
+
+
+def unpack(text: str, fn: Callable[..., Any]) -> Any:
+    """A function's result by its return hint, where it has one that fits; as plain JSON otherwise."""
+    decoder = _decoder(fn)
+    if decoder is not None:
+        try:
+            return decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    return msgspec.json.decode(text)
+
+
+def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any] | None:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    plain: Any = inspect.unwrap(fn)
+    annotations = getattr(plain, "__annotations__", {})
+    if "return" not in annotations:
+        return None
+    alone = SimpleNamespace(__annotations__={"return": annotations["return"]})
+    try:
+        hints = typing.get_type_hints(alone, globalns=getattr(plain, "__globals__", {}), include_extras=True)
+    except Exception:  # a name that only a type checker can see
+        return None
+    return _result_decoder(hints)

@@ -1,0 +1,99 @@
+"""A worker's shares: job types that wait for the same processors, and how much of them it claims.
+
+A program whose phases name no pool of their own has one share with everything in it, and makes one claim. A phase with
+a small pool has a share of its own: claimed together with the others, its jobs would fill the memory in front of that
+pool while the processors of other phases are idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.pipeline import phases
+from windlass.runtime.crew import Crew
+
+LONGEST_WAIT_IN_MEMORY = 0.1  # seconds: so much work is claimed ahead of the processors
+LARGEST_CLAIM = 500
+RATE_EVERY = 0.02  # seconds between two looks at how fast attempts end
+
+
+class Share:
+    """Some types, the pool they wait for, and how fast it works."""
+
+    def __init__(
+        self, crew: Crew, types: Sequence[str], *, phase: str | None = None, beside: Sequence[Share] = ()
+    ) -> None:
+        self.types = tuple(types)
+        self.phase = phase  # None: whatever pool has no share of its own
+        self._crew = crew
+        self._beside = beside
+        self._ended = 0  # attempts since the rate was last taken
+        self._rate_at = crew.clock.monotonic()
+        self._rate = 0.0  # attempts per second, lately
+
+    def ended(self) -> None:
+        """An attempt in one of its processors ended."""
+        self._ended += 1
+
+    def room(self) -> int:
+        """How many jobs to ask for: free processors, and what they will eat in a tenth of a second."""
+        crew, settings = self._crew, self._crew.settings
+        if crew.completer.backlog > 2 * LARGEST_CLAIM:
+            return 0  # the database cannot keep up with what is finished
+        free = crew.pools.free if self.phase is None else crew.pools.free_in(self.phase)
+        ahead = min(self._appetite(), settings.local_queue or LARGEST_CLAIM)
+        room = min(free + ahead - self._waiting(), LARGEST_CLAIM)
+        return max(0, min(room, settings.discovery_batch or room))
+
+    def is_low(self) -> bool:
+        """Whether the processors will soon have nothing to take from memory."""
+        waiting = self._waiting()
+        return waiting == 0 or waiting < self._rate * LONGEST_WAIT_IN_MEMORY / 2
+
+    def _waiting(self) -> int:
+        queue = self._crew.local_queue
+        if self.phase is not None:
+            return queue.waiting_of(self.types)
+        return len(queue) - sum(other._waiting() for other in self._beside)
+
+    def _appetite(self) -> int:
+        """Jobs the processors will take within LONGEST_WAIT_IN_MEMORY, from how many they ended lately."""
+        now = self._crew.clock.monotonic()
+        passed = now - self._rate_at
+        if passed >= RATE_EVERY:
+            self._rate = 0.5 * self._rate + 0.5 * self._ended / passed
+            self._rate_at, self._ended = now, 0
+        return int(self._rate * LONGEST_WAIT_IN_MEMORY)
+
+
+class Shares:
+    """All shares of one worker."""
+
+    def __init__(self, crew: Crew, types: Sequence[str]) -> None:
+        pools = crew.pools
+        self._own: list[Share] = []
+        for phase, known in phases(crew.registry).items():
+            served = [type for type in known if type in types]
+            if served and pools.size(phase) < pools.total:
+                self._own.append(Share(crew, served, phase=phase))
+        taken = {type for share in self._own for type in share.types}
+        rest = [type for type in types if type not in taken]
+        self._rest = Share(crew, rest, beside=self._own)
+        self._by_phase = {share.phase: share for share in self._own}
+        self._rest_first = False
+
+    def of(self, phase: str) -> Share:
+        return self._by_phase.get(phase, self._rest)
+
+    def in_turn(self) -> list[Share]:
+        """In the order in which a round serves them: the earlier phase first.
+
+        What has no pool of its own could take every processor, and so could all the others together: each has every
+        second round in which to choose first.
+        """
+        if not self._own:
+            return [self._rest]
+        if not self._rest.types:
+            return self._own
+        self._rest_first = not self._rest_first
+        return [self._rest, *self._own] if self._rest_first else [*self._own, self._rest]

@@ -1,0 +1,1 @@
+"""Programs of the stories whose handlers run in processes of their own."""

@@ -1,0 +1,73 @@
+"""Jobs that spawn, wait, step, sleep and are signalled, all of it in a process of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from windlass import Context, Windlass, fixed
+
+app = Windlass("sqlite:////nowhere/jobs.db")  # a story gives it a database
+
+INSERT = "INSERT INTO effects (n) VALUES ($1)"
+
+
+@app.job
+async def double(n: int, padding: str = "") -> int:
+    return 2 * n
+
+
+@app.job(isolation="process")
+async def coroutine(ctx: Context) -> list[Any]:
+    async def write() -> int:
+        async with ctx.transaction() as tx:
+            await tx.execute(INSERT, 1)
+        return os.getpid()
+
+    kids = ctx.spawn_many("kid", [double.call(n) for n in range(3)])
+    results = await ctx.wait(kids)
+    where = await ctx.step("write", write)
+    await ctx.sleep("nap", 0.01)
+    word = await ctx.signal("word")
+    ctx.spawn("last", double.call(50))
+    async with ctx.transaction() as tx:
+        await tx.execute(INSERT, 2)
+    return [results, where != os.getppid(), word, ctx.attempt]
+
+
+@app.job(isolation="process")
+def plain(ctx: Context) -> list[Any]:
+    def write() -> None:
+        with ctx.transaction() as tx:
+            tx.execute(INSERT, 1)
+
+    kids = ctx.spawn_many("kid", [double.call(n) for n in range(3)])
+    results = ctx.blocking.wait(kids)
+    ctx.blocking.step("write", write)
+    ctx.blocking.sleep("nap", 0.01)
+    word = ctx.blocking.signal("word")
+    ctx.spawn("last", double.call(50))
+    with ctx.transaction() as tx:
+        tx.execute(INSERT, 2)
+    return [results, True, word, ctx.attempt]
+
+
+@app.job(isolation="process")
+async def wide(ctx: Context, count: int, padding: int) -> int:
+    return sum(await ctx.wait(ctx.spawn_many("kid", [double.call(n, "x" * padding) for n in range(count)])))
+
+
+@app.job(isolation="process", retry=fixed(0))
+def crashes(ctx: Context, ledger: str) -> str:
+    """Its process dies after the step, at the first run."""
+    word = ctx.blocking.step("charge", charge, ledger)
+    if ctx.job.crashes == 0:
+        os._exit(3)
+    return word
+
+
+def charge(ledger: str) -> str:
+    with Path(ledger).open("a") as file:
+        file.write("charged\n")
+    return "charged"

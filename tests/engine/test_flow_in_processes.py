@@ -1,0 +1,57 @@
+"""Steps, children and waits of handlers that run in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass import JobType, State
+from windlass.client import Client
+
+from .programs import flow
+from .rig import PATIENCE, Database, in_state, working
+
+
+@pytest.fixture
+async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """The program on this story's database."""
+    settings = flow.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
+    client = Client(settings, flow.app.clock)
+    monkeypatch.setattr(flow.app, "settings", settings)
+    monkeypatch.setattr(flow.app, "client", client)
+    yield
+    await client.aclose()
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("kind", [flow.coroutine, flow.plain])
+async def test_everything_works_there_too(database: Database, kind: JobType[[], list[Any]]) -> None:
+    async with working(flow.app):
+        job = await kind.aenqueue()
+        await job.asignal("word", {"said": "early"})
+        assert await job.aresult(timeout=PATIENCE) == [[0, 2, 4], True, {"said": "early"}, 1]
+
+    assert (await database.effects(), await database.jobs()) == ([1, 2], 5)
+
+
+@pytest.mark.usefixtures("program")
+async def test_a_wide_fan_out_fits_through_the_socket(database: Database) -> None:
+    async with working(flow.app, concurrency=100):
+        job = await flow.wide.aenqueue(2_000, padding=3_000)
+        assert await job.aresult(timeout=60) == 2_000 * 1_999
+
+    assert await database.jobs() == 2_001
+
+
+@pytest.mark.usefixtures("program")
+async def test_a_step_is_not_run_again_after_the_crash_of_its_attempt(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    async with working(flow.app):
+        job = await flow.crashes.aenqueue(str(ledger))
+        assert await job.aresult(timeout=PATIENCE) == "charged"
+        record = await in_state(job, State.SUCCEEDED)
+
+    assert (ledger.read_text(), record.attempt, record.crashes) == ("charged\n", 1, 1)

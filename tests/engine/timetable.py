@@ -1,0 +1,156 @@
+"""The seeds' site analysis at the steady pace, on a clock that the story moves, with a note of whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from windlass import Context, JobHandle, Pipeline, phase
+from windlass.observe.events import Event, JobEnded, JobStarted
+from windlass.runtime.coordinator import Coordinator
+from windlass.runtime.worker import Worker
+from windlass.store.protocol import Claim, Claimed
+from windlass.testing.clock import ManualClock
+
+from .rig import Database, Ear, eventually, stores_of, working
+
+STEP = 5.0  # seconds: an assignment
+LABELS = {"queued": "not-started", "succeeded": "completed", "dead": "failed", "cancelled": "canceled"}
+PHASES = {"analyse": "website-analysis", "form": "prompt-forming", "ask": "model-analysis"}
+
+Work = Callable[[str, Context, int], Awaitable[None]]
+"""What a handler does: its phase, its context, and the number of its site."""
+
+
+class Site:
+    """The pipeline of seeds 000 and 001. `scans`, `starts` and `ends` say in which second what happened."""
+
+    def __init__(
+        self,
+        database: Database,
+        work: Work,
+        *,
+        processors: int | None = None,
+        limit: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.clock = ManualClock()
+        self.database = database
+        chosen: dict[str, Any] = {"poll": None, "grace": None, "cancel_grace": None}
+        self.app = database.app(clock=self.clock, pace="steady", **(chosen | settings))
+        self.pipeline = self._declare(work, processors, limit)
+        self.scans: list[tuple[int, str, list[int]]] = []
+        self.starts: list[tuple[int, str, int]] = []
+        self.ends: list[tuple[int, str, int, str]] = []
+        self.worker: Worker
+        self._ear = Ear()
+
+    @property
+    def heard(self) -> list[Event]:
+        return self._ear.heard
+
+    def _declare(self, work: Work, processors: int | None, limit: str | None) -> Pipeline[..., object]:
+        app = self.app
+
+        @app.job(timeout=limit)
+        async def analyse(ctx: Context, n: int) -> str:
+            await work("website-analysis", ctx, n)
+            return f"info {n}"
+
+        @app.job(timeout=limit)
+        async def form(ctx: Context, n: int) -> str:
+            assert ctx.previous == f"info {n}"
+            await work("prompt-forming", ctx, n)
+            return f"prompts {n}"
+
+        @app.job(timeout=limit)
+        async def ask(ctx: Context, n: int) -> str:
+            assert ctx.previous == f"prompts {n}"
+            await work("model-analysis", ctx, n)
+            return f"answer {n}"
+
+        steps = [phase(job, name=PHASES[job.definition.type], processors=processors) for job in (analyse, form, ask)]
+        return app.pipeline("site", steps, labels=LABELS)
+
+    async def creates(self, count: int) -> list[JobHandle[object]]:
+        """Sites, a millisecond apart, every second of them due a little later: the order is that of their creation."""
+        jobs = []
+        for n in range(count):
+            jobs.append(await self.pipeline.options(delay="20s" if n % 2 else None).aenqueue(n))
+            await self.moves(0.001)
+        return jobs
+
+    @property
+    def second(self) -> int:
+        return round(self.clock.monotonic())
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        async with working(self.app) as (self.worker, self._ear):
+            self.worker.crew.subscribers.append(self._note)
+            await self.quiet()
+            self._watch()
+            try:
+                yield
+            finally:
+                self.worker.kill()  # the grace time would not pass on this clock
+
+    def _watch(self) -> None:
+        store = stores_of(self.worker)
+        (coordinator,) = [each for each in self.worker._services if isinstance(each, Coordinator)]
+        claim, assign = store.claim, coordinator.assign
+        assigned_at = self.clock.monotonic()
+
+        def noted_assign() -> None:
+            nonlocal assigned_at
+            assigned_at = self.clock.monotonic()
+            assign()
+
+        async def noted_claim(wish: Claim) -> Claimed:
+            # Scan and assignment fall on one second, and which comes first is nobody's promise: here, the assignment.
+            while assigned_at < self.clock.monotonic():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            claimed: Claimed = await claim(wish)
+            (type,) = wish.types
+            assert (wish.by_creation, wish.rest, wish.room <= 10) == (True, 30.0, True)
+            self.scans.append((self.second, PHASES[type], [job.arguments()["n"] for job in claimed.jobs]))
+            return claimed
+
+        store.claim, coordinator.assign = noted_claim, noted_assign  # type: ignore[method-assign]
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, JobStarted):
+            self.starts.append((self.second, event.processor, event.job.arguments()["n"]))
+        elif isinstance(event, JobEnded):
+            self.ends.append((self.second, event.job.phase, event.job.arguments()["n"], event.ending.value))
+
+    async def until(self, second: int, step: float = STEP) -> None:
+        """Let time go by, and everybody have their turn."""
+        while self.second < second:
+            await self.moves(step)
+            await self.quiet()
+
+    async def moves(self, seconds: float) -> None:
+        if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
+            await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
+        self.clock.advance(seconds)
+
+    async def quiet(self) -> None:
+        """Until the beat came through, all that ended is written, and every service sleeps again."""
+        crew, beat = self.worker.crew, self.worker._beat
+        assert beat is not None
+
+        def now() -> tuple[bool, int, int]:
+            asleep = all(each.resting for each in self.worker._services if each.name != "listener")
+            fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
+            return asleep and fresh and crew.completer._empty.is_set(), len(self._ear.heard), len(self.scans)
+
+        async def settled() -> bool:
+            before = now()  # twice, for who rests since this very moment has not begun to wait
+            for _ in range(10):
+                await asyncio.sleep(0.001)
+            return before[0] and before == now()
+
+        await eventually(settled, lambda quiet: quiet)

@@ -1,0 +1,104 @@
+"""From what a handler said to what is written: the verb, the attempts that count, the audit's word, and the flow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from windlass.config import Settings
+from windlass.flow import Advance, Flow, Spawn
+from windlass.job import Attempt, Job, NewJob, Wait, new_id
+from windlass.outcome import Ending, Outcome
+from windlass.policy.failure import Run, judge
+from windlass.policy.retry import fixed
+from windlass.state import State, Verb
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FLOW = Flow(spawns=(Spawn(name="a", job=NewJob(id=new_id(), type="child", input="{}")),), wait=Wait(delay=1.0))
+ERROR: dict[str, Any] = {"type": "ValueError", "message": "no"}
+NEXT = Advance(type="form", phase="form", phase_rank=1, queue="forms", max_attempts=3)
+
+
+def run_of(*, log: list[str] | None = None, **changes: Any) -> Run:
+    """The second of four attempts."""
+    values: dict[str, Any] = {field.name: 0 if field.type is int else None for field in msgspec.structs.fields(Job)}
+    values |= {
+        "id": new_id(), "tenant": "default", "queue": "default", "phase": "default", "type": "work", "input": "{}",
+        "status": State.RUNNING, "attempt": 2, "max_attempts": 4, "run_at": NOW, "token": uuid4(), "fence": 2,
+        "worker": uuid4(), "claimed_at": NOW, "created_at": NOW, "updated_at": NOW, "cancel_requested": False,
+        "followed": False,
+    }  # fmt: skip
+    job = Job(**values | changes)
+    return Run(
+        job=job, worker=uuid4(), started_at=NOW, finished_at=NOW, elapsed=1.0, total=None, processed=0, failed=0,
+        cost_cents=0, log=log or [],
+    )  # fmt: skip
+
+
+def judged(run: Run, outcome: Outcome, **more: Any) -> Any:
+    return judge(run, outcome, retry=fixed(10), settings=Settings(), **more)
+
+
+@pytest.mark.parametrize(
+    ("ending", "more", "verb", "attempt", "action"),
+    [
+        (Ending.SUCCEEDED, {}, Verb.SUCCEED, 2, "JOB_SUCCEEDED"),
+        (Ending.RAISED, ERROR, Verb.FAIL, 2, None),
+        (Ending.RAISED, ERROR | {"permanent": True}, Verb.BURY, 2, "JOB_DEAD"),
+        (Ending.DEAD, ERROR, Verb.BURY, 2, "JOB_DEAD"),
+        (Ending.SNOOZED, {}, Verb.SNOOZE, 1, None),
+        (Ending.WAITING, {}, Verb.WAIT, 1, None),
+        (Ending.RELEASED, {}, Verb.RELEASE, 1, None),
+        (Ending.CANCELLED, {}, Verb.STOP, 1, "JOB_CANCELLED"),
+    ],
+)
+def test_an_ending_has_its_verb_its_attempts_and_its_word(
+    ending: Ending, more: dict[str, Any], verb: Verb, attempt: int, action: str | None
+) -> None:
+    transition = judged(run_of(followed=True), Outcome(ending=ending, flow=FLOW, **more))
+
+    assert (transition.verb, transition.attempt, transition.action) == (verb, attempt, action)
+    assert transition.followed
+    assert transition.flow == (FLOW if verb in (Verb.SUCCEED, Verb.WAIT) else None)
+
+
+def test_the_last_attempt_that_fails_has_exhausted_its_retries() -> None:
+    transition = judged(run_of(attempt=4), Outcome(ending=Ending.RAISED, **ERROR))
+
+    assert (transition.verb, transition.reason, transition.action) == (Verb.BURY, "exhausted", "JOB_EXHAUSTED_RETRIES")
+
+
+def test_a_type_has_its_own_word_for_a_success_or_none() -> None:
+    success = Outcome(ending=Ending.SUCCEEDED)
+
+    assert judged(run_of(), success, success="EMAIL_SENT").action == "EMAIL_SENT"
+    assert judged(run_of(), success, success=None).action is None
+    assert judged(run_of(attempt=4), Outcome(ending=Ending.DEAD, **ERROR), success=None).action == "JOB_DEAD"
+
+
+def test_a_success_before_the_last_phase_advances_with_fresh_attempts_and_is_remembered() -> None:
+    run = run_of(pipeline="site", phase="analyse", crashes=1)
+
+    transition = judged(run, Outcome(ending=Ending.SUCCEEDED, output="7", flow=FLOW), advance=NEXT)
+
+    assert (transition.verb, transition.attempt, transition.crashes) == (Verb.ADVANCE, 0, 0)
+    assert (transition.output, transition.action) == ("7", None)
+    assert (transition.flow.advance, transition.flow.spawns) == (NEXT, FLOW.spawns)
+    entry = msgspec.json.decode(transition.entry, type=Attempt)
+    assert (entry.outcome, entry.phase, entry.attempt) == ("succeeded", "analyse", 2)
+
+
+def test_a_wait_is_worth_a_word_only_when_it_logged_something() -> None:
+    waiting = Outcome(ending=Ending.WAITING, flow=FLOW)
+
+    assert judged(run_of(), waiting).entry is None
+    assert msgspec.json.decode(judged(run_of(log=["INFO so far"]), waiting).entry)["outcome"] == "waiting"
+
+
+@pytest.mark.parametrize("outcome", [Outcome(ending=Ending.LOST), Outcome(ending=Ending.SUCCEEDED, finished=True)])
+def test_nothing_is_written_twice_or_under_a_lost_lease(outcome: Outcome) -> None:
+    assert judged(run_of(), outcome, advance=NEXT) is None
