@@ -38,9 +38,13 @@ def test_a_job_has_the_documented_shape(file_desk: Desk) -> None:
     (example,) = re.findall(r"^```json\n(.*?)^```", (DOCS / "cli.md").read_text(), re.DOTALL | re.MULTILINE)
     (job,) = file_desk.enqueue()
 
-    told = file_desk.json("jobs", "show", str(job))
+    listed = file_desk.json("jobs", "list")["jobs"]
+    shown = file_desk.json("jobs", "show", str(job))
 
-    assert list(told) == list(json.loads(example))
+    assert [list(each) for each in listed] == [list(json.loads(example))]
+    more = [name for name in shown if name not in listed[0]]
+    assert more == ["waits", "links", "steps", "signals", "audit"]
+    assert all(f"`{name}`" in (DOCS / "cli.md").read_text() for name in more)
 
 
 def test_the_exit_codes_of_the_help_are_those_of_the_docs() -> None:

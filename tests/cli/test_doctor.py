@@ -16,7 +16,11 @@ from uuid import UUID
 import pytest
 
 from windlass.config import Settings
+from windlass.flow import Flow
+from windlass.job import Edge, Wait
+from windlass.state import Verb
 from windlass.store.checkup import Finding, Holder, Level, judge_holders, judge_schema, make_checkup
+from windlass.store.checkup_joins import Waiters, judge_joins
 
 from .desk import Desk
 
@@ -62,7 +66,7 @@ def test_a_healthy_database_is_exit_0(desk: Desk) -> None:
     told = findings(desk)
 
     assert {check for check, (level, _, _) in told.items() if level == "problem"} == set()
-    for check in ("database", "schema", "plans", "types", "orphans", "workers"):
+    for check in ("database", "schema", "plans", "types", "orphans", "workers", "joins"):
         assert told[check][0] == "ok", told[check]
     if is_postgres(desk):
         assert {told[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
@@ -112,6 +116,74 @@ def test_jobs_under_a_worker_that_nobody_knows_are_orphans_too(desk: Desk) -> No
     execute(desk, "UPDATE {0}jobs SET updated_at = {1}", value)
 
     assert findings(desk)["orphans"][0] == "problem"
+
+
+def test_jobs_that_wait_are_counted(desk: Desk) -> None:
+    assert findings(desk)["joins"][:2] == ("ok", "no job is waiting")
+    (other,) = desk.enqueue(delay=600.0)
+    desk.enqueue(wait=Wait(edges=(Edge(other),), need=1, signal="go", delay=60.0))
+    desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    desk.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
+
+    assert findings(desk)["joins"][:2] == ("ok", "3 waiting, and something will wake each of them")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DELETE FROM {0}waits", "1 waiting for nothing"),
+        ("UPDATE {0}waits SET pending = 0", "1 waiting although what they need has come, or cannot come any more"),
+        ("DELETE FROM {0}jobs WHERE queue = 'elsewhere'", "1 waiting for a job that has ended or is gone"),
+        ("UPDATE {0}waits SET pending = 2", "1 waiting with a wrong count of the jobs that are to come"),
+    ],
+)
+def test_a_join_that_hangs_is_a_problem_with_a_way_out(desk: Desk, damage: str, said: str) -> None:
+    (other,) = desk.enqueue(queue="elsewhere")
+    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1))
+
+    execute(desk, damage)
+    result = desk.run("doctor", "--json")
+
+    joins = [each for each in json.loads(result.stdout)["findings"] if each["check"] == "joins"]
+    assert result.exit_code == 1
+    assert any(each["said"].startswith(said) and each["level"] == "problem" for each in joins), joins
+    assert f"windlass jobs cancel {job} && windlass jobs resume {job}" in joins[0]["advice"]
+    desk.run("jobs", "cancel", str(job))
+    assert desk.run("jobs", "resume", str(job)).exit_code == 0
+    assert findings(desk)["joins"][0] == "ok"
+
+
+@pytest.mark.parametrize(("poll", "level"), [("1s", Level.PROBLEM), ("1m", Level.WARNING)])
+def test_a_wait_that_is_met_may_be_on_its_way(poll: str, level: Level) -> None:
+    settings = Settings.load({}, url="sqlite:///x.db", poll=poll)
+
+    (finding,) = judge_joins(settings, [Waiters("waiting", 3, "a"), Waiters("met", 1, "b")])
+
+    assert finding.level is level
+    assert finding.said == "1 waiting although what they need has come, or cannot come any more; such as b"
+    assert f"a live worker wakes them within {poll}" in (finding.advice or "")
+
+
+def test_a_signal_that_woke_nobody_is_a_problem(desk: Desk) -> None:
+    job = desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    value = "now()" if is_postgres(desk) else "0"
+
+    execute(desk, f"INSERT INTO {{0}}signals (job, name, payload, at) VALUES ({{1}}, 'approved', '1', {value})", job)
+
+    assert findings(desk)["joins"][:2] == ("problem", f"1 waiting for a signal that was sent to them; such as {job}")
+
+
+def test_a_timer_that_nobody_heeds_is_a_problem(desk: Desk) -> None:
+    job = desk.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
+    long_ago = datetime.now(UTC) - timedelta(minutes=5)
+    value: Any = long_ago if is_postgres(desk) else int(long_ago.timestamp() * 1_000_000)
+
+    execute(desk, "UPDATE {0}waits SET wake_at = {1}", value)
+
+    level, said, advice = findings(desk)["joins"]
+    assert (level, said) == ("problem", f"1 waiting although their time is up; such as {job}")
+    assert advice is not None
+    assert "windlass worker app.py" in advice
 
 
 def test_a_claim_without_its_index_is_a_problem(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from windlass.cli.words import filter_of
+from windlass.errors import StoreUnavailable
 from windlass.state import Verb
 
 from .desk import Desk
@@ -343,6 +344,22 @@ def test_nothing_to_do_says_in_which_states_they_are(desk: Desk) -> None:
     assert result.exit_code == 0
     assert "no job matches queue:mail state:dead; nothing to replay" in result.stderr
     assert "in other states there are: 2 queued" in result.stderr
+
+
+def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(
+    file_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the database went away")
+
+    jobs = file_desk.enqueue(3)
+    monkeypatch.setattr("windlass.store.sqlite.store.SqliteStore.operate", fail)
+
+    result = file_desk.run("jobs", "cancel", *map(str, jobs))
+
+    assert result.exit_code == 2
+    assert result.stderr == "windlass: the database went away\n"
+    assert result.stdout.startswith("0 jobs cancelled")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "queue:mail")])

@@ -180,6 +180,21 @@ def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
     assert job["run_at"] > job["created_at"]
 
 
+def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(here: Path) -> None:
+    invoke("migrate")
+    keyed, requested = ("--key", "order-7"), ("--idempotency-key", "request-7")
+
+    first, second = (invoke("enqueue", "app:add", "1", "2", *keyed) for _ in range(2))
+    third, fourth = (json.loads(invoke("enqueue", "app:add", "3", "4", *requested, "--json").stdout) for _ in range(2))
+    other = invoke("enqueue", "app:add", "3", "5", *requested)
+
+    assert first.stdout == second.stdout
+    assert (first.stderr, second.stderr) == ("", "windlass: nothing was enqueued; that job has the key already\n")
+    assert (third["existing"], fourth["existing"], third["id"]) == (False, True, fourth["id"])
+    assert other.exit_code == 2
+    assert "the idempotency key 'request-7' was used for job" in other.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -241,7 +256,7 @@ def test_migrate_tells_what_it_did(here: Path) -> None:
     assert json.loads(again.stdout) == {"database": "sqlite:///windlass.db", "applied": [], "missing": []}
 
 
-COMMANDS = [("jobs", "list"), ("queues",), ("workers",), ("config",), ("doctor",), ("migrate",)]
+COMMANDS = [("jobs", "list"), ("queues",), ("workers",), ("audit",), ("config",), ("doctor",), ("migrate",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -22,7 +22,7 @@ from windlass.cli.finding import each_page, explain_ambiguous, find
 from windlass.cli.output import as_json, note, plural, print_json, say
 from windlass.cli.place import app_option, ask, settings_of, url_option
 from windlass.cli.words import Filtering, filter_of, ids_of
-from windlass.state import State, Verb, sources
+from windlass.state import FINAL, State, Verb, sources
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TYPED_FROM = 100  # jobs: above, the number has to be typed
 PAGE = 200  # jobs between two looks at the progress
+ASKED = 20  # jobs that are asked after their children
 AT_ONCE = 4  # statements: the store has a few connections
 REFUSED = 1
 INTERRUPTED = 130
@@ -51,10 +52,14 @@ class Chosen:
 
     text: str
     jobs: list[tuple[UUID, str]] = field(default_factory=list)  # id and queue
+    followed: list[UUID] = field(default_factory=list)  # those that may have children
+    cancelled: set[UUID] = field(default_factory=set)  # those that were so before
     types: Counter[str] = field(default_factory=Counter)
 
     def add(self, jobs: Sequence[Job]) -> None:
         self.jobs += [(job.id, job.queue) for job in jobs]
+        self.followed += [job.id for job in jobs if job.followed]
+        self.cancelled.update(job.id for job in jobs if job.status is State.CANCELLED)
         self.types.update(job.type for job in jobs)
 
 
@@ -65,6 +70,7 @@ class Done:
     changed: int = 0
     asked: int = 0  # running jobs whose worker has been asked to cancel
     refused: list[tuple[UUID, str]] = field(default_factory=list)  # id and why
+    children: bool = False  # whether jobs went along that were not named
 
     @property
     def total(self) -> int:
@@ -207,7 +213,7 @@ def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> in
     done = Done()
     code = INTERRUPTED
     try:
-        if ask(settings, lambda store: _operate(store, verb, chosen.jobs, done)):
+        if ask(settings, lambda store: _operate(store, verb, chosen, done, settings.acting)):
             code = REFUSED if done.refused else 0
     except (KeyboardInterrupt, CancelledError):
         pass
@@ -219,16 +225,21 @@ def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> in
     return code
 
 
-async def _operate(store: Store, verb: Verb, jobs: Sequence[tuple[UUID, str]], done: Done) -> bool:
+async def _operate(store: Store, verb: Verb, chosen: Chosen, done: Done, actor: str) -> bool:
     """All of them, page by page; False when Ctrl-C came in between."""
+    jobs, turn = chosen.jobs, Turns(store, verb, chosen, done, actor)
+    done.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
     meter = _Meter(verb.value, len(jobs))
     stop = _stop_at_interrupt()
     for start in range(0, len(jobs), PAGE):
         page = iter(jobs[start : start + PAGE])
         due: set[str] = set()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):  # they share the iterator
-                group.create_task(_take_turns(store, verb, page, done, due, stop))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(AT_ONCE):  # they share the iterator
+                    group.create_task(turn(page, due, stop))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors  # a database that went away is one line for a person
         for queue in due:
             await store.wake(queue)
         meter.show(done.total)
@@ -252,27 +263,56 @@ def _stop_at_interrupt() -> asyncio.Event:
     return stop
 
 
-async def _take_turns(
-    store: Store, verb: Verb, page: Iterator[tuple[UUID, str]], done: Done, due: set[str], stop: asyncio.Event
-) -> None:
-    from windlass.errors import JobNotFound, TransitionRefused
+async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
+    """Whether one of these created a job that has not ended; of many, the first ones are asked."""
+    for job in jobs[:ASKED]:
+        going = [link.id for link in await store.links(job) if link.status not in (*FINAL, None)]
+        if any(child.parent == job for child in (await store.find_many(going[:ASKED])).values()):
+            return True
+    return False
 
-    for id, queue in page:
-        if stop.is_set():
-            return
+
+@dataclass(frozen=True)
+class Turns:
+    """Changes one job after another; several of these share a page."""
+
+    store: Store
+    verb: Verb
+    chosen: Chosen
+    done: Done
+    actor: str
+
+    async def __call__(self, page: Iterator[tuple[UUID, str]], due: set[str], stop: asyncio.Event) -> None:
+        for id, queue in page:
+            if stop.is_set():
+                return
+            state = await self._change(id)
+            if state is State.QUEUED:
+                due.add(queue)
+
+    async def _change(self, id: UUID) -> State | None:
+        from windlass.errors import JobNotFound, TransitionRefused
+
         try:
-            state = await store.operate(verb, id)
+            state = await self.store.operate(self.verb, id, actor=self.actor)
         except (JobNotFound, TransitionRefused):
-            found = await store.find(id)
-            done.refused.append((id, "gone" if found is None else found.status.value))
-            continue
+            found = await self.store.find(id)
+            if found is not None and self._went_along(found):
+                self.done.changed += 1
+            else:
+                self.done.refused.append((id, "gone" if found is None else found.status.value))
+            return None
         if state is State.RUNNING:
-            done.asked += 1
-            await store.wake(f"cancel:{id}")
+            self.done.asked += 1
+            await self.store.wake(f"cancel:{id}")
         else:
-            done.changed += 1
-        if state is State.QUEUED:
-            due.add(queue)
+            self.done.changed += 1
+        return state
+
+    def _went_along(self, job: Job) -> bool:
+        """A child that was chosen together with its parent may be cancelled by that one's turn."""
+        cancelled = self.verb is Verb.CANCEL and job.status is State.CANCELLED
+        return cancelled and job.parent is not None and job.id not in self.chosen.cancelled
 
 
 def _report(verb: Verb, chosen: Chosen, done: Done) -> None:
@@ -281,6 +321,8 @@ def _report(verb: Verb, chosen: Chosen, done: Done) -> None:
         parts.append(f"{plural(done.changed, 'job')} {ABOUT[verb][1]}")
     if done.asked:
         parts.append(f"{plural(done.asked, 'running job')} asked to stop")
+    if done.children and done.changed + done.asked:
+        parts.append("and the jobs that they created with them")
     left = len(chosen.jobs) - done.total
     if left:
         parts.append(f"interrupted: {left:,} left as they were")

@@ -68,7 +68,7 @@ def _plain(settings: Settings, name: str) -> Any:
     """The value for a program: seconds and bytes as numbers."""
     from windlass.store import masked
 
-    value = getattr(settings, name)
+    value = settings.acting if name == "actor" else getattr(settings, name)
     return masked(value) if isinstance(value, str) else value
 
 

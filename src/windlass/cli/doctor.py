@@ -13,6 +13,7 @@ from windlass.cli.output import as_json, click_style, inert, plural, print_json,
 from windlass.cli.place import APP, settings_of, url_option
 
 if TYPE_CHECKING:
+    from windlass.config import Settings
     from windlass.store.checkup import Finding
 
 SICK = 1
@@ -34,10 +35,10 @@ def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) 
     import asyncio
 
     from windlass.store import masked
-    from windlass.store.checkup import Level, make_checkup
+    from windlass.store.checkup import Level
 
     settings = settings_of(url, app)
-    found = asyncio.run(make_checkup(settings).examine())
+    found = asyncio.run(_examine(settings))
     findings = sorted((_for(app, finding) for finding in found), key=lambda each: list(Level).index(each.level))
     healthy = all(finding.level is not Level.PROBLEM for finding in findings)
     if as_json:
@@ -45,6 +46,16 @@ def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) 
     else:
         _tell(findings)
     ctx.exit(0 if healthy else SICK)
+
+
+async def _examine(settings: Settings) -> list[Finding]:
+    """What waits can be asked after only where the schema has it."""
+    from windlass.store.checkup import Level, make_checkup
+    from windlass.store.checkup_joins import examine_joins
+
+    found = await make_checkup(settings).examine()
+    known = any(finding.check == "schema" and finding.level is Level.OK for finding in found)
+    return [*found, *(await examine_joins(settings))] if known else found
 
 
 def _for(app: str | None, finding: Finding) -> Finding:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
 @click.option("--tenant", help="On whose behalf.")
-@click.option("--key", help="A key to find it by.")
+@click.option("--key", help="Its unique key: where another job of the type holds it, that job is the answer.")
+@click.option("--idempotency-key", help="A key of this request: repeated, it makes no second job.")
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Attempts, instead of the job type's own.")
 @app_option
 @as_json
@@ -58,9 +59,11 @@ def enqueue(
     if as_json:
         from windlass.cli.record import record
 
-        print_json(record(handle.record()))
+        print_json({**record(handle.record()), "existing": handle.existing})
     else:
         click.echo(str(handle.id))
+        if handle.existing:
+            click.echo("windlass: nothing was enqueued; that job has the key already", err=True)
 
 
 def resolve(target: str | None, app: str | None, type: str | None) -> Bound[..., Any]:

@@ -13,12 +13,14 @@ import click
 from windlass.cli.bulk import COMMANDS
 from windlass.cli.finding import explain_ambiguous, find, look
 from windlass.cli.output import Cell, Column, as_json, print_json, print_table, say, since, span
-from windlass.cli.place import app_option, ask, settings_of, url_option
+from windlass.cli.place import app_option, ask, labels_of, settings_of, url_option
+from windlass.cli.signal import signal
 from windlass.cli.words import Filtering, filter_argument, filter_of, ids_of, shown
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from windlass.cli.surroundings import Surroundings
     from windlass.config import Settings
     from windlass.filter import Filter
     from windlass.job import Job
@@ -63,7 +65,7 @@ def jobs() -> None:
     """
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, signal):
     jobs.add_command(command)
 
 
@@ -94,7 +96,7 @@ def list_jobs(
     from windlass.clock import SystemClock
 
     filter = filter_of(words)
-    settings = settings_of(url, app)
+    settings, label = settings_of(url, app), labels_of(app)
     began = time.monotonic()
     found = ask(settings, lambda store: look(store, filter, limit + 1, below))
     took = time.monotonic() - began
@@ -102,26 +104,27 @@ def list_jobs(
     if as_json:
         from windlass.cli.record import record
 
-        print_json({"filter": filter.text, "jobs": [*map(record, page)], "next": page[-1].id if more else None})
+        documents = [record(job, label(job)) for job in page]
+        print_json({"filter": filter.text, "jobs": documents, "next": page[-1].id if more else None})
         return
     if not page:
         _explain_nothing(settings, filter, words, below, took)
         return
     now = SystemClock().now()
-    print_table(COLUMNS, [_row(job, now) for job in page])
+    print_table(COLUMNS, [_row(job, label(job), now) for job in page])
     if more and sys.stdout.isatty():
         size = [] if limit == USUAL else ["-n", str(limit)]
         say(f"more: windlass jobs list {shown([*words, *size, '--below', str(page[-1].id)])}", style="dim")
 
 
-def _row(job: Job, now: datetime) -> list[Cell]:
+def _row(job: Job, label: str | None, now: datetime) -> list[Cell]:
     from windlass.cli.lines import COLOURS, short
 
     return [
         Cell(short(job.id), raw=str(job.id)),
         Cell(job.type),
         Cell(job.queue),
-        Cell(job.status.value, COLOURS.get(job.status, "") or ""),
+        Cell(f"{job.status.value} ({label})" if label else job.status.value, COLOURS.get(job.status, "") or ""),
         Cell(f"{job.attempt}/{job.max_attempts}"),
         Cell(since(job.created_at, now), raw=job.created_at.isoformat()),
         Cell(detail(job, now), "dim"),
@@ -137,7 +140,7 @@ def detail(job: Job, now: datetime) -> str:
     failure = failure_of(job)
     why = "" if failure is None else summary(failure)
     wait = (job.run_at - now).total_seconds()
-    parts: list[str] = []
+    parts: list[str] = [f"{job.pipeline}: {job.phase}" if job.pipeline else ""]
     match job.status:
         case State.SUCCEEDED if job.started_at is not None and job.finished_at is not None:
             parts.append(f"in {spell((job.finished_at - job.started_at).total_seconds())}")
@@ -147,6 +150,10 @@ def detail(job: Job, now: datetime) -> str:
             parts += [job.reason or "", why]
         case State.QUEUED:
             parts += [f"due in {span(wait)}" if wait > 0 else "", f"after {job.crashes} crashes" if job.crashes else ""]
+        case State.CANCELLED:
+            parts.append(job.reason or "")
+        case State.WAITING:
+            parts.append(progress(job))
         case State.RUNNING:
             parts += [progress(job), "asked to cancel" if job.cancel_requested else ""]
         case _:
@@ -210,20 +217,27 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
 
     The ID may be shortened to 6 or more digits of its beginning or end, as `windlass jobs list` shows them.
     """
-    settings = settings_of(url, app)
-    found, workers = ask(settings, lambda store: _find(store, id))
-    if len(found) > 1:
+    settings, label = settings_of(url, app), labels_of(app)
+    found, around, workers = ask(settings, lambda store: _find(store, id))
+    if around is None:
         ctx.exit(explain_ambiguous(id, found))
     if as_json:
         from windlass.cli.record import record
+        from windlass.cli.surroundings import documents
 
-        print_json(record(found[0]))
+        print_json({**record(found[0], label(found[0])), **documents(around)})
         return
     from windlass.cli.story import tell
     from windlass.clock import SystemClock
 
-    tell(found[0], workers, SystemClock().now(), full=full)
+    tell(found[0], around, workers, SystemClock().now(), label=label(found[0]), full=full)
 
 
-async def _find(store: Store, id: str) -> tuple[list[Job], list[WorkerRow]]:
-    return await find(store, id), await store.workers()
+async def _find(store: Store, id: str) -> tuple[list[Job], Surroundings | None, list[WorkerRow]]:
+    """The jobs that may be meant; when it is one, what stands around it."""
+    from windlass.cli.surroundings import look_around
+
+    found = await find(store, id)
+    if len(found) > 1:
+        return found, None, []
+    return found, await look_around(store, found[0]), await store.workers()

@@ -13,18 +13,26 @@ from uuid import UUID
 
 import click
 
+from windlass.clock import spell
 from windlass.observe.events import Event, JobEnded, JobStarted
 from windlass.observe.logs import Narrator, attempt_of, describe_end, escape
 from windlass.state import State
 
 if TYPE_CHECKING:
+    from windlass.flow import Flow
     from windlass.job import Job
 
 TYPE_WIDTH = 20  # characters
 SHORT_ID = 8  # characters: the last ones, since the first ones of neighbours are the same millisecond
 LONG = 1.0  # seconds after which a job that still runs gets a line of its own
 
-COLOURS = {State.SUCCEEDED: "green", State.FAILED: "yellow", State.DEAD: "red", State.CANCELLED: "magenta"}
+COLOURS = {
+    State.SUCCEEDED: "green",
+    State.FAILED: "yellow",
+    State.DEAD: "red",
+    State.CANCELLED: "magenta",
+    State.WAITING: "cyan",
+}
 
 
 class JobLines:
@@ -56,7 +64,10 @@ class JobLines:
         self._print(job, f"runs since {LONG:g}s ({attempt_of(job)})", "cyan")
 
     def _ended(self, end: JobEnded, state: State | None) -> None:
-        self._print(end.job, describe_end(end, state), "red" if state is None else COLOURS.get(state))
+        flow: Flow | None = end.flow
+        more = "" if flow is None or state not in (State.WAITING, State.QUEUED) else describe_flow(flow)
+        said = f"{describe_end(end, state)}: {more}" if more else describe_end(end, state)
+        self._print(end.job, said, "red" if state is None else COLOURS.get(state))
 
     def _print(self, job: Job, what: str, colour: str | None) -> None:
         if self._closed is None:
@@ -71,6 +82,24 @@ class JobLines:
         except (BrokenPipeError, ValueError):
             closed, self._closed = self._closed, None
             closed()
+
+
+def describe_flow(flow: Flow) -> str:
+    """What a job waits for, or where it goes: `for 2 of 3 jobs, 1h at most`, `for the signal approved`, `form`."""
+    if flow.advance is not None:
+        return flow.advance.phase
+    wait = flow.wait
+    if wait is None:
+        return ""
+    parts: list[str] = []
+    if wait.edges:
+        of = "" if wait.need == len(wait.edges) else f"{wait.need:,} of "
+        parts.append(f"for {of}{len(wait.edges):,} job{'' if len(wait.edges) == 1 else 's'}")
+    if wait.signal is not None:
+        parts.append(f"for the signal {wait.signal}")
+    if wait.delay is not None:
+        parts.append(f"{spell(wait.delay)} at most" if parts else f"for {spell(wait.delay)}")
+    return ", ".join(parts)
 
 
 def stop_unread() -> None:

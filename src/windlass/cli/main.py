@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from windlass.cli.audit import audit
 from windlass.cli.completion import completion
 from windlass.cli.config import config
 from windlass.cli.demo import demo
@@ -30,7 +31,7 @@ EPILOG = """\b
 Exit codes:
     0  done; a worker, dev or demo that was asked to stop
     1  run: the job is dead or cancelled. migrate --check: something is missing.
-       jobs cancel, retry, …: a job was refused, or you said no.
+       jobs cancel, retry, …, signal: a job was refused, or you said no.
        doctor: there is a problem. demo: the check at the end failed
     2  a wrong command, filter, setting, program or database; stderr says which
   124  run: the time given by --timeout is up; the job goes on
@@ -110,6 +111,7 @@ for command in (
     jobs,
     queues,
     workers,
+    audit,
     doctor,
     config,
     migrate,

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from windlass.config import Settings
+    from windlass.job import Job
     from windlass.store.protocol import Store
 
 T = TypeVar("T")
@@ -32,6 +33,22 @@ def settings_of(url: str | None, app: str | None) -> Settings:
     settings = Settings.load(flags={"url": url})
     # With --url, a direct URL in the environment belongs to another database.
     return settings if url is None or settings.direct_url is None else settings.with_(direct_url=None)
+
+
+def labels_of(app: str | None) -> Callable[[Job], str | None]:
+    """What the program calls a job's state, where it has a name of its own; without a program, nothing."""
+    if app is None:
+        return lambda job: None
+    from windlass.program import load
+
+    registry = load(app).registry
+
+    def label(job: Job) -> str | None:
+        definition = registry.of(job)
+        told = job.status.value if definition is None else definition.label(job)
+        return None if told == job.status.value else told
+
+    return label
 
 
 def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:

@@ -11,12 +11,16 @@ from windlass.job import Attempt, Failure, Job
 LISTED = 120  # characters of an error in a list
 
 
-def record(job: Job) -> dict[str, Any]:
-    """Everything about a job but its lease's token. Input, output and errors are documents and not texts."""
+def record(job: Job, label: str | None = None) -> dict[str, Any]:
+    """Everything about a job but its lease's token. Input, output and errors are documents and not texts.
+
+    The label is the program's own name for the state.
+    """
     return {
         "id": job.id,
         "type": job.type,
         "state": job.status,
+        "label": label,
         "queue": job.queue,
         "tenant": job.tenant,
         "priority": job.priority,
@@ -45,6 +49,7 @@ def record(job: Job) -> dict[str, Any]:
         "output": _document(job.output),
         "error": _document(job.error),
         "attempts": _document(job.attempts or "[]"),
+        "consequences": _document(job.consequences or "{}"),
     }
 
 

@@ -70,6 +70,8 @@ def run(
     words = [word.removeprefix(SHIELD) for word in arguments]
     args, kwargs = read(job_type.definition.signature, words)
     handle = _enqueue(job_type, target, args, kwargs, queue=queue, delay=delay)
+    if handle.existing and not as_json:
+        _say(f"nothing was enqueued; job {handle.id} has the key already")
     code = 0
     if not no_wait:
         code = _wait(job_type.app, handle, target, timeout, quiet=as_json)

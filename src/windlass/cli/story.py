@@ -14,6 +14,8 @@ import msgspec
 from windlass.cli.lines import COLOURS, short
 from windlass.cli.output import inert, say, since, span
 from windlass.cli.record import attempts_of, failure_of, summary
+from windlass.cli.surroundings import Surroundings, describe_wait, facts, tell_audit, tell_links
+from windlass.cli.words import shown
 from windlass.clock import spell
 from windlass.job import DEFAULT_TENANT, Attempt, Job
 from windlass.state import State
@@ -28,7 +30,13 @@ UNBOUNDED = 1 << 30  # characters
 INDENT = "  "
 STAMP = len("2026-01-01 12:00:00.000")
 
-WORDS = {"raised": "failed", "timeout": "timed out", "retry": "asked for a retry", "released": "given back"}
+WORDS = {
+    "raised": "failed",
+    "timeout": "timed out",
+    "retry": "asked for a retry",
+    "released": "given back",
+    "waiting": "began to wait",
+}
 """Outcomes in the words of a story, where they are not the word themselves."""
 STYLES = {"succeeded": "green", "failed": "yellow", "timed out": "yellow", "crashed": "red", "dead": "red"}
 
@@ -41,27 +49,32 @@ class Line(msgspec.Struct, frozen=True):
     style: str = ""
 
 
-def tell(job: Job, workers: Sequence[WorkerRow], now: datetime, *, full: bool) -> None:
+def tell(
+    job: Job, around: Surroundings, workers: Sequence[WorkerRow], now: datetime, *, label: str | None, full: bool
+) -> None:
     """Print the story."""
-    say(f"{job.type}  {_standing(job, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
+    awaits = describe_wait(around.waiting, now)
+    say(f"{job.type}  {_standing(job, awaits, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
     say(str(job.id), style="dim")
     say("")
-    facts = _facts(job)
-    width = max(len(name) for name, _ in facts)
-    for name, value in facts:
-        say(f"{INDENT}{name:<{width}}  {value}")
+    known = [*_facts(job), *([("label", label)] if label else []), *facts(job, around)]
+    width = max(len(name) for name, _ in known)
+    for name, value in known:
+        say(f"{INDENT}{name:<{width}}  {inert(value)}")
     names = {row.id: row.name for row in workers}
-    _tell_times(story(job, names, now, most=None if full else SHOWN_LOG))
+    _tell_times(story(job, names, now, awaits=awaits, most=None if full else SHOWN_LOG))
+    tell_links(job, around)
+    tell_audit(job, around)
     failure = failure_of(job)
     if failure is not None and failure.traceback and job.status is not State.SUCCEEDED:
         _tell_text(f"Traceback of attempt {failure.attempt}", failure.traceback, full=full, end=True)
     _tell_text("Input", _pretty(job.input), full=full)
     if job.output is not None:
         _tell_text("Output", _pretty(job.output), full=full)
-    _tell_next(job)
+    _tell_next(job, around)
 
 
-def _standing(job: Job, now: datetime) -> str:
+def _standing(job: Job, awaits: str, now: datetime) -> str:
     wait = (job.run_at - now).total_seconds()
     match job.status:
         case State.FAILED:
@@ -71,8 +84,10 @@ def _standing(job: Job, now: datetime) -> str:
         case State.RUNNING if job.started_at is not None:
             asked = ", asked to cancel" if job.cancel_requested else ""
             return f"running since {since(job.started_at, now)}{asked}"
-        case State.DEAD if job.reason:
-            return f"dead ({job.reason})"
+        case State.DEAD | State.CANCELLED if job.reason:
+            return f"{job.status.value} ({job.reason})"
+        case State.WAITING if awaits:
+            return f"waiting {awaits}"
         case _:
             return job.status.value
 
@@ -101,7 +116,9 @@ def _facts(job: Job) -> list[tuple[str, str]]:
     return facts
 
 
-def story(job: Job, names: Mapping[UUID, str], now: datetime, *, most: int | None = None) -> list[Line]:
+def story(
+    job: Job, names: Mapping[UUID, str], now: datetime, *, awaits: str = "", most: int | None = None
+) -> list[Line]:
     """What happened, in order; the last line may be what will."""
     attempts = attempts_of(job)
     lines = [Line(job.created_at, "enqueued")]
@@ -109,7 +126,7 @@ def story(job: Job, names: Mapping[UUID, str], now: datetime, *, most: int | Non
         lines += _attempt(attempt, names, most)
     if job.started_at is not None and not any(attempt.fence == job.fence for attempt in attempts):
         lines += _latest(job, names, now)
-    lines += _ending(job, now)
+    lines += _ending(job, awaits, now)
     return lines
 
 
@@ -117,7 +134,8 @@ def _attempt(attempt: Attempt, names: Mapping[UUID, str], most: int | None) -> I
     outcome = WORDS.get(attempt.outcome, attempt.outcome)
     started = attempt.started_at or attempt.finished_at
     took = spell((attempt.finished_at - started).total_seconds())
-    text = f"attempt {attempt.attempt}  {outcome} after {took}{_on(attempt.worker, names)}"
+    phase = f" of {attempt.phase}" if attempt.phase else ""
+    text = f"attempt {attempt.attempt}{phase}  {outcome} after {took}{_on(attempt.worker, names)}"
     yield Line(started, text, STYLES.get(outcome, ""))
     if attempt.error is not None:
         yield Line(None, f"  {summary(attempt.error)}")
@@ -139,7 +157,7 @@ def _latest(job: Job, names: Mapping[UUID, str], now: datetime) -> Iterator[Line
         yield Line(job.started_at, f"attempt {job.attempt}  succeeded after {took}{worker}", "green")
 
 
-def _ending(job: Job, now: datetime) -> Iterator[Line]:
+def _ending(job: Job, awaits: str, now: datetime) -> Iterator[Line]:
     wait = (job.run_at - now).total_seconds()
     due = f"due in {span(wait)}" if wait > 0 else f"due since {span(-wait)}"
     match job.status:
@@ -148,9 +166,10 @@ def _ending(job: Job, now: datetime) -> Iterator[Line]:
         case State.DEAD:
             yield Line(job.finished_at or job.updated_at, f"dead: {job.reason or 'no attempt is left'}", "red")
         case State.CANCELLED:
-            yield Line(job.finished_at, "cancelled", "magenta")
+            why = f": {job.reason}" if job.reason else ""
+            yield Line(job.finished_at, f"cancelled{why}", "magenta")
         case State.WAITING:
-            yield Line(job.updated_at, "waits for something", "cyan")
+            yield Line(job.updated_at, f"waits {awaits or 'for something'}", "cyan")
         case _:
             pass
 
@@ -205,7 +224,7 @@ def _tell_text(heading: str, text: str, *, full: bool, end: bool = False) -> Non
         say(f"{INDENT}… {hidden} lines more; see all: --full", style="dim")
 
 
-def _tell_next(job: Job) -> None:
+def _tell_next(job: Job, around: Surroundings) -> None:
     """What can be done now."""
     from windlass.state import Verb, allows
 
@@ -214,5 +233,7 @@ def _tell_next(job: Job) -> None:
         verbs = [Verb.CANCEL]
     if verbs:
         say("")
+    if around.waiting is not None and around.waiting.signal is not None:
+        say(f"windlass jobs signal {short(job.id)} {shown([around.waiting.signal])}", style="dim")
     for verb in verbs:
         say(f"windlass jobs {verb} {short(job.id)}", style="dim")

@@ -1,0 +1,141 @@
+"""What stands around a job: the jobs it knows by name, what it waits for and remembers, and what the audit says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from windlass.cli.audit import document, style_of
+from windlass.cli.output import say, span
+from windlass.flow import Consequences, Linked, Recollection, Waiting
+from windlass.job import Job
+from windlass.state import State
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.store.protocol import AuditRow, Store
+
+SHOWN = 20  # children, and rows of the audit
+INDENT = "  "
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """Read once, beside the job itself."""
+
+    links: Sequence[Linked]
+    others: frozenset[UUID]  # of the links that are shown, those it did not create
+    memory: Recollection
+    audit: Sequence[AuditRow]  # newest first, one more than is shown
+    waiting: Waiting | None
+
+
+async def look_around(store: Store, job: Job) -> Surroundings:
+    links = await store.links(job.id)
+    known = await store.find_many([link.id for link in links[:SHOWN]]) if links else {}
+    return Surroundings(
+        links=links,
+        others=frozenset(id for id, other in known.items() if other.parent != job.id),
+        memory=await store.recall(job.id),
+        audit=await store.audit(job=job.id, page=SHOWN + 1),
+        waiting=await store.waiting(job.id) if job.status is State.WAITING else None,
+    )
+
+
+# For a program
+
+
+def documents(around: Surroundings) -> dict[str, Any]:
+    """What `jobs show --json` adds to a job."""
+    waiting = around.waiting
+    return {
+        "waits": None
+        if waiting is None
+        else {name: getattr(waiting, name) for name in ("need", "pending", "succeeded", "signal", "wake_at")},
+        "links": [{"name": link.name.strip(), "id": link.id, "state": link.status} for link in around.links],
+        "steps": steps_of(around.memory),
+        "signals": sorted(around.memory.signals),
+        "audit": [document(row) for row in around.audit[:SHOWN]],
+    }
+
+
+def steps_of(memory: Recollection) -> list[str]:
+    """The names that the program gave to steps, sleeps and signals with a time limit; Windlass's own have a space."""
+    return sorted(name for name in memory.steps if name == name.strip() and "/ " not in name)
+
+
+# For a person
+
+
+def describe_wait(waiting: Waiting | None, now: datetime) -> str:
+    """`for the signal approved, until 14:00:00 (in 59m)`; empty when nobody knows."""
+    if waiting is None:
+        return ""
+    parts: list[str] = []
+    if waiting.need or waiting.pending:
+        parts.append(f"for jobs: {waiting.succeeded:,} of {waiting.need:,} succeeded, {waiting.pending:,} to come")
+    if waiting.signal is not None:
+        parts.append(f"for the signal {waiting.signal}")
+    if waiting.wake_at is not None:
+        left = (waiting.wake_at - now).total_seconds()
+        when = f"in {span(left)}" if left > 0 else f"{span(-left)} ago"
+        parts.append(f"until {waiting.wake_at.astimezone():%Y-%m-%d %H:%M:%S} ({when})")
+    return ", ".join(parts)
+
+
+def facts(job: Job, around: Surroundings) -> Iterator[tuple[str, str]]:
+    """What there is to say of this job and no other."""
+    steps = steps_of(around.memory)
+    if steps:
+        yield "steps", ", ".join(steps)
+    if around.memory.signals:
+        yield "signals", ", ".join(sorted(around.memory.signals))
+    if job.consequences is not None:
+        for moment, consequence in msgspec.json.decode(job.consequences, type=Consequences).items():
+            yield f"on {moment}", consequence.type
+
+
+def tell_links(job: Job, around: Surroundings) -> None:
+    """The jobs it knows by name: its children, and those it depends on."""
+    if not around.links:
+        return
+    shown, hidden = around.links[:SHOWN], len(around.links) - SHOWN
+    states = Counter(_state(link) for link in around.links)
+    told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+    say(f"\n{'Jobs it knows' if around.others else 'Children'}  ({told})", style="bold")
+    width = max(len(link.name.strip()) for link in shown)
+    for link in shown:
+        foreign = "  not its child" if link.id in around.others else ""
+        say(f"{INDENT}{link.name.strip():<{width}}  {link.id}  {_state(link)}{foreign}", style=_style(link))
+    if hidden > 0:
+        say(f"{INDENT}… {hidden:,} more: windlass jobs list parent:{job.id}", style="dim")
+
+
+def _state(link: Linked) -> str:
+    return "gone" if link.status is None else link.status.value
+
+
+def _style(link: Linked) -> str | None:
+    from windlass.cli.lines import COLOURS
+
+    return None if link.status is None else COLOURS.get(link.status)
+
+
+def tell_audit(job: Job, around: Surroundings) -> None:
+    """What the audit says, newest first."""
+    if not around.audit:
+        return
+    say("\nAudit", style="bold")
+    for row in around.audit[:SHOWN]:
+        by = f" by {row.actor}" if row.actor else ""
+        why = f": {row.reason}" if row.reason else ""
+        say(
+            f"{INDENT}{row.at.astimezone():%Y-%m-%d %H:%M:%S}  {row.action}{by}{why}",
+            style=style_of(row.action) or None,
+        )
+    if len(around.audit) > SHOWN:
+        say(f"{INDENT}… more: windlass audit --job {job.id}", style="dim")

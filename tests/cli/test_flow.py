@@ -1,0 +1,354 @@
+"""What operators see and do of the flow: the audit, signals, families of jobs, what waits and for what."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from windlass.cli.lines import describe_flow
+from windlass.cli.surroundings import describe_wait
+from windlass.clock import SystemClock
+from windlass.flow import Advance, Consequence, Flow, Memory, Moment, Spawn, Waiting
+from windlass.job import Edge, NewJob, Wait, new_id
+from windlass.outcome import Transition
+from windlass.state import Verb
+from windlass.store import make_store
+from windlass.store.protocol import Store
+
+from .desk import Desk
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def parent_of(desk: Desk, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
+    """A job that waits for the children it created."""
+    (id,) = desk.enqueue(**options)
+    job = desk.claim(desk.register())
+    children = [NewJob(id=new_id(), type="send", input="{}", parent=id) for _ in range(count)]
+    spawns = tuple(Spawn(name=f" page-{number}", job=child) for number, child in enumerate(children))
+    wait = Wait(edges=tuple(Edge(child.id) for child in children), need=count)
+    flow = Flow(spawns=spawns, wait=wait, memories=(Memory("charge", "17"), Memory(" wait 00ff", "1")))
+    settled = desk.ask(
+        lambda store: store.settle([Transition(lease=job.lease, verb=Verb.WAIT, flow=flow, followed=job.followed)])
+    )
+    assert settled.states[id] == "waiting"
+    return id, [child.id for child in children]
+
+
+def waiting_for(desk: Desk, signal: str, delay: float | None = None) -> UUID:
+    return desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
+
+
+# The audit
+
+
+def test_the_audit_tells_what_operators_did_newest_first(desk: Desk) -> None:
+    (job,) = desk.enqueue()
+    desk.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
+    desk.run("jobs", "resume", str(job), WINDLASS_ACTOR="ben@ship")
+
+    rows = [line.split("\t") for line in desk.run("audit").stdout.splitlines()]
+
+    assert [row[1:6] for row in rows] == [
+        ["JOB_RESUMED", str(job), "send", "ben@ship", ""],
+        ["JOB_CANCELLED", str(job), "send", "ann", ""],
+    ]
+    assert datetime.fromisoformat(rows[0][0]).tzinfo is not None
+
+
+def test_without_a_name_the_audit_has_user_and_host(desk: Desk) -> None:
+    (job,) = desk.enqueue()
+
+    desk.run("jobs", "cancel", str(job), LOGNAME="ann", WINDLASS_ACTOR="")
+
+    (row,) = desk.json("audit")["audit"]
+    assert row["actor"].startswith("ann@")
+
+
+def test_the_audit_is_narrowed_and_paged(desk: Desk) -> None:
+    jobs = desk.enqueue(4)
+    desk.run("jobs", "cancel", *map(str, jobs))
+    desk.run("jobs", "resume", str(jobs[0]))
+
+    assert [row["action"] for row in desk.json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
+        "JOB_RESUMED",
+        "JOB_CANCELLED",
+    ]
+    first = desk.json("audit", "--action", "JOB_CANCELLED", "-n", "3")
+    second = desk.json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
+    assert {row["job"] for row in first["audit"] + second["audit"]} == set(map(str, jobs))
+    assert (len(first["audit"]), len(second["audit"]), second["next"]) == (3, 1, None)
+
+
+def test_the_audit_outlives_its_job(desk: Desk) -> None:
+    dead = desk.fail(verb=Verb.BURY, action="JOB_DEAD")
+    desk.run("jobs", "discard", str(dead), "--yes")
+
+    actions = [row["action"] for row in desk.json("audit", "--job", str(dead))["audit"]]
+    short = desk.run("audit", "--job", dead.hex[-8:])
+
+    assert actions == ["JOB_DISCARDED", "JOB_DEAD"]
+    assert short.exit_code == 2
+    assert "of a job that is gone, write the whole id" in short.stderr
+
+
+def test_an_empty_audit_says_where_it_looked(file_desk: Desk) -> None:
+    result = file_desk.run("audit", "--action", "job_dead")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the audit has no row with the action JOB_DEAD in sqlite:///" in result.stderr
+    assert "where it is kept for 90d" in result.stderr
+
+
+def test_the_audit_is_a_table_at_a_terminal(file_desk: Desk) -> None:
+    file_desk.settle(Verb.SUCCEED, action="EMAIL_SENT")
+    (job,) = file_desk.enqueue()
+    file_desk.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
+
+    seen, _ = file_desk.terminal("audit", "-n", "1", NO_COLOR="1")
+
+    heading, row, more = seen.splitlines()
+    assert heading.split() == ["WHEN", "ACTION", "JOB", "TYPE", "ACTOR", "REASON"]
+    assert row.split()[2:] == ["JOB_CANCELLED", job.hex[-8:], "send", "ann"]
+    assert more.startswith("more: windlass audit -n 1 --below ")
+
+
+def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(desk: Desk) -> None:
+    first, second, third = desk.enqueue(3)
+
+    async def cancel_by_turns(store: Store) -> None:
+        other = make_store(desk.settings, SystemClock())
+        await other.open()
+        try:
+            await store.operate(Verb.CANCEL, first)
+            await other.operate(Verb.CANCEL, second)
+            await store.operate(Verb.CANCEL, third)
+        finally:
+            await other.close()
+
+    desk.ask(cancel_by_turns)
+
+    assert [row["job"] for row in desk.json("audit")["audit"]] == [str(third), str(second), str(first)]
+    page = desk.json("audit", "-n", "2")
+    assert [row["job"] for row in desk.json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
+
+
+# Signals
+
+
+@pytest.mark.parametrize(
+    ("words", "received"),
+    [((), None), (("17",), 17), (('{"by": "ann"}',), {"by": "ann"}), (("yes, please",), "yes, please"), (("-5",), -5)],
+)
+def test_a_signal_wakes_the_job_that_waits_for_it(desk: Desk, words: tuple[str, ...], received: Any) -> None:
+    job = waiting_for(desk, "approved")
+
+    result = desk.run("jobs", "signal", job.hex[-8:], "approved", *words)
+
+    assert (result.exit_code, result.stdout) == (0, f"signal approved sent to send {job}\n")
+    assert desk.status(job) == "queued"
+    kept = desk.ask(lambda store: store.recall(job)).signals
+    assert json.loads(kept["approved"]) == received
+
+
+def test_the_first_signal_of_a_name_counts(desk: Desk) -> None:
+    (job,) = desk.enqueue()
+    assert desk.json("jobs", "signal", str(job), "approved", "1") == {"id": str(job), "name": "approved", "sent": True}
+
+    again = desk.run("jobs", "signal", str(job), "approved", "2")
+
+    assert again.exit_code == 1
+    assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before, and the first one counts\n"
+    assert desk.json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
+    assert desk.ask(lambda store: store.recall(job)).signals == {"approved": "1"}
+
+
+def test_a_signal_to_a_job_that_has_ended_is_refused(desk: Desk) -> None:
+    job = desk.settle(Verb.SUCCEED)
+
+    result = desk.run("jobs", "signal", str(job), "approved")
+
+    assert result.exit_code == 1
+    assert "succeeded" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((str(uuid4()), "x"), "there is no job"),
+        (("nonsense", "x"), "is not a job id"),
+        (("123456", "a\nb"), "the signal's name contains a control character"),
+        (("123456", "x", "9" * 30), "VALUE is an integer beyond 64 bits"),
+        (("123456", "x", '"\\u0000"'), "VALUE contains U+0000"),
+        (("123456", "x", "[" * 100 + "]" * 100), "VALUE"),
+    ],
+)
+def test_a_wrong_signal_is_one_line_and_exit_2(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
+    result = file_desk.run("jobs", "signal", *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+# One job and those around it
+
+
+def test_a_parent_is_shown_with_its_children_steps_and_audit(desk: Desk) -> None:
+    job, children = parent_of(desk, 3)
+    desk.run("jobs", "cancel", str(children[1]), WINDLASS_ACTOR="ann")
+    desk.ask(lambda store: store.signal(job, "approved", "true"))
+
+    told = desk.run("jobs", "show", str(job)).stdout
+    document = desk.json("jobs", "show", str(job))
+
+    assert "steps     charge\n" in told
+    assert "signals   approved\n" in told
+    assert "Children  (2 queued, 1 cancelled)\n" in told
+    assert f"  page-1  {children[1]}  cancelled\n" in told
+    assert [(link["name"], link["state"]) for link in document["links"]] == [
+        ("page-0", "queued"),
+        ("page-1", "cancelled"),
+        ("page-2", "queued"),
+    ]
+    assert (document["steps"], document["signals"], document["audit"]) == (["charge"], ["approved"], [])
+    child = desk.run("jobs", "show", str(children[1])).stdout
+    assert f"parent    {job}\n" in child
+    assert "JOB_CANCELLED by ann\n" in child
+
+
+def test_of_many_children_the_first_are_shown_and_the_rest_counted(file_desk: Desk) -> None:
+    job, children = parent_of(file_desk, 25)
+
+    told = file_desk.run("jobs", "show", str(job)).stdout
+
+    assert sum(str(child) in told for child in children) == 20
+    assert f"… 5 more: windlass jobs list parent:{job}\n" in told
+    assert len(file_desk.json("jobs", "show", str(job))["links"]) == 25
+
+
+def test_a_job_that_was_there_before_is_no_child(desk: Desk) -> None:
+    (other,) = desk.enqueue(queue="elsewhere")
+    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
+
+    told = desk.run("jobs", "show", str(job)).stdout
+
+    assert "Jobs it knows  (1 queued)\n" in told
+    assert f"  fetch  {other}  queued  not its child\n" in told
+
+
+def test_consequences_are_named(desk: Desk) -> None:
+    consequence = Consequence(type="alarm", names=("id",), queue="ops", priority=0, max_attempts=4)
+    (job,) = desk.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
+
+    assert "on dead   alarm\n" in desk.run("jobs", "show", str(job)).stdout
+    assert desk.json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
+
+
+def waits(
+    need: int = 0, pending: int = 0, succeeded: int = 0, signal: str | None = None, wake_at: datetime | None = None
+) -> Waiting:
+    return Waiting(need=need, pending=pending, succeeded=succeeded, signal=signal, wake_at=wake_at)
+
+
+@pytest.mark.parametrize(
+    ("wait", "said"),
+    [
+        (None, ""),
+        (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 succeeded, 1,000 to come"),
+        (waits(signal="approved"), "for the signal approved"),
+        (
+            waits(signal="approved", wake_at=NOW + timedelta(minutes=59)),
+            "for the signal approved, until .* \\(in 59m\\)",
+        ),
+        (waits(wake_at=NOW - timedelta(seconds=5)), "until 2026-01-01 .* \\(5s ago\\)"),
+    ],
+)
+def test_a_wait_is_described_in_one_line(wait: Waiting | None, said: str) -> None:
+    import re
+
+    assert re.fullmatch(said, describe_wait(wait, NOW))
+
+
+@pytest.mark.parametrize(
+    ("flow", "said"),
+    [
+        (Flow(), ""),
+        (Flow(wait=Wait(edges=(Edge(uuid4()),), need=1)), "for 1 job"),
+        (Flow(wait=Wait(edges=(Edge(uuid4()), Edge(uuid4())), need=1, delay=60.0)), "for 1 of 2 jobs, 1m at most"),
+        (Flow(wait=Wait(signal="approved")), "for the signal approved"),
+        (Flow(wait=Wait(delay=259_200.0)), "for 3d"),
+        (Flow(advance=Advance(type="t", phase="form", phase_rank=1, queue="q", max_attempts=4)), "form"),
+    ],
+)
+def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, said: str) -> None:
+    assert describe_flow(flow) == said
+
+
+# Lists
+
+
+def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(desk: Desk) -> None:
+    (job,) = desk.enqueue(pipeline="site", phase="form", key="example.org")
+    (child,) = desk.enqueue(parent=job)
+
+    def found(*words: str) -> list[str]:
+        return [item["id"] for item in desk.json("jobs", "list", *words)["jobs"]]
+
+    assert found(f"parent:{job}") == [str(child)]
+    assert found("pipeline:site") == found("phase:form") == found("key:example.org") == [str(job)]
+    assert desk.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
+
+
+def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, desk: Desk) -> None:
+    (here / "own.py").write_text(
+        "from windlass import Windlass\n"
+        f"app = Windlass({desk.url!r})\n"
+        "@app.job(labels={'queued': 'not-started'})\n"
+        "def send(): ...\n"
+    )
+    (job,) = desk.enqueue()
+
+    assert "\tqueued (not-started)\t" in desk.run("jobs", "list", "-a", "own.py").stdout
+    assert "label     not-started\n" in desk.run("jobs", "show", str(job), "-a", "own.py").stdout
+    assert desk.json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
+    assert desk.json("jobs", "show", str(job))["label"] is None
+
+
+# Cancel
+
+
+def test_a_cancel_of_a_parent_says_that_its_children_go_along(desk: Desk) -> None:
+    job, children = parent_of(desk, 2)
+
+    result = desk.run("jobs", "cancel", str(job))
+
+    assert result.stdout == "1 job cancelled, and the jobs that they created with them\n"
+    assert {desk.status(child) for child in children} == {"cancelled"}
+
+
+def test_children_chosen_with_their_parent_are_counted_and_not_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.cli.bulk.AT_ONCE", 1)  # the parent's turn comes first
+    job, children = parent_of(desk, 3)
+
+    done = desk.json("jobs", "cancel", str(job), *map(str, children))
+    again = desk.json("jobs", "cancel", *map(str, children), code=1)
+
+    assert (done["matched"], done["changed"], done["refused"]) == (4, 4, [])
+    assert len(again["refused"]) == 3
+
+
+def test_a_job_without_children_is_cancelled_alone(desk: Desk) -> None:
+    (other,) = desk.enqueue(queue="elsewhere")
+    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
+
+    assert desk.run("jobs", "cancel", str(job)).stdout == "1 job cancelled\n"
+    assert desk.status(other) == "queued"
