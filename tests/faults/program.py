@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-from windlass import Context, Windlass, failpoints, fixed
+from windlass import Context, Windlass, failpoints, fixed, phase
 from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
@@ -102,6 +102,33 @@ async def freeze(ctx: Context, point: str, transaction: bool) -> int:
         async with ctx.transaction() as tx:
             await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
     return ctx.fence
+
+
+async def leave_a_trace(ctx: Context) -> str:
+    """A phase's row through `ctx.transaction()`: its name and the one before it."""
+    note("begin", ctx)
+    trace = f"{ctx.previous or ''}{ctx.job.phase} "
+    async with ctx.transaction() as tx:
+        await tx.execute("insert into effects (job, fence) values ($1, $2)", f"{ctx.job.id} {trace}", ctx.fence)
+    return trace
+
+
+@app.job(retry=fixed("0.1s"))
+async def first(ctx: Context) -> str:
+    return await leave_a_trace(ctx)
+
+
+@app.job(retry=fixed("0.1s"))
+async def second(ctx: Context) -> str:
+    return await leave_a_trace(ctx)
+
+
+@app.job(retry=fixed("0.1s"))
+async def third(ctx: Context) -> str:
+    return await leave_a_trace(ctx)
+
+
+app.pipeline("line", [first, phase(second, processors=3), third])
 
 
 def lose_answer() -> None:
