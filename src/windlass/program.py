@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from windlass.app import Windlass
-    from windlass.jobtype import JobType
+    from windlass.jobtype import Bound
 
 FRAMES_SHOWN = 3  # of a traceback: where it broke, and the way there
 ALIAS = "windlass_program_"  # before a file's name that cannot be its module's
@@ -56,13 +56,14 @@ def load(target: str) -> Windlass:
     return app
 
 
-def find_job(target: str) -> JobType[..., Any]:
-    """The job type that `target` names, as `app:add`, `app.py:add` or `package.module:add`."""
+def find_job(target: str) -> Bound[..., Any]:
+    """The job type or pipeline that `target` names, as `app:add`, `app.py:add` or `package.module:add`."""
     from windlass.jobtype import JobType
+    from windlass.pipelinetype import Pipeline
 
     parsed = parse(target)
     module = import_program(parsed)
-    jobs = {name: value for name, value in vars(module).items() if isinstance(value, JobType)}
+    jobs = {name: value for name, value in vars(module).items() if isinstance(value, (JobType, Pipeline))}
     if parsed.attribute is None:
         raise ProgramError(f"{target}: say which job to run{_example(parsed, jobs)}")
     if parsed.attribute in jobs:

@@ -163,6 +163,30 @@ def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(here: Path) ->
         assert json.loads(invoke("jobs", "show", id.strip(), "--json").stdout)["input"] == {"a": 2, "b": -3}
 
 
+def test_a_pipeline_is_enqueued_by_its_variable_or_its_name(here: Path) -> None:
+    (here / "line.py").write_text(
+        "from windlass import Windlass\n"
+        "app = Windlass()\n"
+        "@app.job\n"
+        "def cut(film: str) -> None: ...\n"
+        "@app.job\n"
+        "def show(film: str) -> None: ...\n"
+        "studio = app.pipeline('studio line', [cut, show])\n"
+    )
+    invoke("migrate")
+
+    by_variable = json.loads(invoke("enqueue", "line:studio", "western", "--json").stdout)
+    by_name = json.loads(invoke("enqueue", "-a", "line.py", "studio line", "film=western", "--json").stdout)
+
+    for job in (by_variable, by_name):
+        assert (job["pipeline"], job["phase"], job["type"], job["input"]) == (
+            "studio line",
+            "cut",
+            "cut",
+            {"film": "western"},
+        )
+
+
 def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
     invoke("migrate")
     options = shlex.split("--queue q --priority -5 --delay 1h --tenant t --key -1k --max-attempts 9")

@@ -85,9 +85,13 @@ def resolve(target: str | None, app: str | None, type: str | None) -> Bound[...,
 def _of_program(program: str, type: str) -> Bound[..., Any]:
     from windlass.jobtype import Bound
     from windlass.options import NONE
+    from windlass.pipelinetype import Pipeline
     from windlass.program import load
 
     app = load(program)
+    plan = app.registry.pipelines.get(type)
+    if plan is not None and app.registry.get(type) is None:
+        return Pipeline(app, plan)
     return Bound(app, app.registry.require(type), NONE)
 
 

@@ -15,7 +15,7 @@ from windlass.cli.output import as_json
 if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.handle import JobHandle
-    from windlass.jobtype import JobType
+    from windlass.jobtype import Bound
 
 DEAD = 1
 TIMED_OUT = 124  # as timeout(1) says it
@@ -86,7 +86,7 @@ def run(
 
 
 def _enqueue(
-    job_type: JobType[..., Any],
+    job_type: Bound[..., Any],
     target: str,
     args: list[Any],
     kwargs: dict[str, Any],

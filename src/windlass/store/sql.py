@@ -7,6 +7,17 @@ from importlib.resources import files
 
 from windlass.job import COLUMNS
 
+LAST = 2**63 - 1
+"""Above every number of the audit."""
+
+
+def auditing(dialect: str, *, job: object, action: object) -> tuple[str, list[object]]:
+    """The look into the audit with conditions for what is given only, so that each has an index; their values."""
+    given = [(column, value) for column, value in (("job", job), ("action", action)) if value is not None]
+    mark = "$" if dialect == "postgres" else "?"
+    where = "".join(f" AND {column} = {mark}{place}" for place, (column, _) in enumerate(given, start=3))
+    return query(dialect, "audit").replace("{where}", where), [value for _, value in given]
+
 
 @cache
 def searching(dialect: str, where: str) -> str:

@@ -54,7 +54,7 @@ from windlass.store.protocol import (
 )
 from windlass.store.refusals import OPERATIONS, refusal, unheard
 from windlass.store.search import MOST_ROWS, POSTGRES, where
-from windlass.store.sql import query, searching
+from windlass.store.sql import LAST, auditing, query, searching
 
 T = TypeVar("T")
 
@@ -464,7 +464,8 @@ class PostgresStore:
     async def audit(
         self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
     ) -> list[AuditRow]:
-        records = await self._fetch(query("postgres", "audit"), job, action, min(page, MOST_ROWS), below)
+        sql, given = auditing("postgres", job=job, action=action)
+        records = await self._fetch(sql, min(page, MOST_ROWS), LAST if below is None else below, *given)
         return [AuditRow(**record) for record in records]
 
     # One way to the database

@@ -19,7 +19,7 @@ from windlass.store.following import enqueueing, is_simple, signalling, waking_d
 from windlass.store.protocol import AuditRow, Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
 from windlass.store.refusals import unheard
 from windlass.store.search import MOST_ROWS, SQLITE, where
-from windlass.store.sql import query, searching
+from windlass.store.sql import LAST, auditing, query, searching
 from windlass.store.sqlite import claims, operations, rows, sweeps
 from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
 from windlass.store.sqlite.follower import Follower
@@ -360,17 +360,13 @@ class SqliteStore:
     async def audit(
         self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
     ) -> list[AuditRow]:
-        parameters = {
-            "job": None if job is None else str(job),
-            "action": action,
-            "page": min(page, MOST_ROWS),
-            "below": below,
-        }
-        return await self._read(
-            lambda connection, now: [
-                rows.audit_row(row) for row in connection.execute(query("sqlite", "audit"), parameters)
-            ]
-        )
+        sql, given = auditing("sqlite", job=None if job is None else str(job), action=action)
+        values = (min(page, MOST_ROWS), LAST if below is None else below, *given)
+
+        def look(connection: sqlite3.Connection, now: int) -> list[AuditRow]:
+            return [rows.audit_row(row) for row in connection.execute(numbered(sql), named(values))]
+
+        return await self._read(look)
 
     # One way to the file
 

@@ -1,6 +1,6 @@
--- The audit, newest first.   $1 job   $2 action   $3 page   $4 below this number
+-- The audit, newest first.   $1 page   $2 below this number   {where}: of one job, of one action
 SELECT number, at, action, actor, job, type, queue, tenant, reason
   FROM windlass.audit
- WHERE ($1::uuid IS NULL OR job = $1) AND ($2::text IS NULL OR action = $2) AND ($4::bigint IS NULL OR number < $4)
+ WHERE number < $2::bigint{where}
  ORDER BY number DESC
- LIMIT $3::int
+ LIMIT $1::int

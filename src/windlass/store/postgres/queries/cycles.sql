@@ -4,9 +4,14 @@ WITH RECURSIVE wish AS MATERIALIZED (
 ), chain AS (
     SELECT job, awaited FROM wish
     UNION
-    SELECT chain.job, edges.awaited
+    -- LATERAL and a scalar subquery, so that each step is a descent of an index and never a scan of all waits.
+    SELECT chain.job, following.awaited
       FROM chain
-      JOIN windlass.edges ON edges.waiter = chain.awaited AND NOT edges.done
-      JOIN windlass.waits ON waits.job = edges.waiter AND waits.fence = edges.fence
+     CROSS JOIN LATERAL (
+        SELECT edges.awaited
+          FROM windlass.edges
+         WHERE edges.waiter = chain.awaited AND NOT edges.done
+           AND edges.fence = (SELECT waits.fence FROM windlass.waits WHERE waits.job = edges.waiter)
+        OFFSET 0) AS following
 )
 SELECT DISTINCT job FROM chain WHERE awaited = job

@@ -52,8 +52,6 @@ CREATE TABLE windlass_waits (
     wake_at   INTEGER
 ) STRICT;
 CREATE INDEX windlass_waits_due ON windlass_waits (wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX windlass_waits_met ON windlass_waits (job)
-    WHERE need > 0 AND (succeeded >= need OR succeeded + pending < need);
 
 CREATE TABLE windlass_edges (
     awaited TEXT    NOT NULL,

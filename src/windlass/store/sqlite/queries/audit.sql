@@ -1,6 +1,6 @@
--- The audit, newest first.   :job   :action   :page   :below
+-- The audit, newest first.   ?1 page   ?2 below this number   {where}: of one job, of one action
 SELECT number, at, action, actor, job, type, queue, tenant, reason
   FROM windlass_audit
- WHERE (:job IS NULL OR job = :job) AND (:action IS NULL OR action = :action) AND (:below IS NULL OR number < :below)
+ WHERE number < ?2{where}
  ORDER BY number DESC
- LIMIT :page
+ LIMIT ?1
