@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich import box
@@ -12,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from windlass.cli.demo import program
 from windlass.cli.demo.reports import Ended, Slot
 from windlass.cli.demo.scene import Health, Lives, Scene, Sentence, Throughput, Tone, WorkerView
 from windlass.cli.demo.summary import Summary
@@ -73,6 +75,19 @@ def _bar(scene: Scene, columns: int) -> Text:
     return bar.append("─" * (columns - drawn), "bright_black")
 
 
+def phases(scene: Scene) -> RenderableType:
+    """The way of the orders through their pipeline, and how many are where, by state."""
+    line = Text.assemble((" orders ", "bold"), no_wrap=True, overflow="ellipsis")
+    for phase in scene.phases:
+        line.append(f" {phase.name} ", "default" if phase.jobs else "bright_black")
+        for state in (State.QUEUED, State.RUNNING, State.FAILED):
+            colour, sign, _ = STATES[state]
+            count = phase.counts.get(state, 0)
+            line.append(f"{sign}{count:<3}", colour if count else "bright_black")
+        line.append("→", "bright_black")
+    return line.append(f" ● {scene.shipped} of {scene.orders}", "green" if scene.shipped else "bright_black")
+
+
 def queues(scene: Scene, columns: int) -> Panel:
     table = Table.grid(padding=(0, 1))
     table.add_column(style="bold", min_width=QUEUE)
@@ -109,19 +124,26 @@ def throughput(measured: Throughput, columns: int) -> Panel:
     return _panel(Group(figure, *(Text(row, "green", no_wrap=True) for row in rows)), "throughput")
 
 
-def worker(view: WorkerView, columns: int) -> Panel:
+def worker(view: WorkerView, columns: int, lines: int) -> Panel:
     """A worker process and its processors; of a killed one, what it held when it died."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, min_width=PROCESSOR)
     table.add_column(no_wrap=True, overflow="ellipsis")
     dead = view.health is Health.KILLED
-    for slot in sorted(view.slots, key=lambda slot: slot.name):
+    for slot in _chosen(view.slots, lines - 2):
         table.add_row(
             Text(slot.name, "bright_black strike" if dead else "default"), _doing(slot, dead, columns >= ROOMY)
         )
     state = {Health.STARTING: "starting …", Health.ALIVE: f"pid {view.pid}", Health.KILLED: f"pid {view.pid}, killed"}
     title = Text.assemble(f"worker {view.number}", " · ", (state[view.health], HEALTH[view.health]))
     return _panel(table, title, HEALTH[view.health] if view.health is not Health.ALIVE else "bright_black")
+
+
+def _chosen(slots: Sequence[Slot], room: int) -> list[Slot]:
+    """Where there is no room for all: who works, then who worked last. Phases come in the order of their pipeline."""
+    ranks = {phase: rank for rank, phase in enumerate(program.order.phases, 1)}
+    latest = sorted(slots, key=lambda slot: (slot.state is ProcessorState.IDLE, slot.seconds))
+    return sorted(latest[:room], key=lambda slot: (ranks.get(slot.phase, 0), slot.name))
 
 
 def _doing(slot: Slot, dead: bool, roomy: bool) -> Text:
@@ -164,7 +186,7 @@ def lives(scene: Scene, columns: int, lines: int, *, framed: bool) -> Renderable
 
 def _lives(lives: Lives, *, ids: bool) -> Text:
     life, once = lives.last, lives.times == 1
-    colour = "red" if life.state is None else STATES[life.state][0] if life.state in STATES else "default"
+    colour = "green" if life.is_good else "red" if life.state is None else STATES.get(life.state, ("default",))[0]
     which = f"{lives.times}×" if not once else life.job[-SHORT_ID:] if ids else ""
     return Text.assemble(
         (datetime.fromtimestamp(life.at).astimezone().strftime("%H:%M:%S"), "bright_black"),

@@ -14,9 +14,11 @@ from windlass.cli.demo.reports import Ended
 from windlass.cli.demo.scene import Health, Scene, Sentence, Tone
 from windlass.cli.demo.summary import Summary
 from windlass.cli.lines import COLOURS, SHORT_ID, coloured
+from windlass.runtime.pool import ProcessorState
 from windlass.state import State
 
 STATUS = 2.0  # seconds between two lines that say how things stand
+PHASES = 1.0  # seconds between two looks at the orders that are under way
 TYPE_WIDTH = 14  # characters
 SHOWN = (State.QUEUED, State.RUNNING, State.FAILED, State.SUCCEEDED, State.DEAD)
 TONES = {Tone.PLAIN: None, Tone.GOOD: "green", Tone.BAD: "red"}
@@ -29,6 +31,7 @@ class Plain:
         self._colour = coloured(sys.stdout)
         self._read = True  # somebody reads what we print
         self._next_status = STATUS
+        self._next_phases = 0.0
 
     def open(self) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -46,6 +49,10 @@ class Plain:
         if scene.elapsed >= self._next_status:
             self._next_status = scene.elapsed + STATUS
             self._say(_status(scene), "cyan")
+        if scene.elapsed >= self._next_phases and scene.shipped < scene.orders:
+            self._next_phases = scene.elapsed + PHASES
+            for line in _phases(scene):
+                self._say(line, "cyan")
         return self._read
 
     def close(self) -> None:
@@ -85,3 +92,15 @@ def _status(scene: Scene) -> str:
     told = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
     alive = sum(worker.health is Health.ALIVE for worker in scene.workers.values())
     return f"{told} · {alive} workers · {scene.throughput.current:.0f} jobs/s"
+
+
+def _phases(scene: Scene) -> list[str]:
+    """How many orders are in which phase, and who works there."""
+    told = ", ".join(f"{phase.jobs} in {phase.name}" for phase in scene.phases)
+    lines = [f"orders: {told}; {scene.shipped} of {scene.orders} shipped"]
+    names = {phase.name for phase in scene.phases}
+    for worker in scene.workers.values():
+        busy = [slot for slot in worker.slots if slot.phase in names and slot.state is not ProcessorState.IDLE]
+        if busy and worker.health is Health.ALIVE:
+            lines.append(f"worker {worker.number}: " + ", ".join(f"{slot.name} {slot.state}" for slot in busy))
+    return lines

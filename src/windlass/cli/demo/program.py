@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 
-from windlass import Context, Dead, Windlass, fixed
+from windlass import Context, Dead, Windlass, fixed, phase
 
 SYNC_ATTEMPTS = 3  # the third one succeeds
 FEED_ATTEMPTS = 2
 MAX_CRASHES = 3
 BROKEN = "broken.raw"
 FRAMES = 25  # of a film, a tenth of a second each
+UNLUCKY = 1004  # the order for which there is no tape at first
+SHIPPED = "picked, packed, shipped"
 
 app = Windlass(
     pace="eager",
@@ -90,6 +92,32 @@ async def render(ctx: Context, film: str) -> str:
         await asyncio.sleep(0.1)
         ctx.progress(frame + 1, total=FRAMES)
     return f"{film} is rendered"
+
+
+@app.job(queue="shop")
+async def pick(order: int) -> str:
+    """The first phase of an order."""
+    await asyncio.sleep(random.uniform(0.3, 0.6))
+    return "picked"
+
+
+@app.job(queue="shop", retry=fixed("500ms"))
+async def pack(ctx: Context, order: int) -> str:
+    """The second one. A retry stays in it: nothing is picked twice."""
+    await asyncio.sleep(0.3)
+    if order == UNLUCKY and ctx.attempt == 1:
+        raise LookupError(f"no tape for order {order}")
+    return f"{ctx.previous}, packed"
+
+
+@app.job(queue="shop")
+async def ship(ctx: Context) -> str:
+    """The last one; what it returns is the result of the order."""
+    await asyncio.sleep(random.uniform(0.2, 0.5))
+    return f"{ctx.previous}, shipped"
+
+
+order = app.pipeline("order", [pick, phase(pack, processors=1), ship])
 
 
 def _segfault() -> None:

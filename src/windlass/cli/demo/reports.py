@@ -36,7 +36,11 @@ class Slot(msgspec.Struct, frozen=True):
     state: ProcessorState
     type: str | None  # of the job it is busy with
     job: str | None  # that job's id, as 32 hex digits
-    seconds: float  # for so long
+    seconds: float  # since it took its latest job
+
+    @property
+    def phase(self) -> str:
+        return self.name.rpartition("-processor-")[0]
 
 
 class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
@@ -58,6 +62,11 @@ class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     words: str  # the whole of it, for a line
     error: str | None
     state: State | None  # None: the lease was lost and nothing was written
+    next_phase: str | None = None  # of its pipeline, to which it goes
+
+    @property
+    def is_good(self) -> bool:
+        return self.state is State.SUCCEEDED or (self.state is State.QUEUED and self.next_phase is not None)
 
 
 class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
@@ -114,6 +123,8 @@ class Reporter:
         return slots
 
     def _ended(self, end: JobEnded, state: State | None) -> None:
+        advance = None if end.flow is None or state is not State.QUEUED else end.flow.advance
+        where = "" if advance is None else f": {advance.phase}"
         self._send(
             Ended(
                 worker=self._number,
@@ -121,9 +132,10 @@ class Reporter:
                 job=end.job.id.hex,
                 type=end.job.type,
                 attempt=f"{end.job.attempt} of {end.job.max_attempts}",
-                words=escape(describe_end(end, state)),
+                words=escape(describe_end(end, state) + where),
                 error=None if end.error is None else escape(shortened(end.error)),
                 state=state,
+                next_phase=None if advance is None else advance.phase,
             )
         )
 

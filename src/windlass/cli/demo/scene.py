@@ -6,13 +6,15 @@ A screen reads it as often as it likes. Plain lines want each piece of news once
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from windlass.cli.demo import program
 from windlass.cli.demo.reports import Ended, Processors, Report, Rescued, Slot
+from windlass.job import Job
 from windlass.runtime.pool import ProcessorState
 from windlass.state import FINAL, State
 from windlass.store.protocol import QueueRow
@@ -57,7 +59,7 @@ class Lives:
 
     def and_(self, next: Ended) -> Lives | None:
         """Both as one; None where they are not of one kind."""
-        same = next.type == self.last.type and next.state is self.last.state is State.SUCCEEDED
+        same = next.type == self.last.type and next.state is self.last.state and next.is_good and self.last.is_good
         return Lives(next, self.times + 1) if same else None
 
 
@@ -77,6 +79,18 @@ class WorkerView:
                 if slot.type == type and slot.state is ProcessorState.BUSY:
                     return slot.job
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of the orders' pipeline, and how many of them are in it, by state."""
+
+    name: str
+    counts: Mapping[State, int]
+
+    @property
+    def jobs(self) -> int:
+        return sum(self.counts.values())
 
 
 @dataclass(slots=True)
@@ -115,6 +129,8 @@ class Scene:
         self.throughput = Throughput()
         self.counts: Mapping[State, int] = {}
         self.queues: Sequence[QueueRow] = ()
+        self.orders = 0  # of the latest round
+        self.phases: Sequence[Phase] = [Phase(name, {}) for name in program.order.phases]
         self.enqueued = 0
         self._unread: deque[Sentence | Ended] = deque(maxlen=UNREAD_MOST)
 
@@ -125,6 +141,11 @@ class Scene:
     @property
     def ended(self) -> int:
         return sum(self.counts.get(state, 0) for state in FINAL)
+
+    @property
+    def shipped(self) -> int:
+        """Orders that are through all phases."""
+        return self.orders - sum(phase.jobs for phase in self.phases)
 
     def tell(self, words: str, tone: Tone = Tone.PLAIN) -> None:
         """What happens now, in words."""
@@ -138,6 +159,15 @@ class Scene:
         rows = empty | {row.queue: row for row in queues}  # a queue that is empty is gone from the store, not from here
         self.counts, self.queues = counts, [rows[queue] for queue in sorted(rows)]
         self.throughput.count(self.ended, time.monotonic())
+
+    def moved(self, orders: Sequence[Job]) -> None:
+        """Where the orders are, says the store."""
+        under_way = Counter((job.phase, job.status) for job in orders if job.status is not State.SUCCEEDED)
+        self.orders = len(orders)
+        self.phases = [
+            Phase(name, {state: count for (phase, state), count in under_way.items() if phase == name})
+            for name in program.order.phases
+        ]
 
     def hear(self, report: Report) -> None:
         """What a worker says."""

@@ -2,6 +2,7 @@
 
 windlass demo                      the time
 a bar of all jobs by state         and its legend
+the phases of a pipeline           and how many jobs are in each
 queues             throughput
 worker 1           worker 2        processors by name
 what happens       jobs            beside each other where there is room, else one below the other
@@ -22,13 +23,14 @@ from windlass.cli.demo.scene import Scene
 from windlass.cli.demo.summary import Summary
 
 WIDE = 150  # columns from which the story and the jobs have room beside each other
-TALL = 32  # lines from which there is air, and a longer story
+TALL = 34  # lines from which there is air, and a longer story
+ROOMY = 40  # lines from which all processors have room
 
 FRAME = 2  # lines of a panel's border
 QUEUES = 3 + FRAME  # lines
-PROCESSORS = 6 + FRAME  # lines
+BUSY_PROCESSORS, ALL_PROCESSORS = 6 + FRAME, 11 + FRAME  # lines; no more than six are busy at a time
 SHORT_STORY, LONG_STORY = 3 + FRAME, 7 + FRAME  # lines
-HEADER, PROGRESS = 1, 2  # lines
+HEADER, PROGRESS, PHASES = 1, 2, 1  # lines
 
 
 class Screen:
@@ -69,11 +71,13 @@ def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
     """Everything fits into the size; whatever is left over goes to the lives of jobs."""
     tall = lines >= TALL
     half = columns // 2
+    processors = ALL_PROCESSORS if lines >= ROOMY else BUSY_PROCESSORS
     top = [
         Layout(panels.header(scene), size=HEADER + tall),
         Layout(panels.progress(scene, columns), size=PROGRESS + tall),
+        Layout(panels.phases(scene), size=PHASES + tall),
         _beside(QUEUES, panels.queues(scene, half), panels.throughput(scene.throughput, columns - half)),
-        _beside(PROCESSORS, *(panels.worker(view, half) for view in scene.workers.values())),
+        _beside(processors, *(panels.worker(view, half, processors) for view in scene.workers.values())),
     ]
     left = lines - sum(part.size or 0 for part in top)
     screen = Layout()

@@ -1,6 +1,6 @@
-"""What happens when: four acts over a stream of newsletters. Each act waits for what it wants to show.
+"""What happens when: five acts over a stream of newsletters. Each act waits for what it wants to show.
 
-priorities   →   failures and retries   →   a segfault in a process of its own   →   kill -9 of a worker
+priorities → failures and retries → a segfault in a process of its own → three phases → kill -9 of a worker
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ CAST_KEPT = 1_000  # jobs that are looked at in the end; a show of many hours fo
 RESETS = ("ada", "grace", "linus", "barbara", "edsger", "margaret")
 SHOPS = ("antwerp", "lisbon", "bergen")
 PICTURES = ("anchor.raw", "buoy.raw", program.BROKEN, "crane.raw", "davit.raw")
+ORDERS = range(1001, 1013)
 FILMS = ("harbour.mp4", "lighthouse.mp4")
 
 
@@ -45,6 +46,7 @@ class Script:
         self._scene = scene
         self._kill = kill
         self.cast: deque[JobHandle[Any]] = deque(maxlen=CAST_KEPT)
+        self.orders: list[UUID] = []  # of the latest round
         self.victims: set[UUID] = set()
         self._enqueuing: asyncio.Future[list[JobHandle[Any]]] | None = None
 
@@ -55,6 +57,7 @@ class Script:
             await self._priorities()
             await self._failures()
             await self._segfault()
+            await self._phases()
             await self._kill_worker()
             if once:
                 await self._finale()
@@ -100,6 +103,16 @@ class Script:
         alive = before == [worker.pid for worker in self._scene.workers.values()]
         unharmed = "; the workers are unharmed" if alive else ""
         self._scene.tell(f"{program.BROKEN} is in quarantine after 3 crashes{unharmed}", Tone.GOOD)
+        await asyncio.sleep(BREATH / 2)
+
+    async def _phases(self) -> None:
+        names = ", ".join(program.order.phases)
+        self._scene.tell(f"{len(ORDERS)} orders come in, each one job with three phases: {names}")
+        orders = await self._enqueue(program.order.call(number) for number in ORDERS)
+        self.orders = [order.id for order in orders]
+        await self._newsletters()
+        await self._until_ended(orders)
+        self._scene.tell("all are shipped; one was packed twice, but picked once", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
     async def _kill_worker(self) -> None:

@@ -115,7 +115,12 @@ class Show:
             counts = await self._app.acounts()
             queues = await self._app.client.aask(lambda store: store.queues())
             self._scene.counted(counts, queues)
+            await self._follow_orders()
             await asyncio.sleep(COUNT)
+
+    async def _follow_orders(self) -> None:
+        orders = await self._app.client.aask(lambda store: store.find_many(self._script.orders))
+        self._scene.moved(list(orders.values()))
 
     def _kill(self, number: int) -> None:
         child = self._supervisor.children.get(number)
@@ -136,6 +141,7 @@ class Show:
             complete=self._complete,
         )
         self._scene.counted(counts, self._scene.queues)
+        await self._follow_orders()
         checks = check(account)
         return Summary(
             checks=checks,

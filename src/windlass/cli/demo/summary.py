@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+import msgspec
+
 from windlass.cli.demo import program
-from windlass.job import Job
+from windlass.job import Attempt, Job
+from windlass.outcome import Ending
 from windlass.policy.failure import CRASHED, EXHAUSTED
 from windlass.state import FINAL, State
 
@@ -75,6 +78,7 @@ def check(account: Account) -> list[Check]:
         if (jobs := [job for job in ended if chosen(job)])
     ]
     checks += _overtaking(account.cast)
+    checks += _phases([job for job in ended if job.pipeline == program.order.name])
     rescued = [job for job in ended if job.id in account.victims]
     if rescued or account.complete:
         words = "the killed worker's render was rescued, ran again and succeeded"
@@ -102,6 +106,38 @@ def _overtaking(cast: Sequence[Job]) -> list[Check]:
     if not passed:
         return []
     return [Check(f"each password reset overtook {min(passed)} newsletters or more", min(passed) > 0)]
+
+
+def _phases(orders: Sequence[Job]) -> list[Check]:
+    """Where the orders have been, from the attempts that the store remembers."""
+    if not orders:
+        return []
+    names = ", ".join(program.order.phases)
+    through = all(_way(order) == program.order.phases and _result(order) == program.SHIPPED for order in orders)
+    checks = [Check(f"{len(orders)} orders went through three phases each, in order: {names}", through)]
+    unlucky = [order for order in orders if order.arguments()["order"] == program.UNLUCKY]
+    if unlucky:
+        words = f"order {program.UNLUCKY} failed in its second phase, and was retried there"
+        checks.append(Check(words, all(_failed_in(order) == ["pack"] for order in unlucky)))
+    return checks
+
+
+def _way(job: Job) -> tuple[str, ...]:
+    """The phases that succeeded, one after the other; a success of the last one is the job's own."""
+    passed = [entry.phase or "" for entry in _attempts(job) if entry.outcome == Ending.SUCCEEDED]
+    return (*passed, job.phase) if job.status is State.SUCCEEDED else tuple(passed)
+
+
+def _failed_in(job: Job) -> list[str | None]:
+    return [entry.phase for entry in _attempts(job) if entry.error is not None]
+
+
+def _attempts(job: Job) -> list[Attempt]:
+    return msgspec.json.decode(job.attempts or "[]", type=list[Attempt])
+
+
+def _result(job: Job) -> object:
+    return None if job.output is None else msgspec.json.decode(job.output)
 
 
 def _is_mortal(job: Job) -> bool:
