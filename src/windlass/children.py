@@ -167,8 +167,6 @@ class Children:
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
             raise FlowError(f"ctx.wait() takes a list of jobs, not {type(jobs).__name__}; write: ctx.wait([child])")
         children = [self._child(job) for job in jobs]
-        if not children:
-            raise FlowError("ctx.wait() was given no jobs; skip it when there is nothing to wait for")
         seen: set[str] = set()
         for child in children:
             if child.name in seen:
@@ -271,6 +269,8 @@ def needed(need: object, total: int) -> int:
     """How many of `total` jobs have to succeed."""
     if need == "all":
         return total
+    if total == 0:
+        raise FlowError(f"ctx.wait(need={need!r}) was given no jobs; skip it when there is nothing to wait for")
     if need == "any":
         return 1
     if isinstance(need, bool) or not isinstance(need, int):
@@ -288,6 +288,6 @@ def refuse_hopeless(awaited: Sequence[Child[Any]], count: int) -> None:
     named = ", ".join(child.told() for child in bad[:LONGEST_LIST])
     more = f" and {len(bad) - LONGEST_LIST} more" if len(bad) > LONGEST_LIST else ""
     raise ChildrenFailed(
-        f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay them, "
-        "or catch ChildrenFailed and look at child.status and child.error"
+        f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay or "
+        "resume them, or catch ChildrenFailed and look at child.status and child.error"
     )

@@ -159,7 +159,7 @@ class JobHandle(Generic[R]):
         if problem is not None:
             raise FlowError(f"the name of a signal {problem}")
         payload = pack(value, what=f"signal {name!r}")
-        return lambda store: store.signal(self.id, name, payload)
+        return lambda store: store.signal(self.id, name, payload, actor=self._client.settings.acting)
 
     def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R]]:
         limit = None if timeout is None else seconds(timeout, what="timeout")

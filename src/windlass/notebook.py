@@ -58,6 +58,7 @@ class Notebook:
         self._patience = patience  # seconds to go on asking a database that does not answer: the lease ends then
         self._taken: dict[str, str] = {}
         self._recollection: Recollection | None = None
+        self._doubtful = False  # a name was given back in this run
         self._reading = asyncio.Lock()
 
     @property
@@ -86,6 +87,9 @@ class Notebook:
     def give_back(self, name: str) -> None:
         """Nothing was remembered under it: it can be tried again."""
         self._taken.pop(name, None)
+        # …unless its memory was committed and only the answer came too late: the store knows.
+        self._doubtful = True
+        self._recollection = None
 
     def scoped(self, name: str) -> str:
         """The phases of a pipeline share a job, and not its names."""
@@ -95,7 +99,7 @@ class Notebook:
 
     async def remembered(self, key: str) -> str | None:
         """What a run before this one remembered, as JSON."""
-        return None if self.first else (await self._recall()).steps.get(key)
+        return None if self.first and not self._doubtful else (await self._recall()).steps.get(key)
 
     async def received(self, signal: str) -> str | None:
         """The payload of a signal that was sent, as JSON. One that is not there is asked for again."""

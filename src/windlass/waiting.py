@@ -68,6 +68,8 @@ class Waits:
         """The results of the jobs that succeeded, once there are as many as needed."""
         notebook, children = self._notebook, self._children
         awaited = children.awaited(jobs)
+        if not awaited and need == "all":
+            return []  # all of none are there
         count = needed(need, len(awaited))
         key = _join_key(notebook, awaited, count)
         links = await children.look(awaited)

@@ -561,7 +561,7 @@ async def test_what_a_run_logged_before_it_waited_is_kept(app: Windlass) -> None
 
 
 BAD_WAITS: dict[str, tuple[dict[str, Any], str]] = {
-    "no jobs": ({"jobs": []}, "no jobs"),
+    "no jobs": ({"jobs": [], "need": "any"}, "no jobs"),
     "no list": ({"jobs": "abc"}, "takes a list"),
     "a number": ({"jobs": [7]}, "not int"),
     "a need of none": ({"need": 0}, "from 1 to 2"),
@@ -585,6 +585,30 @@ async def test_a_wait_that_cannot_be_is_refused_at_the_call(app: Windlass, what:
 
     async with working(app):
         assert (await ended(await parent.aenqueue())).reason == "refused"
+
+
+async def test_all_of_no_jobs_are_there_at_once(app: Windlass) -> None:
+    @app.job
+    async def parent(ctx: Context) -> int:
+        return len(await ctx.wait(ctx.spawn_many("page", [])))
+
+    async with working(app):
+        assert await (await parent.aenqueue()).aresult(timeout=PATIENCE) == 0
+
+
+async def test_a_forgotten_await_is_no_success(app: Windlass) -> None:
+    @app.job(max_attempts=1)
+    async def parent(ctx: Context) -> Any:
+        return ctx.wait([ctx.spawn("kid", kid.call())])
+
+    @app.job
+    async def kid() -> None: ...
+
+    async with working(app):
+        dead = await ended(await parent.aenqueue())
+
+    assert dead.status is State.DEAD
+    assert "without awaiting it" in (dead.error or "")
 
 
 async def test_waiting_for_oneself_for_nobody_or_twice_is_refused(app: Windlass) -> None:

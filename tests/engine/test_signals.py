@@ -148,6 +148,26 @@ def test_a_signal_that_does_not_come_in_time_is_a_timeout_for_good(bench: Harnes
     assert (job.result(), heard, job.record().attempt) == ("timeout", ["timeout", "timeout"], 1)
 
 
+def test_a_job_that_died_of_a_timeout_waits_anew_after_a_replay(bench: Harness) -> None:
+    @bench.app.job(max_attempts=1)
+    async def work(ctx: Context) -> Any:
+        return await ctx.signal("approved", timeout="1h")
+
+    job = work.enqueue()
+    bench.drain()
+    bench.clock.advance("1h")
+    bench.drain()
+    assert job.status() is State.DEAD
+
+    job.replay()
+    bench.drain()
+    assert job.status() is State.WAITING
+    job.signal("approved", 7)
+    bench.drain()
+
+    assert job.result() == 7
+
+
 def test_the_time_for_a_signal_counts_from_the_first_run(bench: Harness) -> None:
     @bench.app.job(retry=fixed("50m"))
     async def work(ctx: Context) -> str:

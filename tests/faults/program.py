@@ -25,12 +25,14 @@ LOOK = 0.01  # seconds between two looks at the gate
 app = Windlass()
 
 
-def note(event: str, ctx: Context) -> None:
+def note(event: str, ctx: Context, *, durable: bool = False) -> None:
     """One write, and O_APPEND: lines of several processes never mix, and a kill loses none."""
     line = f"{event} {ctx.job.id} {ctx.attempt} {ctx.fence} {os.getpid()} {time.time():.6f}\n"
     descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line.encode())
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -129,6 +131,58 @@ async def third(ctx: Context) -> str:
 
 
 app.pipeline("line", [first, phase(second, processors=3), third])
+
+
+@app.job(retry=fixed("0.1s"))
+async def fan_out(ctx: Context, children: int, seconds: float = 0.0, hard: bool = False) -> int:
+    """Joins its children; then a row through `ctx.transaction()`.
+
+    The hard way one more child runs until the test opens the gate, and its process dies before the wait and after it.
+    """
+    note("begin", ctx)
+    if hard and ctx.fence == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    kids = ctx.spawn_many("plain", (plain.call(seconds) for _ in range(children)))
+    fences = await ctx.wait([*kids, ctx.spawn("gated", gated.call())] if hard else kids)
+    note("joined", ctx)
+    async with ctx.transaction() as tx:
+        await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+    if hard and ctx.job.crashes < 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(fences)
+
+
+@app.job
+async def branch(ctx: Context, leaves: int) -> None:
+    """Every other leaf runs until the test opens the gate."""
+    note("begin", ctx)
+    await ctx.wait([ctx.spawn(f"leaf {n}", (gated if n % 2 else plain).call()) for n in range(leaves)])
+    note("joined", ctx)
+
+
+@app.job
+async def tree(ctx: Context, branches: int, leaves: int) -> None:
+    note("begin", ctx)
+    await ctx.wait(ctx.spawn_many("branch", (branch.call(leaves) for _ in range(branches))))
+    note("joined", ctx)
+
+
+@app.job(retry=fixed("0.1s"))
+async def pay(ctx: Context, dies: bool = False) -> None:
+    """A step that charges: a line that is on the disk before the row is, and the row in the step's own transaction."""
+
+    async def charge() -> int:
+        note("charge", ctx, durable=True)
+        async with ctx.transaction() as tx:
+            await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+        return ctx.fence
+
+    note("begin", ctx)
+    fence = await ctx.step("charge", charge)
+    note(f"charged:{fence}", ctx)
+    if dies and fence == ctx.fence:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await ctx.step("mail", note, "mail", ctx)
 
 
 def lose_answer() -> None:

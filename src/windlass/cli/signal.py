@@ -46,7 +46,7 @@ def signal(
     job = found[0]
     why: str | None = None
     try:
-        if not ask(settings, lambda store: _send(store, job, name, payload)):
+        if not ask(settings, lambda store: _send(store, job, name, payload, settings.acting)):
             why = f"job {job.id} was sent the signal {name!r} before, and the first one counts"
     except TransitionRefused as error:
         why = str(error)
@@ -59,10 +59,13 @@ def signal(
         say(f"signal {name} sent to {job.type} {job.id}", style="green")
 
 
-async def _send(store: Store, job: Job, name: str, payload: str) -> bool:
-    sent = await store.signal(job.id, name, payload)
+async def _send(store: Store, job: Job, name: str, payload: str, actor: str) -> bool:
+    waiting = await store.waiting(job.id)
+    sent = await store.signal(job.id, name, payload, actor=actor)
     if sent:
         await store.wake(job.queue)
+    if waiting is not None and waiting.signal not in (None, name):
+        note(f"it is kept; job {job.id} waits for the signal {waiting.signal!r} now")
     return sent
 
 

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from windlass import audit
 from windlass.errors import StoreUnavailable, WindlassError
 from windlass.observe.events import JobSettled
 from windlass.outcome import Transition
@@ -112,6 +113,8 @@ class Completer:
                     attempt=transition.attempt,
                     crashes=transition.crashes,
                     reason="unstorable",
+                    action=audit.DEAD,
+                    followed=transition.followed,
                 )
             ]
         )

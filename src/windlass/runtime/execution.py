@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from concurrent.futures import Executor
 from typing import Any
 
@@ -27,7 +28,7 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = await definition.fn(*args, **kwargs)
+        value = _finished(await definition.fn(*args, **kwargs))
     except ENDS_MORE:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
@@ -41,10 +42,20 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = definition.fn(*args, **kwargs)
+        value = _finished(definition.fn(*args, **kwargs))
     except BaseException as error:  # nothing that a handler raises on its thread concerns anybody else
         return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+
+
+def _finished(value: object) -> object:
+    """A coroutine as a result is a forgotten await: what it should have done was not done."""
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(
+            f"the handler returned the coroutine {value.__qualname__}() without awaiting it; write: await …"
+        )
+    return value
 
 
 def in_thread(executor: Executor, definition: Definition, job: Job, context: Context | None) -> asyncio.Future[Outcome]:

@@ -24,7 +24,7 @@ from windlass.outcome import Transition
 from windlass.state import FINAL, State, Verb
 from windlass.store.asking import Ask, Flowing, ask, encoder, uuid_of
 from windlass.store.encoding import encode_jobs
-from windlass.store.joins import arrive, begin_waits, reopen, wake
+from windlass.store.joins import arrive, begin_waits, reopen, wake, wake_due
 from windlass.store.keys import take_keys
 
 consequences_of = msgspec.json.Decoder(Consequences)
@@ -43,7 +43,7 @@ def enqueueing(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()
     existing: Mapping[UUID, UUID] = {}
     keyed = [job for job in jobs if job.unique is not None or job.idempotency is not None]
     if keyed:
-        existing = yield from take_keys(keyed, ask)
+        existing = yield from take_keys(keyed)
     fresh = [job for job in jobs if job.id not in existing]
     awaited |= {edge.awaited for job in fresh if job.wait is not None for edge in job.wait.edges}
     if fresh:
@@ -189,21 +189,23 @@ def condemned(jobs: Iterable[UUID]) -> Flowing[None]:
 # Signals
 
 
-def signalling(job: UUID, name: str, payload: str) -> Flowing[bool]:
+def signalling(job: UUID, name: str, payload: str, actor: str | None) -> Flowing[bool]:
     """The job's row is locked and it has not ended: keep the signal, and wake the job if it waits for it."""
     row = {"job": job, "name": name, "payload": msgspec.Raw(payload.encode())}
     kept = yield from ask("keep_signal", [row])
     if not kept:
         return False
+    yield from recording(audit.SIGNALLED, actor, job)
     if (yield from ask("awaits_signal", [{"job": job, "name": name}])):
         yield from wake([job])
     return True
 
 
 def waking_due(page: int) -> Flowing[int]:
-    """Wake jobs whose time is up, and those whose need is met and whom nobody could wake: how many."""
-    due = [uuid_of(row[0]) for row in (yield from ask("due_waits", [page]))]
-    return (yield from wake(due)) if due else 0
+    """Jobs whose time is up, and waits that could not be decided when they should: how many were woken."""
+    woken, ended = yield from wake_due(page)
+    yield from follow(ended)
+    return woken
 
 
 # Operators
@@ -223,6 +225,7 @@ def operated(verb: Verb, job: UUID, state: State | None, actor: str | None) -> F
         yield from recording(audit.OPERATIONS[verb], actor, job)
     if verb in (Verb.REPLAY, Verb.RESUME):
         yield from _retake_key(verb, job)
+        yield from ask("forget_expired", [job])
         yield from reopen(job)
     elif verb is Verb.DISCARD:
         yield from ask("end_keys", [{"job": job, "status": "discarded"}])
@@ -235,6 +238,6 @@ def _retake_key(verb: Verb, job: UUID) -> Flowing[None]:
     for key, holder in (yield from ask("key_holder", [job])):
         if uuid_of(holder) != job:
             raise TransitionRefused(
-                f"cannot {verb.value} job {job}: its unique key {key!r} belongs to job {holder} now; let that one end, "
-                "or cancel it first"
+                f"cannot {verb.value} job {job}: its unique key {key!r} belongs to job {holder} now, which does "
+                "its work; discard this one, or enqueue it under another key"
             )

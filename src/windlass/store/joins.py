@@ -34,7 +34,7 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
     jobs that this very transaction wrote: nobody else can have changed them.
     """
     states = yield from _states_of({edge.awaited for wait in waits.values() for edge in wait.edges}, new)
-    round = yield from _in_a_round(waits, new)
+    looping = yield from _in_a_round(waits, states)
     edges: list[dict[str, object]] = []
     counts: dict[UUID, Count] = {}
     decided = Decided()
@@ -55,7 +55,7 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
                     "ok": good,
                 }
             )
-        if job in round:
+        if job in looping:
             decided.abandon.append({"id": job, "reason": "it waits for a job that waits for it"})
         elif wait.edges or (wait.signal is None and wait.delay is None):
             decided.decide(job, count, need=wait.need, pending=count.pending, succeeded=count.succeeded)
@@ -64,10 +64,9 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
     rows = [_wait_row(job, fence, wait, counts[job]) for job, wait in waits.items()]
     for job, *_ in (yield from ask("begin_waits", rows)):
         decided.wake.append(uuid_of(job))  # its signal was there already
-    yield from _count_batches(
-        {job: counts[job] for job, wait in waits.items() if wait.batch},
-        totals={job: len(wait.edges) for job, wait in waits.items()},
-    )
+    batches = [job for job, wait in waits.items() if wait.batch]
+    if batches:
+        yield from ask("count_batch", batches)
     ended = yield from _carry_out(decided)
     return Begun(frozenset(decided.wake), ended)
 
@@ -79,22 +78,30 @@ def _wait_row(job: UUID, fence: int, wait: Wait, count: Count) -> dict[str, obje
         "need": wait.need,
         "pending": count.pending,
         "succeeded": count.succeeded,
+        "bad": count.bad,
+        "total": len(wait.edges),
         "batch": wait.batch,
         "signal": wait.signal,
         "delay": wait.delay,
     }
 
 
-def _in_a_round(waits: Mapping[UUID, Wait], new: frozenset[UUID]) -> Flowing[frozenset[UUID]]:
-    """Waiters that would wait for each other: they would never wake. Two that begin at once lock each other's rows, and
-    the one that comes second, or is tried again after the deadlock, sees the first."""
+def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None]) -> Flowing[frozenset[UUID]]:
+    """Waiters that would wait for each other: they would never wake.
+
+    Only somebody who waits already can close a round. Whoever begins to wait for such a job does so one after the
+    other, so that of two who close one together the second sees the first.
+    """
     wishes = [
         {"job": job, "awaited": edge.awaited}
         for job, wait in waits.items()
         for edge in wait.edges
-        if edge.awaited not in new and job not in new
+        if states[edge.awaited] is State.WAITING
     ]
-    return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes))) if wishes else frozenset()
+    if not wishes:
+        return frozenset()
+    yield from ask("one_by_one", [])
+    return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes)))
 
 
 ENDED = FINAL | {None}
@@ -124,17 +131,18 @@ def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
     if not by_wait:
         return []
     arrivals = [
-        {"job": job, "fence": fence, "arrived": count.arrived, "succeeded": count.succeeded}
+        {"job": job, "fence": fence, "arrived": count.arrived, "succeeded": count.succeeded, "bad": count.bad}
         for (job, fence), count in sorted(by_wait.items())
     ]
-    decided, batches = Decided(), {}
+    decided, batches = Decided(), []
     for job, fence, need, pending, succeeded, batch in (yield from ask("count", arrivals)):
         waiter = uuid_of(job)
         count = by_wait[waiter, fence]
         decided.decide(waiter, count, need=need, pending=pending, succeeded=succeeded)
         if batch:
-            batches[waiter] = count
-    yield from _count_batches(batches)
+            batches.append(waiter)
+    if batches:
+        yield from ask("count_batch", sorted(batches))
     return (yield from _carry_out(decided))
 
 
@@ -143,28 +151,14 @@ def reopen(job: UUID) -> Flowing[None]:
     rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen", [job]))]
     if not rows:
         return
-    taken_back = yield from ask(
-        "count",
-        [{"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0} for waiter, fence, ok in rows],
-    )
-    batches = [uuid_of(row[0]) for row in taken_back if row[-1]]
-    if batches:  # only a bad end has a way back
-        yield from ask("count_batch", [{"job": each, "total": None, "processed": 0, "failed": -1} for each in batches])
-
-
-def _count_batches(counts: Mapping[UUID, Count], *, totals: Mapping[UUID, int] | None = None) -> Flowing[None]:
-    """A batch's counters, summed per flush."""
-    rows = [
-        {
-            "job": job,
-            "total": None if totals is None else totals[job],
-            "processed": count.arrived - count.bad,
-            "failed": count.bad,
-        }
-        for job, count in sorted(counts.items())
+    yield from ask("mark_followed", [job])  # it may have ended before anybody waited for it
+    arrivals = [
+        {"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0, "bad": -1}
+        for waiter, fence, ok in rows  # only a bad end has a way back
     ]
-    if rows:
-        yield from ask("count_batch", rows)
+    batches = [uuid_of(row[0]) for row in (yield from ask("count", arrivals)) if row[-1]]
+    if batches:
+        yield from ask("count_batch", sorted(batches))
 
 
 class Count:
@@ -194,13 +188,20 @@ class Decided:
         self.wake: list[UUID] = []
         self.abandon: list[dict[str, object]] = []
         self.skip: list[dict[str, object]] = []
+        self.condemned: set[UUID] = set()
+
+    def condemn(self, job: UUID, policy: Policy, awaited: UUID) -> None:
+        """An awaited job's bad end ends its waiter, once."""
+        if job in self.condemned:
+            return
+        self.condemned.add(job)
+        verdict = self.abandon if policy is Policy.FAIL else self.skip
+        word = "failed" if policy is Policy.FAIL else "skipped"
+        verdict.append({"id": job, "reason": f"{word}: job {awaited}, on which it depends, did not succeed"})
 
     def decide(self, job: UUID, count: Count, *, need: int, pending: int, succeeded: int) -> None:
         if count.fatal is not None:
-            policy, awaited = count.fatal
-            verdict = self.abandon if policy is Policy.FAIL else self.skip
-            word = "failed" if policy is Policy.FAIL else "skipped"
-            verdict.append({"id": job, "reason": f"{word}: job {awaited}, on which it depends, did not succeed"})
+            self.condemn(job, *count.fatal)
         elif succeeded >= need or succeeded + pending < need:
             self.wake.append(job)
 
@@ -227,3 +228,16 @@ def _carry_out(decided: Decided) -> Flowing[list[UUID]]:
     if decided.skip:
         ended += [uuid_of(row[0]) for row in (yield from ask("cancel_many", decided.skip))]
     return ended
+
+
+def wake_due(page: int) -> Flowing[tuple[int, list[UUID]]]:
+    """Wake jobs whose time is up, and decide waits that no arrival could, because somebody held the waiter's row."""
+    due = [uuid_of(row[0]) for row in (yield from ask("due_waits", [page]))]
+    if not due:
+        return 0, []
+    yield from ask("count_batch", sorted(due))
+    decided = Decided()
+    for waiter, policy, awaited in (yield from ask("fatal_edges", sorted(due))):
+        decided.condemn(uuid_of(waiter), Policy(policy), uuid_of(awaited))
+    woken = yield from wake(job for job in due if job not in decided.condemned)
+    return woken, (yield from _carry_out(decided))

@@ -1,29 +1,28 @@
 """Taking the keys of new jobs: who holds one already, and what then becomes of the other.
 
-Generators without a database, as in `following.py`, which drives them.
+Generators, driven as `asking.py` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from windlass.errors import IdempotencyConflict
 from windlass.job import Key, NewJob
+from windlass.store.asking import Flowing, ask, uuid_of
 
-Asking = Callable[[str, object], Generator[Any, Any, Any]]
 
-
-def take_keys(jobs: Sequence[NewJob], ask: Asking) -> Generator[Any, Any, Mapping[UUID, UUID]]:
+def take_keys(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
     """Take the keys of these jobs; the answer names, by the new id, the jobs that held one.
 
     Idempotency first: a producer that repeats itself gets its own answer, whatever has become of the unique key. Both
     are upserts that wait for a concurrent holder's transaction and see whether it committed.
     """
-    held = yield from _take([(job.id, job.idempotency) for job in jobs if job.idempotency is not None], ask)
+    held = yield from _take([(job.id, job.idempotency) for job in jobs if job.idempotency is not None])
     rest = [job for job in jobs if job.id not in held]
-    by_unique = yield from _take([(job.id, job.unique) for job in rest if job.unique is not None], ask)
+    by_unique = yield from _take([(job.id, job.unique) for job in rest if job.unique is not None])
     repeated = [
         {"scope": job.idempotency.scope, "key": job.idempotency.key, "job": by_unique[job.id]}
         for job in rest
@@ -45,13 +44,13 @@ def _last(existing: Mapping[UUID, UUID], job: UUID) -> UUID:
     return job
 
 
-def _take(wishes: Sequence[tuple[UUID, Key]], ask: Asking) -> Generator[Any, Any, dict[UUID, UUID]]:
+def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
     if not wishes:
         return {}
     wanted: dict[tuple[str, str], list[tuple[UUID, Key]]] = {}
     for job, key in wishes:
         wanted.setdefault((key.scope, key.key), []).append((job, key))
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "scope": key.scope,
             "key": key.key,
@@ -65,14 +64,28 @@ def _take(wishes: Sequence[tuple[UUID, Key]], ask: Asking) -> Generator[Any, Any
         for _, ((job, key), *_rest) in sorted(wanted.items())
     ]
     existing: dict[UUID, UUID] = {}
-    for scope, text, holder, fingerprint in (yield from ask("take_keys", rows)):
-        found = holder if isinstance(holder, UUID) else UUID(str(holder))
+    for scope, text, holder, fingerprint in (yield from _holders(rows)):
+        found = uuid_of(holder)
         for job, key in wanted[scope, text]:
             if key.fingerprint is not None and key.fingerprint != fingerprint:
                 raise _conflict(text, found)
             if found != job:
                 existing[job] = found
     return existing
+
+
+def _holders(wanted: list[dict[str, object]]) -> Flowing[list[Any]]:
+    """Who holds each key now: taken where nobody had it, taken over where that is allowed, else whose it is.
+
+    A key that was held at the insert may be gone at the look: then it is taken once more.
+    """
+    known: dict[tuple[object, object], Any] = {}
+    while missing := [row for row in wanted if (row["scope"], row["key"]) not in known]:
+        for statement in ("take_keys", "seize_keys", "held_keys"):
+            rest = [row for row in missing if (row["scope"], row["key"]) not in known]
+            if rest:
+                known |= {(row[0], row[1]): row for row in (yield from ask(statement, rest))}
+    return list(known.values())
 
 
 def _conflict(key: str, holder: UUID) -> IdempotencyConflict:

@@ -260,7 +260,7 @@ class Store(Protocol):
         """Keep a step's result under the lease, at once and durably; False when the lease is not current."""
         ...
 
-    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+    async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         """Send a signal (JSON) to a job that has not ended, and wake it if it waits for it.
 
         The first of a name is kept, whether or not anybody waits yet; False when there was one already. Raises

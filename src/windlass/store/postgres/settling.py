@@ -56,6 +56,7 @@ async def settle_followed(follower: Follower, connection: Any, transitions: Sequ
     states: dict[UUID, State] = {}
     if advancing:
         states |= rows.states(await connection.fetch(query("postgres", "advance"), *rows.advance_arguments(advancing)))
+        follower.queues |= {to.queue for transition, to in advancing if transition.job in states}
     # A job that somebody asked to cancel does not advance: it ends as settle.sql lets it.
     rest = [t for t in transitions if t.job not in states]
     states |= await _write(connection, rest, followed=True)

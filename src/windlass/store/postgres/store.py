@@ -302,11 +302,11 @@ class PostgresStore:
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
 
-    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+    async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         def send() -> Flowing[bool]:
             if not (yield from ask("lock_job", [job])):
                 raise Ended
-            return (yield from signalling(job, name, payload))
+            return (yield from signalling(job, name, payload, actor))
 
         try:
             return await self._follow(send)

@@ -209,12 +209,12 @@ class SqliteStore:
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: remember(connection, now, lease, memory))
 
-    async def signal(self, job: UUID, name: str, payload: str) -> bool:
+    async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         def send(follower: Follower, connection: sqlite3.Connection, now: int) -> bool:
             if not follower.drive(ask("lock_job", [job])):
                 row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
                 raise unheard(job, name, None if row is None else rows.job(row))
-            return follower.drive(signalling(job, name, payload))
+            return follower.drive(signalling(job, name, payload, actor))
 
         return await self._following(send)
 

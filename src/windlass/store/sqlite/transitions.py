@@ -27,6 +27,11 @@ def settle_all(
     """Write transitions and everything that follows them: the states of those whose lease was current."""
     written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
     states = {each.job: state for each, state in written}
+    follower.queues |= {
+        each.flow.advance.queue
+        for each, state in written
+        if each.flow is not None and each.flow.advance is not None and state is State.QUEUED
+    }
     if any(each.flow is not None or state in FINAL for each, state in written):
         states |= follower.drive(after(written))
     return states

@@ -46,6 +46,8 @@ CREATE TABLE windlass.waits (
     need      integer     NOT NULL DEFAULT 0,
     pending   integer     NOT NULL DEFAULT 0,
     succeeded integer     NOT NULL DEFAULT 0,
+    bad       integer     NOT NULL DEFAULT 0,
+    total     integer     NOT NULL DEFAULT 0,
     batch     boolean     NOT NULL DEFAULT false,
     signal    text,
     wake_at   timestamptz

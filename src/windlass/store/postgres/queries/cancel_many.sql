@@ -1,9 +1,15 @@
--- Cancel jobs that don't run, at once.   $1 [{id, reason}]
+-- Cancel jobs that don't run, at once. A row that somebody else holds is skipped.   $1 [{id, reason}]
 WITH lost AS MATERIALIZED (
     SELECT * FROM json_to_recordset(CAST($1 AS json)) AS lost (id uuid, reason text)
+), held AS MATERIALIZED (
+    SELECT lost.id, lost.reason
+      FROM lost
+      JOIN windlass.jobs ON jobs.id = lost.id AND jobs.status IN ('queued', 'failed', 'waiting')
+     ORDER BY jobs.id
+       FOR UPDATE OF jobs SKIP LOCKED
 ), gone AS (
-    DELETE FROM windlass.jobs USING lost
-     WHERE jobs.id = lost.id AND jobs.status IN ('queued', 'failed', 'waiting')
+    DELETE FROM windlass.jobs USING held AS lost
+     WHERE jobs.id = lost.id
  RETURNING jobs.*, lost.reason AS why
 ), archived AS (
     INSERT INTO windlass.history (

@@ -19,7 +19,7 @@ WITH ending AS MATERIALIZED (
  RETURNING jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at,
            jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.cancel_requested,
            jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace, jobs.input,
-           jobs.error AS last_error, jobs.attempts, jobs.followed, jobs.consequences, jobs.key_scope, ending.status, ending.output, ending.error, ending.entry,
+           jobs.error AS last_error, jobs.output AS last_output, jobs.attempts, jobs.followed, jobs.consequences, jobs.key_scope, ending.status, ending.output, ending.error, ending.entry,
            ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
            ending.reason, ending.action
 ), audited AS (
@@ -34,7 +34,7 @@ INSERT INTO windlass.history (
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at,
        windlass.now() - make_interval(secs => elapsed), windlass.now(), cost_cents, priority, attempt, max_attempts,
        crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
-       pipeline, key, trace, reason, input, output, coalesce(error, last_error),
+       pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
        CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
        followed, consequences, key_scope
   FROM gone

@@ -47,6 +47,8 @@ CREATE TABLE windlass_waits (
     need      INTEGER NOT NULL DEFAULT 0,
     pending   INTEGER NOT NULL DEFAULT 0,
     succeeded INTEGER NOT NULL DEFAULT 0,
+    bad       INTEGER NOT NULL DEFAULT 0,
+    total     INTEGER NOT NULL DEFAULT 0,
     batch     INTEGER NOT NULL DEFAULT 0,
     signal    TEXT,
     wake_at   INTEGER

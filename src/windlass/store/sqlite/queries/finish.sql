@@ -11,7 +11,7 @@ INSERT INTO windlass_history (
     attempts, followed, consequences, key_scope)
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
        :cost_cents, priority, :attempt, max_attempts, crashes, rescues, phase_rank, :total, :processed, :failed,
-       cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input, :output,
+       cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input, coalesce(:output, output),
        coalesce(:error, error), remember(attempts, :entry), followed, consequences, key_scope
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))

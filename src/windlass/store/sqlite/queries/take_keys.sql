@@ -13,5 +13,5 @@ SELECT value ->> 'scope', value ->> 'key', value ->> 'job', json_extract(value, 
        ?2 + CAST(round((value ->> 'window') * 1000000) AS INTEGER), value ->> 'forever', value ->> 'fingerprint'
   FROM json_each(?1)
  WHERE true
-    ON CONFLICT (scope, key) DO UPDATE SET job = windlass_keys.job
+    ON CONFLICT (scope, key) DO NOTHING
 RETURNING scope, key, job, fingerprint
