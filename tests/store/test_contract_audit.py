@@ -91,9 +91,16 @@ async def test_what_is_no_end_is_not_recorded(rig: Rig, verb: Verb) -> None:
     assert await rig.store.audit() == []
 
 
-async def test_a_rescue_a_wake_and_a_signal_are_not_recorded(rig: Rig) -> None:
+async def test_a_signal_is_recorded_once_with_whoever_sent_it(rig: Rig) -> None:
+    job = await rig.running()
+    await rig.store.signal(job.id, "approved", "1", actor="ann")
+    await rig.store.signal(job.id, "approved", "2", actor="bob")
+
+    assert await actions(rig, job.id) == [("JOB_SIGNALLED", "ann")]
+
+
+async def test_a_rescue_and_a_wake_are_not_recorded(rig: Rig) -> None:
     parent, (child,) = await family(rig, 1)
-    await rig.store.signal(parent, "hello", "1")
     await rig.take(child)
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
