@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -14,9 +14,8 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, StoreError, TransitionRefused
-from windlass.filter import Filter
-from windlass.flow import Linked, Memory, Recollection, Waiting
+from windlass.errors import JobNotFound, TransitionRefused
+from windlass.flow import Memory
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb, sources, target
@@ -36,6 +35,7 @@ from windlass.store.migrate import check
 from windlass.store.postgres import partitions, rows
 from windlass.store.postgres.floors import Floors, Lane
 from windlass.store.postgres.heart import PostgresHeart
+from windlass.store.postgres.looks import Looks
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
 from windlass.store.postgres.settling import Follower, in_order, settle_followed, settle_plain
@@ -43,18 +43,14 @@ from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
     RESCUES_PER_CRASH,
-    AuditRow,
     Claim,
     Claimed,
     NewWorker,
-    QueueRow,
     Settled,
     Swept,
-    WorkerRow,
 )
 from windlass.store.refusals import OPERATIONS, refusal, unheard
-from windlass.store.search import MOST_ROWS, POSTGRES, where
-from windlass.store.sql import LAST, auditing, query, searching
+from windlass.store.sql import query
 
 T = TypeVar("T")
 
@@ -63,7 +59,7 @@ UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored bac
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
-class PostgresStore:
+class PostgresStore(Looks):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -79,12 +75,10 @@ class PostgresStore:
         self.clock = clock
         self.direct_url = direct_url or (None if pooler else url)
         self.pooler = pooler is not None
-        self._pool = Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler)
+        super().__init__(Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler))
         self._for_handlers = asyncio.Semaphore(connections)
         self._floors = Floors()
         self._sweeps = 0
-        self._to_wake: set[str] = set()
-        self._waking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._pool.open()
@@ -131,18 +125,6 @@ class PostgresStore:
         fresh = (job for job in jobs if job.id not in existing)
         self.wake_later({job.queue for job in fresh if job.delay is None and job.run_at is None})
         return existing
-
-    def wake_later(self, queues: set[str]) -> None:
-        """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""
-        self._to_wake |= queues
-        if self._to_wake and (self._waking is None or self._waking.done()):
-            self._waking = asyncio.get_running_loop().create_task(self._wake_idle())
-
-    async def _wake_idle(self) -> None:
-        while self._to_wake:
-            queues, self._to_wake = sorted(self._to_wake), set()
-            with suppress(StoreError):  # a lost wake-up costs a poll
-                await self._execute(query("postgres", "wake"), queues)
 
     # A worker's life
 
@@ -246,58 +228,10 @@ class PostgresStore:
         # What is missing is followed, became so since its claim, or its lease is lost: the second way tells.
         rest = [transition for transition in ordered if transition.job not in states]
         if rest:
-            states |= await self._settle_followed(rest)
+            states |= await self._transact(lambda follower, connection: settle_followed(follower, connection, rest))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
-
-    async def _settle_followed(self, transitions: Sequence[Transition]) -> dict[UUID, State]:
-        queues: set[str] = set()
-
-        async def work(connection: Any) -> dict[UUID, State]:
-            follower = Follower(connection)
-            states = await settle_followed(follower, connection, transitions)
-            queues.update(follower.queues)
-            return states
-
-        states = await self._pool.transact(work)
-        self.wake_later(queues)
-        return states
-
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Drive a generator in a transaction of its own; made anew for every try."""
-        queues: set[str] = set()
-
-        async def work(connection: Any) -> T:
-            follower = Follower(connection)
-            answer = await follower.drive(flowing())
-            queues.update(follower.queues)
-            return answer
-
-        answer = await self._pool.transact(work)
-        self.wake_later(queues)
-        return answer
-
-    async def recall(self, job: UUID) -> Recollection:
-        steps: dict[str, str] = {}
-        signals: dict[str, str] = {}
-        for kind, name, value in await self._fetch(query("postgres", "recall"), job):
-            (steps if kind == "step" else signals)[name] = value
-        return Recollection(steps=steps, signals=signals)
-
-    async def links(self, job: UUID) -> list[Linked]:
-        return [
-            Linked(name, target, None if status is None else rows.STATES[status], output, error)
-            for name, target, status, output, error in await self._fetch(query("postgres", "links"), job)
-        ]
-
-    async def waiting(self, job: UUID) -> Waiting | None:
-        records = await self._fetch(query("postgres", "waiting"), job)
-        return Waiting(**records[0]) if records else None
-
-    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
-        records = await self._fetch(query("postgres", "find_many"), jobs)
-        return {job.id: job for job in map(rows.job, records)}
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
@@ -377,19 +311,14 @@ class PostgresStore:
 
     async def _rescue(self, max_crashes: int, page: int) -> list[Any]:
         """One page; what follows the death of the condemned is written with it."""
-        queues: set[str] = set()
 
-        async def work(connection: Any) -> list[Any]:
-            follower = Follower(connection)
+        async def work(follower: Follower, connection: Any) -> list[Any]:
             most = RESCUES_PER_CRASH * max_crashes
             records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
             await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
-            queues.update(follower.queues)
             return records
 
-        records = await self._pool.transact(work)
-        self.wake_later(queues)
-        return records
+        return await self._transact(work)
 
     async def wake_due(self, *, page: int = 500) -> int:
         return await self._follow(lambda: waking_due(page))
@@ -408,30 +337,21 @@ class PostgresStore:
 
     # Looking and operating
 
-    async def find(self, job: UUID) -> Job | None:
-        records = await self._fetch(query("postgres", "find"), job)
-        return rows.job(records[0]) if records else None
-
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         if verb not in OPERATIONS:
             raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
-        queues: set[str] = set()
 
-        async def work(connection: Any) -> State | None:
-            follower = Follower(connection)
+        async def work(follower: Follower, connection: Any) -> State | None:
             if verb is Verb.DISCARD:
                 await follower.drive(recording(audit.OPERATIONS[verb], actor, job))
             state = await self._change(connection, verb, job)
             await follower.drive(operated(verb, job, state, actor))
-            queues.update(follower.queues)
             return state
 
         try:
-            state = await self._pool.transact(work)
+            return await self._transact(work)
         except Ended:
             raise refusal(verb, job, await self.find(job)) from None
-        self.wake_later(queues)
-        return state
 
     async def _change(self, connection: Any, verb: Verb, job: UUID) -> State | None:
         answer = await connection.fetchval(query("postgres", verb.value), job, sorted(sources(verb)))
@@ -443,42 +363,6 @@ class PostgresStore:
         if state is not State.RUNNING and state not in sources(verb):
             raise Ended
         return State.RUNNING if state is State.RUNNING else State.CANCELLED
-
-    async def counts(self) -> dict[State, int]:
-        counted = dict.fromkeys(State, 0)
-        for status, jobs in await self._fetch(query("postgres", "counts")):
-            counted[rows.STATES[status]] += jobs
-        return counted
-
-    async def workers(self) -> list[WorkerRow]:
-        return [rows.worker(record) for record in await self._fetch(query("postgres", "workers"))]
-
-    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
-        condition, parameters = where(filter, POSTGRES, 3)
-        records = await self._fetch(searching("postgres", condition), min(page, MOST_ROWS), below, *parameters)
-        return [rows.job(record) for record in records]
-
-    async def queues(self) -> list[QueueRow]:
-        return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]
-
-    async def audit(
-        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
-    ) -> list[AuditRow]:
-        sql, given = auditing("postgres", job=job, action=action)
-        records = await self._fetch(sql, min(page, MOST_ROWS), LAST if below is None else below, *given)
-        return [AuditRow(**record) for record in records]
-
-    # One way to the database
-
-    async def _fetch(self, sql: str, *args: Any) -> list[Any]:
-        records: list[Any] = await self._pool.run(lambda connection: connection.fetch(sql, *args))
-        return records
-
-    async def _value(self, sql: str, *args: Any) -> Any:
-        return await self._pool.run(lambda connection: connection.fetchval(sql, *args))
-
-    async def _execute(self, sql: str, *args: Any) -> None:
-        await self._pool.run(lambda connection: connection.execute(sql, *args))
 
 
 class Ended(Exception):
