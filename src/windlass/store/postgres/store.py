@@ -54,6 +54,7 @@ from windlass.store.sql import query
 
 T = TypeVar("T")
 
+PRUNE_PAGE = 5_000  # rows of each table per statement
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
 UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE only
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
@@ -333,7 +334,8 @@ class PostgresStore(Looks):
         for table, age in ((partitions.HISTORY, history), (partitions.AUDIT, audit)):
             await self._pool.run(table.prepare)
             await self._pool.run(partial(table.prune, age=age))
-        await self._execute(query("postgres", "prune_flow"), history)
+        while await self._value(query("postgres", "prune_flow"), history, PRUNE_PAGE) == PRUNE_PAGE:
+            pass
 
     # Looking and operating
 

@@ -300,10 +300,12 @@ class SqliteStore:
         def drop_audit(connection: sqlite3.Connection, now: int) -> int:
             return sweeps.drop_audit(connection, now, span(audit), HISTORY_PAGE)
 
-        for step in (drop, drop_audit):
+        def prune(connection: sqlite3.Connection, now: int) -> int:
+            return sweeps.prune_flow(connection, now, span(history), HISTORY_PAGE)
+
+        for step in (drop, drop_audit, prune):
             while await self._write(step) == HISTORY_PAGE:
                 pass
-        await self._write(lambda connection, now: sweeps.prune_flow(connection, now, span(history)))
 
     # Looking and operating
 

@@ -60,10 +60,10 @@ def drop_audit(connection: sqlite3.Connection, now: int, audit: int, page: int) 
     return connection.execute(query("sqlite", "drop_audit"), {"now": now, "audit": audit, "page": page}).rowcount
 
 
-def prune_flow(connection: sqlite3.Connection, now: int, history: int) -> None:
-    """What outlived its job."""
-    for statement in statements("sqlite", "prune_flow"):
-        connection.execute(numbered(statement), named((history, now)))
+def prune_flow(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
+    """A page of each kind of what outlived its job: the size of the fullest."""
+    values = named((history, now, page))
+    return max(connection.execute(numbered(each), values).rowcount for each in statements("sqlite", "prune_flow"))
 
 
 def drop_history(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
