@@ -116,9 +116,9 @@ def test_a_fan_out_joins_once_although_workers_are_killed(yard: Yard) -> None:
 
 def test_joins_happen_once_although_parents_die_at_the_worst_moments(yard: Yard) -> None:
     file = is_a_file(yard)
-    count, children = scaled(5, 100) if file else scaled(8, 1_000), 2
+    count, children = scaled(4, 100) if file else scaled(6, 1_000), 2
     parents = yard.enqueue("fan_out", count, children=children)
-    gang = Gang(yard, workers=2, points=POINTS, chance=0.03 / scaled(1, 10))
+    gang = Gang(yard, workers=2, points=POINTS, chance=0.02 / scaled(1, 10))
     total = count * (children + 1)
 
     gang.work(yard.final, total, kills=1)
@@ -171,8 +171,8 @@ def test_every_phase_happens_once_although_workers_are_killed_at_random(postgres
 def test_a_step_that_charges_is_not_called_again_after_its_commit(yard: Yard) -> None:
     file = is_a_file(yard)
     jobs = yard.enqueue("pay", scaled(1, 10), dies=True)
-    jobs += yard.enqueue("pay", scaled(20, 500) if file else scaled(30, 5_000))
-    gang = Gang(yard, workers=2, points=STEP_POINTS, chance=0.02 / scaled(1, 10))
+    jobs += yard.enqueue("pay", scaled(15, 500) if file else scaled(25, 5_000))
+    gang = Gang(yard, workers=2, points=STEP_POINTS, chance=0.015 / scaled(1, 10))
 
     gang.work(lambda: effects(yard), len(jobs), kills=scaled(1, 10))
     gang.finish(len(jobs))

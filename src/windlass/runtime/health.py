@@ -35,10 +35,12 @@ class Health(Service):
             self._freed()
 
     def _give_back_stale(self) -> None:
-        """A job that waited here longer than it may run goes back, without a retry counted (seed 001)."""
-        limit = self._crew.settings.timeout
-        if limit is None:
-            return
+        """A job that waited here longer than it may run goes back, without a retry counted (seed 001).
+
+        Where jobs may run as long as they like, longer than a lease: this worker's processors are taken, and another's
+        may be idle.
+        """
+        limit = self._crew.settings.timeout or self._crew.settings.lease
         now = self.clock.monotonic()
         for job in self._crew.local_queue.drain(lambda job, at: now - at > limit):
             log.warning("job %s waited %.0f s in memory and goes back", job.id, limit)
