@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from windlass.app import Windlass
-from windlass.batch import Batch
 from windlass.children import Child
 from windlass.context import Context
 from windlass.errors import WindlassError
-from windlass.graph import Graph
 from windlass.handle import JobHandle
 from windlass.job import Job
 from windlass.jobtype import JobType
@@ -16,6 +16,10 @@ from windlass.pipelinetype import Pipeline, phase
 from windlass.policy.retry import delays, exponential, fixed
 from windlass.policy.unique import unique
 from windlass.state import State
+
+if TYPE_CHECKING:
+    from windlass.batch import Batch
+    from windlass.graph import Graph
 
 __version__ = "0.1.0"
 
@@ -40,3 +44,16 @@ __all__ = [
     "phase",
     "unique",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What most programs never name is imported when it is first named."""
+    if name == "Batch":
+        from windlass.batch import Batch
+
+        return Batch
+    if name == "Graph":
+        from windlass.graph import Graph
+
+        return Graph
+    raise AttributeError(f"module 'windlass' has no attribute {name!r}")

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from windlass.batch import Batch, plan
 from windlass.client import Client, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
@@ -17,7 +16,6 @@ from windlass.consequence import check as check_follow_ups
 from windlass.context import Context
 from windlass.errors import RegistrationError
 from windlass.flow import Moment
-from windlass.graph import Graph
 from windlass.handle import JobHandle
 from windlass.job import parse_id
 from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
@@ -28,12 +26,14 @@ from windlass.policy.unique import Unique
 from windlass.registry import Registry, define
 from windlass.state import State
 from windlass.store import dialect_of, make_migrator
-from windlass.store.migrate import Migration
-from windlass.store.protocol import Store, WorkerRow
 
 if TYPE_CHECKING:
+    from windlass.batch import Batch
+    from windlass.graph import Graph
     from windlass.integrations.lifespan import Lifespan
     from windlass.runtime.worker import Worker
+    from windlass.store.migrate import Migration
+    from windlass.store.protocol import Store, WorkerRow
 
 M = TypeVar("M")
 P = ParamSpec("P")
@@ -200,6 +200,8 @@ class Windlass:
 
     def graph(self) -> Graph:
         """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
+        from windlass.graph import Graph
+
         return Graph(self.client)
 
     def batch(
@@ -215,6 +217,8 @@ class Windlass:
         `then` is needed because the callback is what counts and what is waited for; a type of Windlass's own that does
         nothing would be one that no program registers and so no worker claims. Without one: `app.enqueue_many(calls)`.
         """
+        from windlass.batch import plan
+
         planned = plan(calls, then, policy, self.settings)
         existing = self.client.enqueue(planned.jobs, planned.conn if conn is None else conn, twin="app.abatch(…)")
         return planned.enqueued(self.client, existing)
@@ -222,6 +226,8 @@ class Windlass:
     async def abatch(
         self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
     ) -> Batch[M, R]:
+        from windlass.batch import plan
+
         planned = plan(calls, then, policy, self.settings)
         existing = await self.client.aenqueue(planned.jobs, planned.conn if conn is None else conn)
         return planned.enqueued(self.client, existing)

@@ -14,7 +14,7 @@ import asyncio
 import atexit
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -22,7 +22,6 @@ import msgspec
 from windlass.blocking import Portal
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.connection import Borrowed, alocation, borrow, check_identity, location
 from windlass.consequence import consequences
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
 from windlass.job import DEFAULT_TENANT, Key, NewJob, new_id
@@ -30,8 +29,11 @@ from windlass.options import NONE, Options
 from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
 from windlass.registry import Definition, Registry
 from windlass.store import dialect_of, make_store, sqlite_location
-from windlass.store.protocol import Store
 from windlass.transaction import Joined, current_transaction
+
+if TYPE_CHECKING:
+    from windlass.connection import Borrowed
+    from windlass.store.protocol import Store
 
 T = TypeVar("T")
 
@@ -128,7 +130,11 @@ class Client:
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         return await (await self.store()).enqueue(jobs)
 
+    # What a borrowed connection needs is imported with the first one: most programs never give any.
+
     def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> Mapping[UUID, UUID]:
+        from windlass.connection import borrow, check_identity, location
+
         if isinstance(conn, Joined):
             return conn.run(conn.transaction.enqueue(jobs))
         borrowed = borrow(conn)
@@ -141,6 +147,8 @@ class Client:
         return existing
 
     async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
+        from windlass.connection import alocation, borrow, check_identity
+
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
         check_identity(await alocation(borrowed), await self.portal.arun(self._where))

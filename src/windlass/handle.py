@@ -16,10 +16,10 @@ from windlass.names import flaw
 from windlass.payload.packing import pack
 from windlass.registry import Definition
 from windlass.state import FINAL, State, Verb
-from windlass.store.protocol import Store
 
 if TYPE_CHECKING:
     from windlass.client import Client
+    from windlass.store.protocol import Store
 
 R = TypeVar("R")
 

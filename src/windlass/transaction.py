@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from windlass.errors import LeaseLost, WindlassError
-from windlass.store.protocol import Transaction
+
+if TYPE_CHECKING:
+    from windlass.store.protocol import Transaction
 
 T = TypeVar("T")
 

@@ -18,16 +18,18 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 import msgspec
 
-from windlass.filter import Filter
 from windlass.flow import Linked, Memory, Recollection, Waiting
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
+
+if TYPE_CHECKING:
+    from windlass.filter import Filter
 
 RESCUES_PER_CRASH = 10
 """A job that never crashed by itself dies after max_crashes times so many deaths of its workers: no poison for ever."""
