@@ -115,5 +115,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        # Closing a loop tells its helper threads to end and does not wait; who closes a portal expects them gone.
+        loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
