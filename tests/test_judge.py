@@ -23,7 +23,7 @@ ERROR: dict[str, Any] = {"type": "ValueError", "message": "no"}
 NEXT = Advance(type="form", phase="form", phase_rank=1, queue="forms", max_attempts=3)
 
 
-def run_of(*, log: list[str] | None = None, **changes: Any) -> Run:
+def run_of(*, log: list[str] | None = None, spent: int = 0, **changes: Any) -> Run:
     """The second of four attempts."""
     values: dict[str, Any] = {field.name: 0 if field.type is int else None for field in msgspec.structs.fields(Job)}
     values |= {
@@ -35,7 +35,7 @@ def run_of(*, log: list[str] | None = None, **changes: Any) -> Run:
     job = Job(**values | changes)
     return Run(
         job=job, worker=uuid4(), started_at=NOW, finished_at=NOW, elapsed=1.0, total=None, processed=0, failed=0,
-        cost_cents=0, log=log or [],
+        cost_cents=job.cost_cents + spent, log=log or [],
     )  # fmt: skip
 
 
@@ -102,3 +102,33 @@ def test_a_wait_is_worth_a_word_only_when_it_logged_something() -> None:
 @pytest.mark.parametrize("outcome", [Outcome(ending=Ending.LOST), Outcome(ending=Ending.SUCCEEDED, finished=True)])
 def test_nothing_is_written_twice_or_under_a_lost_lease(outcome: Outcome) -> None:
     assert judged(run_of(), outcome, advance=NEXT) is None
+
+
+@pytest.mark.parametrize("ending", [each for each in Ending if each is not Ending.LOST])
+@pytest.mark.parametrize("spent", [0, 7])
+def test_every_ending_says_what_the_attempt_cost_and_whether_it_held_slots(ending: Ending, spent: int) -> None:
+    limited = judged(run_of(spent=spent, cost_cents=5, limits=["wiki"]), Outcome(ending=ending, **ERROR))
+    free = judged(run_of(spent=spent, cost_cents=5), Outcome(ending=ending, **ERROR))
+
+    assert (limited.cost_cents, limited.charged, limited.limited) == (5 + spent, spent > 0, True)
+    assert (free.cost_cents, free.charged, free.limited) == (5 + spent, spent > 0, False)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "delay", "verb", "hold"),
+    [
+        (2, 120.0, Verb.FAIL, ("wiki", 120.0)),
+        (2, None, Verb.FAIL, ("wiki", 10.0)),  # as the policy says
+        (4, 120.0, Verb.BURY, ("wiki", 120.0)),
+        (4, None, Verb.BURY, ("wiki", 10.0)),
+    ],
+)
+def test_a_retry_with_a_bucket_moves_it_also_when_it_is_the_last(
+    attempt: int, delay: float | None, verb: Verb, hold: tuple[str, float]
+) -> None:
+    retry = Outcome(ending=Ending.RETRY, delay=delay, bucket="wiki", **ERROR)
+
+    transition = judged(run_of(attempt=attempt), retry)
+
+    assert (transition.verb, transition.hold) == (verb, hold)
+    assert judged(run_of(attempt=attempt), Outcome(ending=Ending.RETRY, delay=delay, **ERROR)).hold is None

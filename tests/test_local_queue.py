@@ -23,10 +23,37 @@ def job(phase: str = "crawl", **values: Any) -> Job:
         "phase": phase,
         "queue": phase,
         "phase_rank": 0,
+        "priority": 0,
+        "tenant": "default",
         "status": State.RUNNING,
         "token": uuid4(),
     }
     return Job(**(blank | values))
+
+
+def test_a_light_tenant_and_a_high_priority_do_not_wait_behind_what_came_before() -> None:
+    queue = LocalQueue()
+    heavy = [job(tenant="heavy") for _ in range(3)]
+    light, urgent = job(tenant="light"), job(tenant="heavy", priority=5)
+    for each in (*heavy, light, urgent):
+        assert queue.enqueue(each) is None
+
+    handed_out = [queue.dequeue("crawl", f"crawl-processor-{n}") for n in range(5)]
+
+    assert handed_out == [urgent, heavy[0], light, heavy[1], heavy[2]]
+
+
+def test_what_is_taken_out_leaves_the_others_in_their_order() -> None:
+    queue = LocalQueue()
+    jobs = [job(tenant=tenant) for tenant in ("a", "a", "b", "a")]
+    for each in jobs:
+        queue.enqueue(each)
+
+    assert queue.drain(lambda each, at: each is jobs[1]) == [jobs[1]]
+
+    assert (len(queue), queue.waiting("crawl")) == (3, 3)
+    handed_out = [queue.dequeue("crawl", f"crawl-processor-{n}") for n in range(3)]
+    assert handed_out == [jobs[0], jobs[2], jobs[3]]
 
 
 def moved(original: Job, phase: str) -> Job:

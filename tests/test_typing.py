@@ -11,7 +11,7 @@ import windlass
 
 PROGRAM = """
 from typing import assert_type
-from windlass import Context, JobHandle, Windlass, exponential, phase, unique
+from windlass import Context, JobHandle, Windlass, exponential, per, phase, rate, unique
 
 app = Windlass()
 
@@ -40,6 +40,23 @@ async def enrich(link: str, day: int = 1) -> str:
 @app.job(unique_forever=("link", "day"), audit=False)
 def once(link: str, day: int) -> None: ...
 
+def domain_of(url: str) -> str:
+    return url
+
+@app.job(limits=[per("domain", 2, key=domain_of), app.rate("wikidata", 5, every="1s"), rate("api", 9, every=60)])
+async def crawl(ctx: Context, url: str) -> int:
+    return len(url)
+
+assert_type(crawl.options(limits={"domain": "example.org", "api": None, "wikidata": 3}).enqueue("x"), JobHandle[int])
+assert_type(app.limit("export", 1, scope="tenant").name, str)
+crawl.options(limits=["domain"])    # E: arg-type
+crawl.options(limits={"domain": b"x"})  # E: dict-item
+app.job(limits=per("domain", 2))    # E: call-overload
+per("domain", "2")                  # E: arg-type
+per("domain", 2, key=3)             # E: arg-type
+per("domain")                       # E: call-arg
+rate("api", 5, evry="1s")           # E: call-arg
+app.rate("api", 5, every=[1])       # E: arg-type
 assert_type(enrich.options(key="x", idempotency_key="y", unique=lambda link: link).enqueue("x").existing, bool)
 assert_type(once.options(unique=False).enqueue("x", 1), JobHandle[None])
 enrich.options(unique=3)    # E: arg-type

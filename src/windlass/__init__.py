@@ -13,6 +13,7 @@ from windlass.job import Job
 from windlass.jobtype import JobType
 from windlass.outcome import Dead, Retry, Snooze
 from windlass.pipelinetype import Pipeline, phase
+from windlass.policy.limit import per, rate
 from windlass.policy.retry import delays, exponential, fixed
 from windlass.policy.unique import unique
 from windlass.state import State
@@ -20,6 +21,7 @@ from windlass.state import State
 if TYPE_CHECKING:
     from windlass.batch import Batch
     from windlass.graph import Graph
+    from windlass.scheduled import Schedule
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,7 @@ __all__ = [
     "JobType",
     "Pipeline",
     "Retry",
+    "Schedule",
     "Snooze",
     "State",
     "Windlass",
@@ -41,7 +44,9 @@ __all__ = [
     "delays",
     "exponential",
     "fixed",
+    "per",
     "phase",
+    "rate",
     "unique",
 ]
 
@@ -56,4 +61,8 @@ def __getattr__(name: str) -> object:
         from windlass.graph import Graph
 
         return Graph
+    if name == "Schedule":
+        from windlass.scheduled import Schedule
+
+        return Schedule
     raise AttributeError(f"module 'windlass' has no attribute {name!r}")

@@ -19,8 +19,10 @@ from windlass.flow import Moment
 from windlass.handle import JobHandle
 from windlass.job import parse_id
 from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.operators import Operators
 from windlass.pipeline import Phase
 from windlass.pipelinetype import Pipeline, make_plan
+from windlass.policy.limit import KeyBy, Limit, per, rate
 from windlass.policy.retry import RetryPolicy
 from windlass.policy.unique import Unique
 from windlass.registry import Registry, define
@@ -28,10 +30,15 @@ from windlass.state import State
 from windlass.store import dialect_of, make_migrator
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
     from windlass.batch import Batch
     from windlass.graph import Graph
     from windlass.integrations.lifespan import Lifespan
     from windlass.runtime.worker import Worker
+    from windlass.schedule import ScheduleRow
+    from windlass.scheduled import Schedule
     from windlass.store.migrate import Migration
     from windlass.store.protocol import Store, WorkerRow
 
@@ -60,7 +67,7 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> PlainJob[P, R]: ...
 
 
-class Windlass:
+class Windlass(Operators):
     """Jobs on one database: `Windlass()` uses WINDLASS_URL, else the file windlass.db."""
 
     def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: object) -> None:
@@ -98,6 +105,7 @@ class Windlass:
         transient: Sequence[builtins.type[BaseException]] = (),
         unique: Unique | None = None,
         unique_forever: Unique | None = None,
+        limits: Sequence[Limit] = (),
         on_dead: JobType[..., Any] | str | None = None,
         on_cancelled: JobType[..., Any] | str | None = None,
         on_succeeded: JobType[..., Any] | str | None = None,
@@ -110,6 +118,8 @@ class Windlass:
 
         `unique` lets no second job in: True (by all arguments), names of arguments, a function of them, or `unique(…)`
         with states, window and scope. `unique_forever` does so even when the job's history has passed.
+
+        `limits` lists what its jobs count against: `[per("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
 
         `on_dead`, `on_cancelled` and `on_succeeded` name a job type that follows: it is enqueued in the transaction
         that writes the end, whoever writes it, and is given what it names among `id`, `input`, `output` and `error`.
@@ -135,6 +145,27 @@ class Windlass:
             return kind(self, definition)
 
         return declare if fn is None else declare(fn)
+
+    def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
+        """A limit for several job types' `limits=[…]`, as `per(…)` makes it; workers declare it in any case."""
+        return self._declared(per(name, most, key=key, scope=scope), "app.limit(…)")
+
+    def rate(
+        self,
+        name: str,
+        count: int,
+        *,
+        every: Duration | None = None,
+        burst: int | None = None,
+        key: KeyBy | None = None,
+        scope: str = "global",
+    ) -> Limit:
+        """A rate for `await ctx.acquire("api")` and `limits=[…]`: `app.rate("api", 5, every="1s")`; see `rate(…)`."""
+        return self._declared(rate(name, count, every=every, burst=burst, key=key, scope=scope), "app.rate(…)")
+
+    def _declared(self, limit: Limit, by: str) -> Limit:
+        self.registry.add_rule(limit.rule, by, limit.scope)
+        return limit
 
     # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
     @overload
@@ -179,6 +210,32 @@ class Windlass:
         checked = make_plan(self, name, phases, labels=labels, follow_ups=follow_ups)
         self.registry.add_pipeline(checked)
         return Pipeline(self, checked)
+
+    def schedule(
+        self,
+        name: str,
+        call: TypedCall[R],
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        at: datetime | None = None,
+        tz: str | ZoneInfo | None = None,
+        catch_up: str = "one",
+        overlap: str = "allow",
+    ) -> Schedule[R]:
+        """Let jobs come by themselves: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
+
+        Give one of `cron`, `every="15m"` and `at=datetime(…)`. The workers of this program fire each tick once, however
+        many they are; a job's `run_at` is the time of its tick. `catch_up` is for ticks for which no worker was there:
+        `skip`, `one` job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`,
+        `skip` the tick, or `cancel` the old job. What is edited or paused at run time stays so through a deploy.
+        """
+        from windlass.scheduled import declare
+
+        when = {"cron": cron, "every": every, "at": at, "tz": tz}
+        declaration, schedule = declare(self, name, call, catch_up=catch_up, overlap=overlap, **when)
+        self.registry.add_schedule(declaration)
+        return schedule
 
     # Enqueuing many
 
@@ -262,6 +319,13 @@ class Windlass:
     async def awake(self, queue: str = "*") -> None:
         await self.client.aask(lambda store: store.wake(queue))
 
+    def schedules(self) -> list[ScheduleRow]:
+        """The schedules the store knows, with what was edited and when they tick next."""
+        return self.client.ask(lambda store: store.schedules(), twin="app.aschedules()")
+
+    async def aschedules(self) -> list[ScheduleRow]:
+        return await self.client.aask(lambda store: store.schedules())
+
     # Working
 
     def worker(
@@ -275,6 +339,8 @@ class Windlass:
         from windlass.runtime.worker import Worker
 
         check_follow_ups(self.registry, self.settings)
+        for declaration in self.registry.schedules.values():
+            declaration.declared(self.settings)  # what is wrong with its job is said here, and not at its first tick
         settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
         return Worker(
             settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windlass.admission import GateState
 from windlass.state import Verb
 
 SUCCEEDED = "JOB_SUCCEEDED"
@@ -10,6 +11,21 @@ DEAD = "JOB_DEAD"
 CANCELLED = "JOB_CANCELLED"
 
 SIGNALLED = "JOB_SIGNALLED"
+
+GATES = {
+    GateState.OPEN: "GATE_OPENED",
+    GateState.PAUSED: "GATE_PAUSED",
+    GateState.DRAINING: "GATE_DRAINED",
+}
+BUDGET_SET = "BUDGET_SET"
+BUDGET_DROPPED = "BUDGET_DROPPED"
+TENANT_WEIGHED = "TENANT_WEIGHED"
+SCHEDULE_PAUSED = "SCHEDULE_PAUSED"
+SCHEDULE_RESUMED = "SCHEDULE_RESUMED"
+SCHEDULE_EDITED = "SCHEDULE_EDITED"
+SCHEDULE_RESET = "SCHEDULE_RESET"
+SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by hand; ticks have rows of their own
+SCHEDULE_FORGOTTEN = "SCHEDULE_FORGOTTEN"
 
 OPERATIONS = {
     Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; one that is cancelled at once has JOB_CANCELLED

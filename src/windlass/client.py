@@ -26,6 +26,7 @@ from windlass.consequence import consequences
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
 from windlass.job import DEFAULT_TENANT, Key, NewJob, new_id
 from windlass.options import NONE, Options
+from windlass.policy.limit import keys_of
 from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
 from windlass.registry import Definition, Registry
 from windlass.store import dialect_of, make_store, sqlite_location
@@ -48,14 +49,14 @@ class Call(msgspec.Struct, frozen=True):
 
     def new_job(self, settings: Settings) -> NewJob:
         options, definition = self.options, self.definition
-        tenant = options.tenant or DEFAULT_TENANT
+        tenant, queue = options.tenant or DEFAULT_TENANT, options.queue or definition.queue
         key, policy = self._key()
         unique = None if policy is None or key is None else unique_key(policy, key, tenant=tenant, type=definition.type)
         return NewJob(
             id=new_id(),
             type=definition.type,
             input=self.input,
-            queue=options.queue or definition.queue,
+            queue=queue,
             tenant=tenant,
             priority=definition.priority if options.priority is None else options.priority,
             max_attempts=options.max_attempts or definition.attempts(settings),
@@ -66,7 +67,8 @@ class Call(msgspec.Struct, frozen=True):
             phase=None if definition.plan is None else definition.plan.phases[0].name,
             unique=unique,
             idempotency=self._idempotency(tenant, settings.idempotency_window),
-            consequences=consequences(definition, self.registry, settings),
+            consequences=consequences(definition, self.registry, settings, tenant),
+            limits=self._limits(tenant, queue),
         )
 
     def _key(self) -> tuple[str | None, Uniqueness | None]:
@@ -78,6 +80,11 @@ class Call(msgspec.Struct, frozen=True):
         if policy is None or wish is False:
             return None, None
         return shortened(text_of(policy, self.definition.signature, self.input)), policy
+
+    def _limits(self, tenant: str, queue: str) -> tuple[str, ...]:
+        if not self.definition.limits:
+            return ()
+        return keys_of(self.definition, self.input, tenant=tenant, queue=queue, given=self.options.limits)
 
     def _idempotency(self, tenant: str, window: float) -> Key | None:
         text = self.options.idempotency_key

@@ -1,9 +1,9 @@
 """Consequences: follow-up jobs, declared with a type and kept on each of its jobs.
 
 They are kept in words that need no program, because a sweeper or an operator may be the one who writes the end. So all
-that a follow-up needs is decided at the enqueue: its type, queue, priority and attempts, and which of `id`, `input`,
-`output` and `error` of the job that ended it takes. Its own follow-ups go with it, down to the first type that comes
-round again: a type that follows itself does so once.
+that a follow-up needs is decided at the enqueue: its type, queue, priority, attempts and limits, and which of `id`,
+`input`, `output` and `error` of the job that ended it takes. Its own follow-ups go with it, down to the first type that
+comes round again: a type that follows itself does so once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import msgspec
 from windlass.config import Settings
 from windlass.errors import EnqueueError, UnknownType
 from windlass.flow import Consequence, Consequences, Moment
+from windlass.job import DEFAULT_TENANT
 from windlass.names import flaw
+from windlass.policy.limit import keys_of
 
 if TYPE_CHECKING:
     from windlass.registry import Definition, Registry
@@ -45,11 +47,13 @@ def declared(given: Mapping[Moment, object]) -> FollowUps:
     return tuple(follow_ups)
 
 
-def consequences(definition: Definition, registry: Registry, settings: Settings) -> str | None:
+def consequences(
+    definition: Definition, registry: Registry, settings: Settings, tenant: str = DEFAULT_TENANT
+) -> str | None:
     """What is kept on a job of this type, as JSON; raises UnknownType or EnqueueError where it cannot be."""
     if not definition.follow_ups:
         return None
-    return encoder.encode(_tree(definition, registry, settings, ())).decode()
+    return encoder.encode(_tree(definition, registry, settings, tenant, ())).decode()
 
 
 def check(registry: Registry, settings: Settings) -> None:
@@ -58,7 +62,9 @@ def check(registry: Registry, settings: Settings) -> None:
         consequences(definition, registry, settings)
 
 
-def _tree(definition: Definition, registry: Registry, settings: Settings, above: tuple[str, ...]) -> Consequences:
+def _tree(
+    definition: Definition, registry: Registry, settings: Settings, tenant: str, above: tuple[str, ...]
+) -> Consequences:
     if definition.type in above:
         return {}
     path = (*above, definition.type)
@@ -71,7 +77,8 @@ def _tree(definition: Definition, registry: Registry, settings: Settings, above:
             queue=follow_up.queue,
             priority=follow_up.priority,
             max_attempts=follow_up.attempts(settings),
-            then=_tree(follow_up, registry, settings, path),
+            limits=keys_of(follow_up, "{}", tenant=tenant, queue=follow_up.queue),  # none is made of arguments
+            then=_tree(follow_up, registry, settings, tenant, path),
         )
     return tree
 
@@ -101,3 +108,11 @@ def _check(what: str, follow_up: Definition) -> None:
             f"{what}: {follow_up.type!r} is unique, and a follow-up is enqueued where no program can make its key; let "
             "it enqueue the unique job"
         )
+    for limit in follow_up.limits:
+        # By tenant, queue, type and name alone a key is made ahead. One of arguments is not: they come with the end
+        # that is to be followed, and by then no program is at hand. Not to count the job would be above the limit.
+        if limit.names:
+            raise EnqueueError(
+                f"{what}: {follow_up.type!r} has the limit {limit.name!r} with a key of arguments, and a follow-up is "
+                "enqueued where no program can make it; let it enqueue the limited job"
+            )

@@ -1,5 +1,5 @@
-"""What a handler may know and do: its job, its lease's fence, one transaction, progress, a log, and when to stop;
-steps that run once, jobs of its own, and waiting for them, for a signal or for a while."""
+"""What a handler may know and do: its job, its lease's fence, one transaction, progress, cost, a log, and when to stop;
+steps that run once, jobs of its own, waiting for them, for a signal or for a while, and calling out at a rate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -21,8 +22,11 @@ from windlass.handle import JobHandle
 from windlass.job import Job
 from windlass.notebook import Keeps, Notebook
 from windlass.payload import sanitise_text
+from windlass.policy.limit import Value
 from windlass.registry import Registry
+from windlass.spending import Spending
 from windlass.steps import Steps, refuse_inside_a_step, step_of
+from windlass.tokens import Tokens
 from windlass.transaction import AttemptTransaction, TransactionBlock
 from windlass.waiting import Waits
 
@@ -76,6 +80,8 @@ class Context:
         self._steps = Steps(self._notebook)
         self._children = Children(self._notebook, settings=settings, registry=registry)
         self._waits = Waits(self._notebook, self._children)
+        self._tokens = Tokens(self._notebook, clock, registry)
+        self._spending = Spending()
 
     @property
     def cancelled(self) -> bool:
@@ -120,8 +126,35 @@ class Context:
             self.total = _count("total", total)
         if failed is not None:
             self.failed = _count("failed", failed)
-        if self._on_progress is not None:
-            self._on_progress(self)
+        self._tell()
+
+    def cost(self, cents: float | Decimal) -> None:
+        """This attempt cost so many cents more, whatever becomes of it: `ctx.cost(usage.total / 1000)`.
+
+        Written with progress and with the attempt's end; budgets of the job's tenant and queue count it.
+        """
+        self._spending.add(cents)
+        self._tell()
+
+    @property
+    def spent(self) -> int:
+        """What this attempt has cost so far, in cents, rounded up."""
+        return self._spending.cents
+
+    # Calling out
+
+    def acquire(self, name: str, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
+        """Wait until this run may call once at the rate `name`, which all workers share: `await ctx.acquire("wiki")`.
+
+        A wait of more than 5 s is a snooze: the handler starts from the top then, with no attempt burned.
+        """
+        self._check_loop("acquire")
+        return self._tokens.acquire(name, key)
+
+    def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
+        """Let nobody call at this rate for so long, in any worker: `await ctx.hold_back("wiki", retry_after)`."""
+        self._check_loop("hold_back")
+        return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
 
     # Jobs of its own
 
@@ -204,7 +237,7 @@ class Context:
 
     @property
     def blocking(self) -> Blocking:
-        """The same for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.signal(…)`."""
+        """The same for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
         return Blocking(self)
 
     # The worker's side
@@ -223,6 +256,10 @@ class Context:
             await self._steps.close()
         finally:
             await self._transaction.close()
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self)
 
     def _check(self, word: str) -> None:
         refuse_inside_a_step(self._notebook, word)
@@ -280,6 +317,14 @@ class Blocking:
     def dependencies(self) -> dict[str, Any]:
         self._check_thread("dependencies")
         return self._run(self._context._children.dependencies())
+
+    def acquire(self, name: str, *, key: Value | None = None) -> None:
+        self._check_thread("acquire")
+        self._run(self._context._tokens.acquire(name, key))
+
+    def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> None:
+        self._check_thread("hold_back")
+        self._run(self._context._tokens.hold_back(name, seconds(duration, what="ctx.blocking.hold_back()"), key))
 
     def _check(self, word: str) -> None:
         refuse_inside_a_step(self._context._notebook, word)

@@ -22,6 +22,10 @@ WindlassError
 ├── FlowError             a name used twice in one run, a need that no children can meet, a cycle
 ├── ChildrenFailed        ctx.wait(): too many of the awaited jobs ended badly
 ├── SignalTimeout         ctx.signal(): it did not come in time
+├── AdmissionError        a gate, a budget or a weight that cannot be
+├── UnknownLimit          no limit or rate of that name was declared
+├── ScheduleError         a schedule that cannot be: a cron line that never fires, an unknown time zone
+├── ScheduleNotFound
 ├── JobNotFound
 ├── JobUnsuccessful       result() of a job that ended otherwise
 │   ├── JobDead
@@ -127,6 +131,22 @@ class ChildrenFailed(WindlassError):
 
 class SignalTimeout(WindlassError, TimeoutError):
     """The signal did not come before its time was up."""
+
+
+class AdmissionError(WindlassError, ValueError):
+    """A gate, a budget or a weight that cannot be; nothing was changed."""
+
+
+class UnknownLimit(WindlassError, LookupError):
+    """No limit or rate of that name was ever declared here."""
+
+
+class ScheduleError(WindlassError, ValueError):
+    """A schedule that cannot be as it is declared or edited; nothing was changed."""
+
+
+class ScheduleNotFound(WindlassError, LookupError):
+    """No schedule of that name was ever declared here."""
 
 
 class JobNotFound(WindlassError, LookupError):

@@ -32,6 +32,7 @@ NAMES = frozenset(
         "sweep.buried",
         "sweep.before_rescue",
         "lead.taken",
+        "tick.moved",
     }
 )
 

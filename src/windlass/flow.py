@@ -32,6 +32,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
     phase_rank: int
     queue: str
     max_attempts: int
+    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against there
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +94,7 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     queue: str
     priority: int
     max_attempts: int
+    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against
     then: dict[Moment, Consequence] = {}  # its own consequences, so that a chain needs no program either
 
 

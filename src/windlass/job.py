@@ -79,6 +79,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     consequences: str | None = None  # JSON of `flow.Consequences`
     wait: Wait | None = None  # a graph's node starts as `waiting`
     links: tuple[tuple[str, UUID], ...] = ()  # names under which it finds the jobs it depends on
+    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against
 
     @property
     def followed(self) -> bool:
@@ -128,6 +129,8 @@ class Job(msgspec.Struct, frozen=True):
     """A JSON array of `Attempt`s that ended otherwise than by a silent first success; None where there is none."""
     followed: bool = False  # its end changes more than itself: a waiter, a key, a follow-up, a child
     consequences: str | None = None
+    limits: list[str] | None = None  # keys of limits and rates it counts against
+    parked_on: str | None = None  # the one that had no room when it was last looked at
 
     @property
     def lease(self) -> Lease:

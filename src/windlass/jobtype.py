@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
@@ -12,6 +12,7 @@ from windlass.clock import Duration
 from windlass.context import Context
 from windlass.handle import JobHandle
 from windlass.options import NONE, Options
+from windlass.policy.limit import Value
 from windlass.policy.unique import Unique
 from windlass.registry import Definition
 
@@ -67,13 +68,15 @@ class Bound(Generic[P, R]):
         key: str | None = None,
         unique: Unique | None = None,
         idempotency_key: str | None = None,
+        limits: Mapping[str, Value | None] | None = None,
         conn: object | None = None,
         **misspelt: Never,
     ) -> Bound[P, R]:
         """The same job type with options for the next enqueue.
 
         `key=` is the text of its unique key, `unique=` how it is unique (False: not at all), `idempotency_key=` what
-        makes a repeated request one job. `conn=` takes your own open connection.
+        makes a repeated request one job. `limits=` gives values of its limits' keys by their names, as in
+        `{"domain": "example.org"}`; None: it does not count against that one. `conn=` takes your own open connection.
         """
         given: dict[str, Any] = {
             "queue": queue,
@@ -85,11 +88,11 @@ class Bound(Generic[P, R]):
             "key": key,
             "unique": unique,
             "idempotency_key": idempotency_key,
+            "limits": limits,
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        signature = self.definition.signature
-        return Bound(self.app, self.definition, self._options.merged({**chosen, **misspelt}, signature))
+        return Bound(self.app, self.definition, self._options.merged({**chosen, **misspelt}, self.definition))
 
 
 class JobType(Bound[P, R]):

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.admission import Grant
 from windlass.clock import Clock
 from windlass.errors import FlowError, LeaseLost, StoreUnavailable
 from windlass.flow import Linked, Memory, Recollection
@@ -42,6 +43,12 @@ class Keeps(Begins, Protocol):
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...
 
     async def remember(self, lease: Lease, memory: Memory) -> bool: ...
+
+    async def acquire(self, bucket: str, *, most: float) -> Grant: ...
+
+    async def hold_back(self, bucket: str, seconds: float) -> None: ...
+
+    async def held_for(self, bucket: str) -> float: ...
 
 
 class Notebook:

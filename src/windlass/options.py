@@ -13,8 +13,9 @@ from windlass.config import suggest
 from windlass.errors import ConfigError, InvalidOption
 from windlass.names import LONGEST_NAME, flaw
 from windlass.payload import LARGEST, Signature
+from windlass.policy.limit import chosen
 from windlass.policy.unique import Unique, Uniqueness, understood
-from windlass.registry import PRIORITIES
+from windlass.registry import PRIORITIES, Definition
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +30,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     unique: Uniqueness | bool | None = None  # False: whatever its type says, it is not
     idempotency_key: str | None = None
+    limits: dict[str, str | None] | None = None  # values of keys by their rules' names; None: it does not count
     conn: Any = None
 
-    def merged(self, given: Mapping[str, Any], signature: Signature) -> Options:
-        """These options with others laid over them, for a handler with this signature."""
+    def merged(self, given: Mapping[str, Any], definition: Definition) -> Options:
+        """These options with others laid over them, for a job of this type."""
         values = {**{name: getattr(self, name) for name in self.__struct_fields__}, **given}
         if given.get("unique") not in (None, False):
-            values["unique"] = _uniqueness(given["unique"], signature)
+            values["unique"] = _uniqueness(given["unique"], definition.signature)
+        if given.get("limits") is not None:
+            values["limits"] = {**(self.limits or {}), **chosen(given["limits"], definition.limits)}
         return checked(values)
 
 

@@ -25,9 +25,19 @@ class Word(Exception):
 class Retry(Word):
     """This attempt failed; the next one is due after `after` instead of what the policy says."""
 
-    def __init__(self, message: str = "the handler asked for a retry", *, after: Duration | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "the handler asked for a retry",
+        *,
+        after: Duration | None = None,
+        bucket: str | None = None,
+    ) -> None:
+        """With `bucket`, everybody who takes tokens of that rate holds back for as long: `Retry-After` for all."""
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
+        if bucket is not None and not (isinstance(bucket, str) and bucket):
+            raise ValueError(f'Retry(bucket={bucket!r}): give the name of a rate, such as "wikidata" or "domain:a.org"')
+        self.bucket = bucket
 
 
 class Snooze(Word):
@@ -73,6 +83,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     permanent: bool | None = None  # by the job type's lists: True never retries, None leaves it to the attempts
     delay: float | None = None
     flow: Flow | None = None  # what it spawned and what it waits for
+    bucket: str | None = None  # of a Retry: everybody holds back for `delay`
     finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
 
 
@@ -96,6 +107,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     flow: Flow | None = None
     action: str | None = None  # the audit's word for a final transition; None: no row
     followed: bool = False  # as the claim told it: the store looks for what else changes
+    limited: bool = False  # as the claim told it: it holds slots that others wait for
+    charged: bool = False  # this attempt cost something: ledger and budgets are told
+    hold: tuple[str, float] | None = None  # a bucket, and the seconds for which everybody holds back
 
     @property
     def job(self) -> UUID:
@@ -109,3 +123,4 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None
     processed: int
     failed: int
+    cost_cents: int | None = None  # in all, as far as it is known; None: nothing new

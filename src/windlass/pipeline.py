@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 import msgspec
 
 from windlass.config import suggest
-from windlass.errors import FlowError, RegistrationError
+from windlass.errors import EnqueueError, FlowError, RegistrationError
 from windlass.flow import Advance
 from windlass.job import Job
 from windlass.names import flaw
+from windlass.policy.limit import keys_of
 from windlass.state import FINAL, State
 
 if TYPE_CHECKING:
@@ -35,13 +36,14 @@ R = TypeVar("R")
 def next_phase(registry: Registry, job: Job) -> Advance | None:
     """Where a job goes after its present phase; None when it ends there, or is in no pipeline.
 
-    Raises FlowError when this program does not know the phase: that is the end of the attempt, as any error is.
+    Raises FlowError when this program does not know the phase, or cannot tell what the job counts against in the next
+    one: that is the end of the attempt, as any error is.
     """
     if job.pipeline is None:
         return None
     plan = plan_of(registry, job)
-    place = plan.place(job)
-    return plan.entry(place + 1) if place + 1 < len(plan.phases) else None
+    place = plan.place(job) + 1
+    return plan.entry(place, job) if place < len(plan.phases) else None
 
 
 def plan_of(registry: Registry, job: Job) -> Plan:
@@ -100,7 +102,7 @@ class Plan:
             )
         return place
 
-    def entry(self, place: int) -> Advance:
+    def entry(self, place: int, job: Job) -> Advance:
         """What a job takes over when it enters the phase at `place`."""
         phase = self.phases[place]
         return Advance(
@@ -109,6 +111,7 @@ class Plan:
             phase_rank=place,
             queue=phase.definition.queue,
             max_attempts=phase.attempts,
+            limits=_limits(phase, job),
         )
 
     @cached_property
@@ -191,6 +194,17 @@ def check_labels(what: str, labels: object) -> dict[str, str] | None:
         if problem is not None:
             raise RegistrationError(f"{what}: the label of {str(state)!r} {problem}")
     return {str(state): label for state, label in labels.items()}
+
+
+def _limits(phase: Phase[..., object], job: Job) -> tuple[str, ...]:
+    """What a job counts against in a later phase: by the arguments that its handler will see."""
+    definition = phase.definition
+    if not definition.limits:
+        return ()
+    try:
+        return keys_of(definition, job.input, tenant=job.tenant, queue=definition.queue, lenient=True)
+    except EnqueueError as error:
+        raise FlowError(f"the job cannot go on to phase {phase.name!r}: {error}") from error
 
 
 def _check_names(plan: Plan) -> None:

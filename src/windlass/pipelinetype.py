@@ -23,7 +23,7 @@ R = TypeVar("R")
 class Pipeline(Bound[P, R]):
     """A list of phases. The arguments are the first phase's, the result is the last one's.
 
-    Of the options, `queue` and `max_attempts` are for the first phase: the others have their types' own.
+    Of the options, `queue`, `max_attempts` and `limits` are for the first phase: the others have their types' own.
     """
 
     def __init__(self, app: Windlass, plan: Plan) -> None:

@@ -12,17 +12,20 @@ from typing import Any
 import msgspec
 
 from windlass import audit as words
+from windlass.admission import Rule
 from windlass.clock import Duration, seconds
 from windlass.config import Pace, Settings, memory_size, suggest
 from windlass.consequence import FollowUps, declared
-from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, UnknownType
+from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, ScheduleError, UnknownType
 from windlass.flow import Moment
 from windlass.job import DEFAULT_QUEUE, Job
 from windlass.names import flaw
 from windlass.payload import Signature
 from windlass.pipeline import Plan, check_labels, check_with
+from windlass.policy.limit import Limit, fitted, told
 from windlass.policy.retry import RetryPolicy, exponential, fixed
 from windlass.policy.unique import Unique, Uniqueness, understood
+from windlass.schedule import Declaration
 
 PRIORITIES = range(-32_768, 32_768)
 WORD = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -54,6 +57,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     permanent: tuple[builtins.type[BaseException], ...] = ()
     transient: tuple[builtins.type[BaseException], ...] = ()
     unique: Uniqueness | None = None
+    limits: tuple[Limit, ...] = ()  # what its jobs count against
     follow_ups: FollowUps = ()
     audit: str | None = words.SUCCEEDED  # the word for a success; None: no row
     labels: dict[str, str] | None = None  # its own names for states
@@ -97,7 +101,10 @@ class Registry:
 
     def __init__(self) -> None:
         self._definitions: dict[str, Definition] = {}
+        self._rules: dict[str, tuple[Rule, str]] = {}  # with who declared them
+        self._scopes: dict[str, str] = {}  # as a rule was first declared
         self.pipelines: dict[str, Plan] = {}
+        self.schedules: dict[str, Declaration] = {}
 
     def add(self, definition: Definition) -> None:
         known = self._definitions.get(definition.type)
@@ -106,13 +113,50 @@ class Registry:
                 f"job type {definition.type!r} is declared twice, by {place(known.fn)} and {place(definition.fn)}; "
                 f'give one of them a name of its own: @app.job(type="…")'
             )
+        for limit in definition.limits:
+            self._check_rule(limit.rule, place(definition.fn))
+        for limit in definition.limits:
+            self.add_rule(limit.rule, place(definition.fn), limit.scope)
         self._definitions[definition.type] = definition
+
+    def add_rule(self, rule: Rule, declared_by: str, scope: str) -> None:
+        """A limit or rate of this program; its name means the same wherever it is declared."""
+        self._check_rule(rule, declared_by)
+        self._rules.setdefault(rule.name, (rule, declared_by))
+        self._scopes.setdefault(rule.name, scope)
+
+    def rules(self) -> list[Rule]:
+        """Every limit and rate of the program, for a worker to declare."""
+        return [rule for rule, _ in self._rules.values()]
+
+    def rule(self, name: str) -> Rule | None:
+        """The limit or rate of that name; one that only another program declares is none here."""
+        return self._rules[name][0] if name in self._rules else None
+
+    def scope_of(self, name: str, type: str | None = None) -> str:
+        """Whether a rule counts tenants apart: as the job type has it, else as it was first declared."""
+        definition = None if type is None else self.get(type)
+        own = () if definition is None else definition.limits
+        return next((limit.scope for limit in own if limit.name == name), self._scopes.get(name, "global"))
+
+    def _check_rule(self, rule: Rule, declared_by: str) -> None:
+        known, first = self._rules.get(rule.name, (rule, ""))
+        if known != rule:
+            raise RegistrationError(
+                f"limit {rule.name!r} is {told(known)} by {first} and {told(rule)} by {declared_by}; one name has one "
+                "rule: say the same twice, or give one of them another name"
+            )
 
     def add_pipeline(self, plan: Plan) -> None:
         if plan.name in self.pipelines:
             raise RegistrationError(f"pipeline {plan.name!r} is declared twice; give one of them another name")
         check_with(plan, list(self.pipelines.values()))
         self.pipelines[plan.name] = plan
+
+    def add_schedule(self, declaration: Declaration) -> None:
+        if declaration.name in self.schedules:
+            raise ScheduleError(f"schedule {declaration.name!r} is declared twice; give one of them another name")
+        self.schedules[declaration.name] = declaration
 
     def get(self, type: str) -> Definition | None:
         return self._definitions.get(type)
@@ -156,6 +200,7 @@ def define(
     transient: Sequence[builtins.type[BaseException]] = (),
     unique: Unique | None = None,
     unique_forever: Unique | None = None,
+    limits: Sequence[Limit] = (),
     on_dead: object | None = None,
     on_cancelled: object | None = None,
     on_succeeded: object | None = None,
@@ -186,6 +231,7 @@ def define(
         permanent=_exceptions("permanent", permanent, fn),
         transient=_exceptions("transient", transient, fn),
         unique=_uniqueness(fn, signature, unique, unique_forever),
+        limits=_limits(fn, signature, limits),
         follow_ups=_follow_ups(
             fn, {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
         ),
@@ -237,6 +283,13 @@ def _uniqueness(
     except ConfigError as error:
         raise RegistrationError(f"{place(fn)}: {error}") from None
     return None
+
+
+def _limits(fn: Callable[..., Any], signature: Signature, limits: object) -> tuple[Limit, ...]:
+    try:
+        return fitted(limits, signature)
+    except ConfigError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
 
 
 def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:

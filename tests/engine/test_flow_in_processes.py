@@ -55,3 +55,18 @@ async def test_a_step_is_not_run_again_after_the_crash_of_its_attempt(tmp_path: 
         record = await in_state(job, State.SUCCEEDED)
 
     assert (ledger.read_text(), record.attempt, record.crashes) == ("charged\n", 1, 1)
+
+
+@pytest.mark.usefixtures("program")
+async def test_phases_and_children_have_their_limits_there_too(database: Database) -> None:
+    async with working(flow.app):
+        jobs = [await flow.site.aenqueue("a.org") for _ in range(2)]
+        results = [await job.aresult(timeout=PATIENCE) for job in jobs]
+        for job in jobs:
+            (link,) = await flow.app.client.aask(lambda store, id=job.id: store.links(id))  # type: ignore[misc]
+            assert await (await flow.app.afind(link.id)).aresult(timeout=PATIENCE) == ["n:3"]
+        rows = await flow.app.client.aask(lambda store: store.limits())
+
+    assert results == [[["fetching"], ["domain:a.org"]]] * 2
+    assert {row.key: row.used for row in rows} == {"fetching": 0, "domain:a.org": 0, "n:3": 0}
+    assert await database.effects() == [1, 1]

@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-from windlass import Context, Windlass, failpoints, fixed, phase
+from windlass import Context, Windlass, failpoints, fixed, per, phase
 from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
@@ -54,6 +54,25 @@ async def plain(ctx: Context, seconds: float = 0.0) -> int:
     await asyncio.sleep(seconds)
     note("end", ctx)
     return ctx.fence
+
+
+@app.job(retry=fixed("0.1s"), limits=[per("key", 2)])
+async def counted(ctx: Context, seconds: float = 0.0) -> None:
+    """At most two at a time; its lines are on the disk before it goes on, so that a kill hides no overlap."""
+    note("begin", ctx, durable=True)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        note("end", ctx, durable=True)
+
+
+@app.job(retry=fixed("0.1s"))
+async def failing(ctx: Context, seconds: float = 0.0) -> None:
+    """Fails every other time."""
+    note("begin", ctx)
+    await asyncio.sleep(seconds)
+    if ctx.attempt % 2:
+        raise OSError("the other side is down")
 
 
 @app.job(max_attempts=2)
@@ -183,6 +202,16 @@ async def pay(ctx: Context, dies: bool = False) -> None:
     if dies and fence == ctx.fence:
         os.kill(os.getpid(), signal.SIGKILL)
     await ctx.step("mail", note, "mail", ctx)
+
+
+@app.job(retry=fixed("0.1s"))
+async def ticked(ctx: Context) -> None:
+    """A job of a schedule."""
+    note("begin", ctx)
+
+
+if "FAULT_EVERY" in os.environ:
+    app.schedule("ticks", ticked.call(), every=os.environ["FAULT_EVERY"], catch_up="all")
 
 
 def lose_answer() -> None:

@@ -8,9 +8,9 @@ import socket
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -18,9 +18,11 @@ import pytest
 
 from windlass import State, Windlass
 from windlass.job import Job, NewJob, new_id
-from windlass.store.protocol import WorkerRow
+from windlass.store.protocol import Store, WorkerRow
 
 from .process import Process
+
+T = TypeVar("T")
 
 HERE = Path(__file__).parent
 SCALE = float(os.environ.get("WINDLASS_FAULT_SCALE", "1"))
@@ -77,11 +79,27 @@ class Yard:
 
     # Given
 
-    def enqueue(self, type: str, count: int = 1, *, max_attempts: int = 4, **input: object) -> list[UUID]:
+    def enqueue(
+        self,
+        type: str,
+        count: int = 1,
+        *,
+        max_attempts: int = 4,
+        tenant: str = "default",
+        limits: tuple[str, ...] = (),
+        **input: object,
+    ) -> list[UUID]:
         text = msgspec.json.encode(input).decode()
-        jobs = [NewJob(id=new_id(), type=type, input=text, max_attempts=max_attempts) for _ in range(count)]
-        self._app.client.ask(lambda store: store.enqueue(jobs), twin="")
+        jobs = [
+            NewJob(id=new_id(), type=type, input=text, max_attempts=max_attempts, tenant=tenant, limits=limits)
+            for _ in range(count)
+        ]
+        self.ask(lambda store: store.enqueue(jobs))
         return [job.id for job in jobs]
+
+    def ask(self, what: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """Whatever a store can be asked, as an operator would."""
+        return self._app.client.ask(what, twin="")
 
     def start(self, *arguments: str, level: str = "WARNING", **environment: str) -> Process:
         """`windlass worker program.py …`, with short times; more of the environment by keyword."""

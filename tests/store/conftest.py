@@ -16,10 +16,11 @@ from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.store.sqlite.store import SqliteStore
 from windlass.testing.clock import ManualClock
 
+from . import plans
 from .rig import Rig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 URL = "WINDLASS_TEST_POSTGRES_URL"
@@ -162,3 +163,43 @@ async def _administer(url: str, statement: str) -> None:
 
 def _database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+# Plans
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[Callable[[int, bool], str]]:
+    """Databases by the number of their jobs and by whether they were analysed, made when they are asked for."""
+    made: dict[tuple[int, bool], str] = {}
+
+    def of(jobs: int, analysed: bool) -> str:
+        if (jobs, analysed) not in made:
+            made[jobs, analysed] = asyncio.run(plans.populate(os.environ[URL], jobs, analysed))
+        return made[jobs, analysed]
+
+    yield of
+    for name in made.values():
+        asyncio.run(_administer(os.environ[URL], f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(params=["analysed", "never analysed"])
+def populated(request: pytest.FixtureRequest, databases: Callable[[int, bool], str]) -> str:
+    """Not async: the databases are made on a loop of their own."""
+    return databases(plans.USUAL, request.param == "analysed")
+
+
+@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+async def world(request: pytest.FixtureRequest, populated: str) -> AsyncIterator[plans.World]:
+    async with plans.visiting(populated, request.param) as world:
+        yield world
+
+
+@pytest.fixture
+def own(databases: Callable[[int, bool], str]) -> Iterator[str]:
+    """A copy for a test that commits."""
+    name = f"windlass_plans_{uuid4().hex[:12]}"
+    source = databases(plans.USUAL, True)
+    asyncio.run(_administer(os.environ[URL], f"CREATE DATABASE {name} TEMPLATE {source}"))
+    yield name
+    asyncio.run(_administer(os.environ[URL], f"DROP DATABASE {name} WITH (FORCE)"))

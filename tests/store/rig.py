@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from windlass.job import Job, Lease, NewJob, new_id
 from windlass.outcome import Transition
 from windlass.state import State, Verb, target
-from windlass.store.protocol import Claim, NewWorker, Settled, Store, Suspects
+from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Store, Suspects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,10 +55,15 @@ class Rig:
     # Given
 
     async def register(
-        self, *, queues: tuple[str, ...] | None = None, lease: float = LEASE, isolates: bool = False
+        self,
+        *,
+        queues: tuple[str, ...] | None = None,
+        lease: float = LEASE,
+        isolates: bool = False,
+        types: tuple[str, ...] = (TYPE,),
     ) -> UUID:
         worker = NewWorker(
-            id=uuid4(), name="host:1", lease=lease, queues=queues, types=(TYPE,), concurrency=10, isolates=isolates
+            id=uuid4(), name="host:1", lease=lease, queues=queues, types=types, concurrency=10, isolates=isolates
         )
         await self.store.register(worker)
         return worker.id
@@ -109,7 +114,11 @@ class Rig:
 
     # When
 
-    async def claim(
+    async def claim(self, **options: Any) -> list[Job]:
+        """Leased jobs, of any lane: the claim looks below the floors."""
+        return (await self.ask(**options)).jobs
+
+    async def ask(
         self,
         *,
         room: int = 10,
@@ -120,28 +129,31 @@ class Rig:
         suspects: Suspects = Suspects.WITH,
         rest: float = 0.0,
         by_creation: bool = False,
-    ) -> list[Job]:
-        claimed = await self.store.claim(
+        rescan: bool = True,
+        store: Store | None = None,
+    ) -> Claimed:
+        """A claim with its whole answer, by the rig's store where no other is named."""
+        return await (store or self.store).claim(
             Claim(
                 worker=worker or self.worker,
                 room=room,
                 types=types,
                 queues=queues,
-                rescan=True,
+                rescan=rescan,
                 aged=aged,
                 suspects=suspects,
                 rest=rest,
                 by_creation=by_creation,
             )
         )
-        return claimed.jobs
 
     async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Settled:
         return await self.store.settle([Transition(lease=lease, verb=verb, **options)])
 
     async def finish(self, job: Job, verb: Verb, *, store: Store | None = None, **options: Any) -> State | None:
         """End an attempt as the engine does: the state the job is in now, None when its lease was lost."""
-        transition = Transition(lease=job.lease, verb=verb, **({"followed": job.followed} | options))
+        told = {"followed": job.followed, "limited": bool(job.limits)}
+        transition = Transition(lease=job.lease, verb=verb, **(told | options))
         return (await (store or self.store).settle([transition])).states.get(job.id)
 
     async def die(self, worker: UUID) -> None:

@@ -294,15 +294,19 @@ def test_parameters_are_rewritten_and_nothing_else() -> None:
 
 
 async def test_the_claim_walks_its_index_and_never_sorts(file_rig: Rig, tmp_path: Path) -> None:
-    lane = {"queue": "q", "phase_rank": 0, "priority": 0}
-    wish = {"types": "[]", "suspects": "with", "rest": 0, "limit": 1, "now": 0}
+    lane = {"queue": "q", "phase_rank": 0, "priority": 0, "tenant": "t", "limited": False}
+    wish = {"types": "[]", "suspects": "with", "rest": 0, "now": 0, "limit": 1}
+    begin = {"after_at": 0, "after_id": "", "full": None}
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
-        due = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", lane | wish).fetchall()
-        lanes = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'lanes')}", {"queues": None}).fetchall()
+        due = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", lane | wish | begin).fetchall()
+        lanes = connection.execute(
+            f"EXPLAIN QUERY PLAN {query('sqlite', 'lanes')}", {"queues": None, "now": 0}
+        ).fetchall()
 
     steps = [row[3] for row in due]
-    assert any("windlass_jobs_claim (queue=? AND phase_rank=? AND priority=? AND run_at<?)" in step for step in steps)
+    bounds = "queue=? AND phase_rank=? AND priority=? AND tenant=? AND <expr>=? AND (run_at,id)>(?,?) AND run_at<?"
+    assert any(f"windlass_jobs_claim ({bounds})" in step for step in steps)
     assert not any("TEMP B-TREE" in step for step in steps)
     assert not any("SCAN windlass_jobs" in row[3] and "INDEX windlass_jobs_claim" not in row[3] for row in lanes)
 

@@ -85,6 +85,11 @@ class Signature:
             zip(self.names[self._positional :], values[self._positional :], strict=True)
         )
 
+    def arguments(self, text: str, *, lenient: bool = False) -> dict[str, Any]:
+        """Stored input as the handler will see it, by its parameters' names, defaults included."""
+        args, kwargs = self.unbind(text, lenient=lenient)
+        return {**dict(zip(self.names, args, strict=False)), **kwargs}
+
     def ending_in(self, last: Signature, *, name: str) -> Signature:
         """A pipeline's signature: arguments as here, the result as of its last phase."""
         whole = copy.copy(self)

@@ -44,7 +44,7 @@ class Run(msgspec.Struct, kw_only=True):
     total: int | None
     processed: int
     failed: int
-    cost_cents: int
+    cost_cents: int  # of all attempts, this one too
     log: list[str]
 
 
@@ -72,10 +72,7 @@ def judge(
         case Ending.RAISED | Ending.TIMED_OUT | Ending.RETRY:
             if outcome.permanent:
                 return _transition(run, outcome, Verb.BURY, reason=PERMANENT)
-            if job.attempt >= job.max_attempts:
-                return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED)
-            delay = _delay(retry, job.attempt) if outcome.delay is None else outcome.delay
-            return _transition(run, outcome, Verb.FAIL, delay=delay)
+            return _failed(run, outcome, retry)
         case Ending.DEAD:
             return _transition(run, outcome, Verb.BURY, reason=outcome.message)
         case Ending.CRASHED:
@@ -95,6 +92,19 @@ def judge(
             return None
         case _:
             assert_never(outcome.ending)
+
+
+def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
+    """Once more, or no more. What the other side said of its pace holds for everybody in either case."""
+    job = run.job
+    exhausted = job.attempt >= job.max_attempts
+    if exhausted and outcome.bucket is None:
+        return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED)
+    delay = _delay(retry, job.attempt) if outcome.delay is None else outcome.delay
+    hold = None if outcome.bucket is None else (outcome.bucket, delay)
+    if exhausted:
+        return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED, hold=hold)
+    return _transition(run, outcome, Verb.FAIL, delay=delay, hold=hold)
 
 
 def _delay(retry: RetryPolicy, attempt: int) -> float:
@@ -124,6 +134,7 @@ def _transition(
     reason: str | None = None,
     flow: Flow | None = None,
     success: str | None = None,
+    hold: tuple[str, float] | None = None,
 ) -> Transition:
     """Only a success and a wait have a `flow`: what a failed attempt spawned is dropped."""
     job = run.job
@@ -146,6 +157,9 @@ def _transition(
         flow=flow,
         action=audit.action(verb, exhausted=reason == EXHAUSTED, success=success),
         followed=job.followed,
+        limited=bool(job.limits),
+        charged=run.cost_cents > job.cost_cents,
+        hold=hold,
     )
 
 

@@ -7,7 +7,6 @@ and is made of arguments, an idempotency key belongs to a producer and to one in
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -22,10 +21,11 @@ from windlass.job import Key, NewJob
 from windlass.names import flaw
 from windlass.payload.sanitise import dump_unknown
 from windlass.payload.signature import Signature
+from windlass.policy.arguments import asked_for, called, named
 from windlass.state import State
 
 LONGEST_KEY = 255  # characters; of a longer text this much is kept, with its hash
-SHOWN = 180  # characters of a longer text
+HASHED = 75  # characters by which the end of a longer text is told
 REFUSING = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
 """Where a key refuses unless its policy says otherwise: everywhere but in `dead` and `cancelled`."""
 SCOPES = ("tenant", "global")
@@ -86,8 +86,7 @@ def understood(given: Unique, signature: Signature, *, what: str = "unique", for
 
 def text_of(policy: Uniqueness, signature: Signature, input: str) -> str:
     """The text that an input's key is made of: as the handler will see the arguments, its defaults included."""
-    args, kwargs = signature.unbind(input)
-    values = {**dict(zip(signature.names, args, strict=False)), **kwargs}
+    values = signature.arguments(input)
     chosen = {name: values[name] for name in policy.names}
     if callable(policy.by):
         return _answer(policy.by, chosen)
@@ -103,7 +102,7 @@ def text_of(policy: Uniqueness, signature: Signature, input: str) -> str:
 def unique_key(policy: Uniqueness, text: str, *, tenant: str, type: str) -> Key:
     """The key that the store keeps."""
     return Key(
-        scope=f"unique/{'*' if policy.shared else _escaped(tenant)}/{type}",
+        scope=f"unique/{'*' if policy.shared else escaped(tenant)}/{type}",
         key=text,
         states=tuple(state.value for state in policy.states),
         window=policy.window,
@@ -115,14 +114,14 @@ def idempotency_key(text: str, *, tenant: str, type: str, input: str, window: fl
     """A producer's key: it refuses whatever became of its job, and remembers what it was used for."""
     document = encoder.encode([type, msgspec.json.decode(input)])
     fingerprint = hashlib.sha256(document).hexdigest()
-    return Key(scope=f"idempotency/{_escaped(tenant)}", key=text, window=window, fingerprint=fingerprint)
+    return Key(scope=f"idempotency/{escaped(tenant)}", key=text, window=window, fingerprint=fingerprint)
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, longest: int = LONGEST_KEY) -> str:
     """A key that fits: a long text is told by its beginning and by the hash of all of it."""
-    if len(text) <= LONGEST_KEY:
+    if len(text) <= longest:
         return text
-    return f"{text[:SHOWN]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{text[: longest - HASHED]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 # Many jobs at once
@@ -192,38 +191,11 @@ def _names(by: object, signature: Signature, what: str) -> tuple[str, ...]:
     if by is True:
         return signature.names
     if callable(by):
-        return _wanted(by, signature, what)
+        return asked_for(by, signature, what)
     names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Sequence) else ()
     if not names:
         raise ConfigError(f"{what}={by!r}; give True, names of arguments, a function of them, or unique(…)")
-    known = dict.fromkeys(signature.names)
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"{what}: {signature.name}() has no argument {name!r}{_hint(name, known)}")
-    return tuple(name for name in signature.names if name in names)
-
-
-def _wanted(fn: Callable[..., object], signature: Signature, what: str) -> tuple[str, ...]:
-    """The arguments that a function asks for by its parameters."""
-    called = f"{what}={_called(fn)}"
-    if inspect.iscoroutinefunction(fn):
-        raise ConfigError(f"{called} is a coroutine, and a key is needed at once; write a plain function")
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        raise ConfigError(f"{called} does not tell its parameters; wrap it: lambda user_id: …") from None
-    known = dict.fromkeys(signature.names)
-    for parameter in parameters:
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            return signature.names
-        if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
-            raise ConfigError(f"{called}: arguments are given by name, and {parameter.name!r} takes none")
-        if parameter.name not in known and parameter.default is inspect.Parameter.empty:
-            raise ConfigError(
-                f"{called} asks for {parameter.name!r}, and {signature.name}() has no such argument"
-                f"{_hint(parameter.name, known)}"
-            )
-    return tuple(parameter.name for parameter in parameters if parameter.name in known)
+    return named(names, signature, what)
 
 
 # Texts
@@ -232,12 +204,12 @@ def _wanted(fn: Callable[..., object], signature: Signature, what: str) -> tuple
 def _answer(fn: Callable[..., object], arguments: Mapping[str, Any]) -> str:
     value = fn(**arguments)
     if value is None:
-        raise InvalidOption(f"unique={_called(fn)} returned None; return a text, or another value that JSON can say")
+        raise InvalidOption(f"unique={called(fn)} returned None; return a text, or another value that JSON can say")
     try:
         return _text(value)
     except Exception as error:  # hooks are the user's code and may raise anything
         raise InvalidOption(
-            f"unique={_called(fn)} returned {type(value).__name__}, which is not JSON ({error}); return a text"
+            f"unique={called(fn)} returned {type(value).__name__}, which is not JSON ({error}); return a text"
         ) from error
 
 
@@ -259,14 +231,6 @@ def _text(value: object) -> str:
     return document.decode()
 
 
-def _called(fn: object) -> str:
-    return str(getattr(fn, "__qualname__", type(fn).__qualname__)).rpartition(".")[2]
-
-
-def _hint(name: object, known: Mapping[str, object]) -> str:
-    return suggest(str(name), known) if known else "; it takes none"
-
-
-def _escaped(tenant: str) -> str:
+def escaped(tenant: str) -> str:
     """So that no tenant's name looks like another scope."""
     return tenant.replace("%", "%25").replace("/", "%2F").replace("*", "%2A")

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+from windlass.admission import Grant
 from windlass.app import Windlass
 from windlass.clock import SystemClock
 from windlass.config import Settings
@@ -201,7 +202,7 @@ class Child:
 
 
 class OwnStore:
-    """The child's store, opened when a handler first begins a transaction, remembers or asks."""
+    """The child's store, opened when a handler first begins a transaction, remembers, calls out or asks."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.with_(connections=1)  # one attempt, one transaction at a time
@@ -233,6 +234,15 @@ class OwnStore:
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await (await self.opened()).remember(lease, memory)
+
+    async def acquire(self, bucket: str, *, most: float) -> Grant:
+        return await (await self.opened()).acquire(bucket, most=most)
+
+    async def hold_back(self, bucket: str, seconds: float) -> None:
+        await (await self.opened()).hold_back(bucket, seconds)
+
+    async def held_for(self, bucket: str) -> float:
+        return await (await self.opened()).held_for(bucket)
 
     async def close(self) -> None:
         if self._store is not None:
@@ -268,7 +278,7 @@ class Line:
 
 
 class Reporter:
-    """`ctx.progress()` on its way out: the first word at once, later ones a few times a second, the last one always."""
+    """Progress and cost on their way out: the first word at once, later ones a few times a second, the last always."""
 
     def __init__(self, line: Line, job: UUID) -> None:
         self._line = line
@@ -307,7 +317,7 @@ class Reporter:
     def _send(self, context: Context) -> None:
         self._unsent = False
         self._sent_at = time.monotonic()
-        self._line.send(Advanced(self._job, context.total, context.processed, context.failed))
+        self._line.send(Advanced(self._job, context.total, context.processed, context.failed, context.spent))
 
 
 class ToWorker(logging.Handler):

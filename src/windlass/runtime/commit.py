@@ -74,6 +74,6 @@ def account(job: Job, context: Context | None, *, worker: UUID, waited: float, e
         total=job.total if context is None else context.total,
         processed=job.processed if context is None else context.processed,
         failed=job.failed if context is None else context.failed,
-        cost_cents=job.cost_cents,
+        cost_cents=job.cost_cents + (0 if context is None else context.spent),
         log=[] if context is None else context.log.told(),
     )

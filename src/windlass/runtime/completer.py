@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from windlass import audit
-from windlass.errors import StoreUnavailable, WindlassError
+from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.observe.events import JobSettled
 from windlass.outcome import Transition
 from windlass.runtime.crew import Crew
 from windlass.runtime.service import backoff
 from windlass.state import State, Verb
+from windlass.store.admitting import WAKE_GATES
 from windlass.store.protocol import Settled
 
 log = logging.getLogger("windlass")
@@ -33,9 +35,10 @@ COMING_BACK = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
 class Completer:
     """Writes transitions in the order in which attempts ended."""
 
-    def __init__(self, crew: Crew, *, due_again: Callable[[float], None]) -> None:
+    def __init__(self, crew: Crew, *, due_again: Callable[[float], None], may_close: Callable[[], None]) -> None:
         self._crew = crew
         self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
+        self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
         self._waiting: list[Transition] = []
         self._something = asyncio.Event()
         self._empty = asyncio.Event()
@@ -73,6 +76,7 @@ class Completer:
         while batch := [transition for transition in batch if self._crew.leases.holds(transition.lease)]:
             try:
                 self._done(batch, await self._crew.store.settle(batch))
+                await self._tell_holds(batch)
                 return
             except StoreUnavailable as error:
                 failures += 1
@@ -115,9 +119,18 @@ class Completer:
                     reason="unstorable",
                     action=audit.DEAD,
                     followed=transition.followed,
+                    limited=transition.limited,
+                    charged=transition.charged,
+                    cost_cents=transition.cost_cents,
                 )
             ]
         )
+
+    async def _tell_holds(self, batch: list[Transition]) -> None:
+        """Jobs may have been claimed just before everybody was to hold back: whoever has them in memory looks now."""
+        if any(transition.hold is not None for transition in batch):
+            with suppress(StoreError):  # they look once a second anyhow
+                await self._crew.store.wake(WAKE_GATES)
 
     def _done(self, batch: list[Transition], settled: Settled) -> None:
         crew = self._crew
@@ -127,6 +140,8 @@ class Completer:
         if crew.subscribers:
             for job, state in settled.states.items():
                 crew.emit(JobSettled(job, state))
+        if any(transition.charged or transition.hold is not None for transition in batch):
+            self._may_close()
         delays = [transition.delay for transition in batch if transition.verb in COMING_BACK]
         if any(t.verb is Verb.WAIT and settled.states.get(t.job) is State.QUEUED for t in batch):
             delays.append(0.0)  # what it would have waited for was there already

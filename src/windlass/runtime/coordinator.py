@@ -15,11 +15,13 @@ from collections.abc import Callable
 import msgspec
 
 from windlass.errors import FlowError
+from windlass.flow import Advance
 from windlass.job import Job
 from windlass.payload import Signature
 from windlass.pipeline import next_phase
 from windlass.registry import Definition, Isolation
 from windlass.runtime.crew import Crew
+from windlass.runtime.leases import give_back
 from windlass.runtime.pool import Processor
 from windlass.runtime.processor import Attempt
 from windlass.runtime.service import Service
@@ -56,7 +58,10 @@ class Coordinator(Service):
                     break
                 job = crew.local_queue.dequeue(phase, processor.name)
                 assert job is not None, "the phase had a job a moment ago"
-                self._start(job, processor)
+                if crew.gates.closed and self._is_stopped(job):
+                    self._give_back(job, processor)
+                else:
+                    self._start(job, processor)
 
     def freed(self, processor: Processor) -> None:
         """A processor ended its attempt: at once, it takes the next job."""
@@ -64,22 +69,31 @@ class Coordinator(Service):
             self.assign()
         self._freed(processor)
 
+    def _is_stopped(self, job: Job) -> bool:
+        return self._crew.gates.stops(job, self._crew.leases.claimed_at(job.lease))
+
+    def _give_back(self, job: Job, processor: Processor) -> None:
+        """Its gate closed while it was claimed, or while it waited here."""
+        self._crew.local_queue.complete(processor.name)
+        self._crew.pools.release(processor)
+        self._crew.completer.submit(give_back(job))
+
     def _start(self, job: Job, processor: Processor) -> None:
         crew = self._crew
         definition = crew.registry.get(job.type)
         assert definition is not None, "a claim names only types this program knows"
+        advance = None
         if job.pipeline is not None:
-            definition = self._in_phase(job, definition)
+            definition, advance = self._in_phase(job, definition)
         processor.job = job
-        Attempt(job, definition, processor, crew, self.freed).start()
+        Attempt(job, definition, processor, crew, self.freed, advance).start()
 
-    def _in_phase(self, job: Job, definition: Definition) -> Definition:
-        """A job whose phase this program does not know would succeed into nowhere: it fails before it begins."""
+    def _in_phase(self, job: Job, definition: Definition) -> tuple[Definition, Advance | None]:
+        """A job whose next phase nobody can tell would succeed into nowhere: it fails before it begins."""
         try:
-            next_phase(self._crew.registry, job)
+            return definition, next_phase(self._crew.registry, job)
         except FlowError as error:
-            return refusing(definition, error)
-        return definition
+            return refusing(definition, error), None
 
 
 def refusing(definition: Definition, error: Exception) -> Definition:

@@ -14,6 +14,7 @@ from windlass.clock import Clock, SystemClock
 from windlass.config import Settings
 from windlass.observe.events import Event
 from windlass.registry import Registry
+from windlass.runtime.gates import Gates
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import Pools
@@ -41,6 +42,7 @@ class Crew:
     threads: Executor
     children: Children
     leases: Leases = field(default_factory=Leases)
+    gates: Gates = field(default_factory=Gates)
     worker: UUID = field(default_factory=uuid4)  # this incarnation; a new one after a lost lease
     registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
     subscribers: list[Callable[[Event], None]] = field(default_factory=list)

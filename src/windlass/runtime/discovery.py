@@ -17,14 +17,13 @@ import logging
 from windlass.config import Pace
 from windlass.filter import Filter, Kind, Term, Value, parse
 from windlass.job import Job
-from windlass.outcome import Transition
 from windlass.pipeline import phases
 from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.crew import Crew
+from windlass.runtime.leases import give_back
 from windlass.runtime.local_queue import Refusal
 from windlass.runtime.service import Service
 from windlass.runtime.share import LARGEST_CLAIM, Share, Shares
-from windlass.state import Verb
 from windlass.store.protocol import Claim, Claimed, Suspects
 
 log = logging.getLogger("windlass")
@@ -280,18 +279,3 @@ class Discovery(Service):
         if self._resting and self.clock.monotonic() - self._rested_at > BUSY_BEFORE_UNMARKED:
             await self._crew.store.rest(self._crew.worker, idle=False)
             self._resting = False
-
-
-def give_back(job: Job, *, delay: float | None = None) -> Transition:
-    """Release a job that was never started: it keeps its place, and no attempt is burned."""
-    return Transition(
-        lease=job.lease,
-        verb=Verb.RELEASE,
-        delay=delay,
-        attempt=job.attempt - 1,
-        crashes=job.crashes,
-        total=job.total,
-        processed=job.processed,
-        failed=job.failed,
-        cost_cents=job.cost_cents,
-    )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import Any
 
 import msgspec
 
+from windlass.admission import LONGEST_KEY
 from windlass.context import Context
 from windlass.errors import LeaseLost, StoreUnavailable
 from windlass.job import Job
 from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
+from windlass.policy.unique import shortened
 from windlass.registry import Definition
 from windlass.waiting import Suspended
 
@@ -77,9 +80,9 @@ async def with_flow(outcome: Outcome, definition: Definition, context: Context |
 
 def from_error(error: BaseException, definition: Definition) -> Outcome:
     """What an exception says about the attempt."""
-    waits = _suspended(error)
-    if waits is not None:
-        return Outcome(ending=Ending.WAITING, flow=waits.flow)
+    error = _said(error)
+    if isinstance(error, Suspended):
+        return Outcome(ending=Ending.WAITING, flow=error.flow)
     if isinstance(error, Snooze):
         return Outcome(ending=Ending.SNOOZED, delay=error.delay)
     if isinstance(error, LeaseLost):
@@ -88,13 +91,30 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
     if isinstance(error, Dead):
         return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace)
     if isinstance(error, Retry):
-        return Outcome(ending=Ending.RETRY, type=kind, message=message, traceback=trace, delay=error.after)
+        return Outcome(
+            ending=Ending.RETRY,
+            type=kind,
+            message=message,
+            traceback=trace,
+            delay=error.after,
+            bucket=None if error.bucket is None else shortened(error.bucket, LONGEST_KEY),
+        )
     permanent = False if isinstance(error, StoreUnavailable) else definition.is_permanent(error)
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
 
 
-def _suspended(error: BaseException) -> Suspended | None:
-    """The wait that an exception stands for. In a TaskGroup several tasks may wait: one of them at a time."""
-    while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
-        error = error.exceptions[0]
-    return error if isinstance(error, Suspended) else None
+def _said(error: BaseException) -> BaseException:
+    """In a TaskGroup several tasks may wait or be snoozed: one speaks for all. It all starts from the top again."""
+    if not isinstance(error, BaseExceptionGroup) or error.split((Suspended, Snooze))[1] is not None:
+        return error
+    words = list(_leaves(error))
+    snoozes = [word for word in words if isinstance(word, Snooze)]
+    return max(snoozes, key=lambda snooze: snooze.delay) if snoozes else words[0]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

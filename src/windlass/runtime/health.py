@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from windlass.runtime.crew import Crew
-from windlass.runtime.discovery import give_back
+from windlass.runtime.leases import give_back
 from windlass.runtime.service import Service
 
 log = logging.getLogger("windlass")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.job import Job, Lease
+from windlass.outcome import Transition
+from windlass.state import Verb
 
 if TYPE_CHECKING:
     from windlass.runtime.processor import Attempt
@@ -53,3 +55,19 @@ class Leases:
 
     def __len__(self) -> int:
         return len(self._claimed)
+
+
+def give_back(job: Job, *, delay: float | None = None) -> Transition:
+    """Release a job that was never started: it keeps its place, and no attempt is burned."""
+    return Transition(
+        lease=job.lease,
+        verb=Verb.RELEASE,
+        delay=delay,
+        attempt=job.attempt - 1,
+        crashes=job.crashes,
+        total=job.total,
+        processed=job.processed,
+        failed=job.failed,
+        cost_cents=job.cost_cents,
+        limited=bool(job.limits),
+    )

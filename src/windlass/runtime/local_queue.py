@@ -1,4 +1,4 @@
-"""Claimed jobs that wait in memory for a processor, one queue per phase, and who processes what.
+"""Claimed jobs that wait in memory for a processor, one line per phase, and who processes what.
 
 In:   claimed jobs
 Out:  the next one for a phase's processor
@@ -28,13 +28,68 @@ class Refusal(StrEnum):
     FULL = "the local queue of its phase is full"
 
 
+class Line:
+    """The waiting jobs of one phase: higher priority first, inside one priority tenants in turn, each in claim order.
+
+    So a job of a light tenant does not wait behind everything that was claimed before it.
+    """
+
+    def __init__(self) -> None:
+        self.phase_rank = 0
+        self._tenants: dict[int, dict[str, deque[tuple[Job, float]]]] = {}  # by urgency; whose turn it is comes first
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, job: Job, at: float, *, first: bool = False) -> None:
+        self.phase_rank = job.phase_rank
+        tenants = self._tenants.setdefault(-job.priority, {})
+        waiting = tenants.get(job.tenant)
+        if waiting is None:
+            waiting = tenants[job.tenant] = deque()
+        if first:
+            waiting.appendleft((job, at))
+        else:
+            waiting.append((job, at))
+        self._length += 1
+
+    def pop(self) -> Job:
+        urgency = min(self._tenants)
+        tenants = self._tenants[urgency]
+        tenant = next(iter(tenants))
+        waiting = tenants[tenant]
+        job, _ = waiting.popleft()
+        if not waiting:
+            del tenants[tenant]
+            if not tenants:
+                del self._tenants[urgency]
+        elif len(tenants) > 1:
+            tenants[tenant] = tenants.pop(tenant)  # to the end: the next one's turn
+        self._length -= 1
+        return job
+
+    def drain(self, chosen: Callable[[Job, float], bool]) -> list[Job]:
+        """Take out those for which `chosen(job, queued at)` holds."""
+        waiting = [
+            entry for urgency in sorted(self._tenants) for each in self._tenants[urgency].values() for entry in each
+        ]
+        taken = [job for job, at in waiting if chosen(job, at)]
+        if taken:
+            self._tenants, self._length = {}, 0
+            for job, at in waiting:
+                if not chosen(job, at):
+                    self.append(job, at)
+        return taken
+
+
 class LocalQueue:
     """Queues by phase and the processing map. Used from one event loop only."""
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity  # jobs per phase; None: the caller claims no more than it has room for
         self.processing: dict[str, Job] = {}  # processor → job
-        self._queues: dict[str, deque[tuple[Job, float]]] = {}
+        self._queues: dict[str, Line] = {}
         self._phase_of: dict[UUID, str] = {}
         self._of_type: dict[str, int] = {}  # how many wait
         self._in_hands: set[UUID] = set()
@@ -51,10 +106,10 @@ class LocalQueue:
             return Refusal.PROCESSING
         queue = self._queues.get(job.phase)
         if queue is None:
-            queue = self._queues[job.phase] = deque()
+            queue = self._queues[job.phase] = Line()
         if self.capacity is not None and len(queue) >= self.capacity:
             return Refusal.FULL
-        queue.append((job, at))
+        queue.append(job, at)
         self._note(job)
         return None
 
@@ -63,7 +118,7 @@ class LocalQueue:
         queue = self._queues.get(phase)
         if not queue:
             return None
-        job, _ = queue.popleft()
+        job = queue.pop()
         self._strike(job)
         self._in_hands.add(job.id)
         self.processing[processor] = job
@@ -78,13 +133,13 @@ class LocalQueue:
     def release(self, processor: str, at: float = 0.0) -> Job:
         """The processor puts its job back unstarted, at the head of its phase."""
         job = self.complete(processor)
-        self._queues.setdefault(job.phase, deque()).appendleft((job, at))
+        self._queues.setdefault(job.phase, Line()).append(job, at, first=True)
         self._note(job)
         return job
 
     def phases(self) -> Iterator[tuple[str, int]]:
         """Phases that have jobs waiting, the earliest of a pipeline first, with how many."""
-        waiting = [(queue[0][0].phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue]
+        waiting = [(queue.phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue]
         return ((phase, count) for _, phase, count in sorted(waiting))
 
     def waiting(self, phase: str) -> int:
@@ -97,9 +152,8 @@ class LocalQueue:
     def drain(self, chosen: Callable[[Job, float], bool] = lambda job, at: True) -> list[Job]:
         """Take out the waiting jobs for which `chosen(job, queued at)` holds: they are to be given back."""
         taken: list[Job] = []
-        for phase, queue in self._queues.items():
-            taken += [job for job, at in queue if chosen(job, at)]
-            self._queues[phase] = deque((job, at) for job, at in queue if not chosen(job, at))
+        for queue in self._queues.values():
+            taken += queue.drain(chosen)
         for job in taken:
             self._strike(job)
         return taken

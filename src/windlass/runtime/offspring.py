@@ -135,6 +135,7 @@ class Offspring:
         if isinstance(message, Said):
             attempt.context.log._say(message.level, message.text, ())
         else:
+            attempt.context._spending.reach(message.spent)
             attempt.context.progress(message.processed, total=message.total, failed=message.failed)
 
     def _ended(self, problem: str | None) -> None:

@@ -25,7 +25,6 @@ from windlass.flow import Advance
 from windlass.job import Job
 from windlass.observe.events import JobEnded, JobSettled, JobStarted
 from windlass.outcome import Ending, Outcome, Transition
-from windlass.pipeline import next_phase
 from windlass.policy.failure import judge
 from windlass.registry import Definition, Isolation
 from windlass.runtime.commit import account, commit
@@ -56,6 +55,7 @@ class Attempt:
         "_started",
         "_stopping",
         "_thread",
+        "advance",
         "context",
         "crew",
         "definition",
@@ -73,12 +73,14 @@ class Attempt:
         processor: Processor,
         crew: Crew,
         freed: Callable[[Processor], None],
+        advance: Advance | None = None,
     ) -> None:
         self.job = job
         self.definition = definition
         self.processor = processor
         self.crew = crew
         self.freed = freed
+        self.advance = advance  # where a success leads: the next phase of its pipeline
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.way = crew.children.way(job, definition)
@@ -274,13 +276,9 @@ class Attempt:
             outcome,
             retry=self.definition.retry_policy(crew.settings),
             settings=crew.settings,
-            advance=self._next_phase() if outcome.ending is Ending.SUCCEEDED else None,
+            advance=self.advance if outcome.ending is Ending.SUCCEEDED else None,
             success=self.definition.audit,
         )
-
-    def _next_phase(self) -> Advance | None:
-        """Where a success leads. The coordinator lets nothing succeed whose phase this program does not know."""
-        return None if self.job.pipeline is None else next_phase(self.crew.registry, self.job)
 
     def _waited(self, started: float) -> float:
         """Seconds from the claim to the start."""
@@ -294,5 +292,5 @@ class Attempt:
         flow = None if transition is None else transition.flow
         self.crew.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay, flow))
         if outcome.finished:
-            state = State.SUCCEEDED if self._next_phase() is None else State.QUEUED
+            state = State.SUCCEEDED if self.advance is None else State.QUEUED
             self.crew.emit(JobSettled(self.job.id, state))

@@ -1,4 +1,4 @@
-"""Progress of running jobs, written at most once a second and job, under their leases, all in one statement."""
+"""Progress and cost of running jobs, written at most once a second and job, under their leases, all together."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class ProgressWriter(Service):
                 total=attempt.context.total,
                 processed=attempt.context.processed,
                 failed=attempt.context.failed,
+                # Not only with the end: what an attempt costs whose worker is killed counts as well.
+                cost_cents=attempt.job.cost_cents + spent if (spent := attempt.context.spent) else None,
             )
             for attempt in marked.values()
             if attempt.context is not None and attempt.job.id in self._crew.leases.attempts

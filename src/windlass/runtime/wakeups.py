@@ -1,4 +1,4 @@
-"""Listens for what happens elsewhere: enqueues that wake an idle worker, and requests to cancel.
+"""Listens for what happens elsewhere: enqueues that wake an idle worker, gates that open or close, requests to cancel.
 
 Hints only. A wake-up that is lost costs a poll; a request to cancel is also looked for every poll.
 """
@@ -9,8 +9,10 @@ from uuid import UUID
 
 from windlass.runtime.crew import Crew
 from windlass.runtime.discovery import Discovery
+from windlass.runtime.gatekeeper import Gatekeeper
 from windlass.runtime.processor import Stop
 from windlass.runtime.service import Service
+from windlass.store.admitting import WAKE_GATES
 
 CANCEL = "cancel:"
 
@@ -20,19 +22,25 @@ class Listener(Service):
 
     name = "listener"
 
-    def __init__(self, crew: Crew, discovery: Discovery, *, queues: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, crew: Crew, discovery: Discovery, gatekeeper: Gatekeeper, *, queues: tuple[str, ...] | None
+    ) -> None:
         super().__init__(crew.clock)
         self._crew = crew
         self._discovery = discovery
+        self._gatekeeper = gatekeeper
         self._queues = queues
         self._steady = crew.settings.assign_every > 0  # it scans by the clock, whatever happens in between
 
     async def round(self) -> float:
         async with self._crew.store.wakeups() as messages:
             self._wake("*")  # what came while nobody listened
+            self._gatekeeper.nudge()
             async for message in messages:
                 if message.startswith(CANCEL):
                     stop_cancelled(self._crew, [UUID(message.removeprefix(CANCEL))])
+                elif message == WAKE_GATES:
+                    self._gatekeeper.nudge()
                 else:
                     self._wake(message)
         return 0

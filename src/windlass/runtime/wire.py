@@ -93,12 +93,13 @@ class Began(Message, frozen=True):
 
 
 class Advanced(Message, frozen=True):
-    """`ctx.progress()`."""
+    """`ctx.progress()` and `ctx.cost()`."""
 
     job: UUID
     total: int | None
     processed: int
     failed: int
+    spent: int = 0  # cents
 
 
 class Said(Message, frozen=True):

@@ -30,13 +30,16 @@ from windlass.runtime.children import Children
 from windlass.runtime.completer import Completer
 from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.crew import Crew
-from windlass.runtime.discovery import Discovery, give_back
+from windlass.runtime.discovery import Discovery
+from windlass.runtime.gatekeeper import Gatekeeper
 from windlass.runtime.health import Health
 from windlass.runtime.leader import Leader
+from windlass.runtime.leases import give_back
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import Pools
 from windlass.runtime.processor import Stop
 from windlass.runtime.progress import ProgressWriter
+from windlass.runtime.schedules import Schedules
 from windlass.runtime.service import Service, backoff
 from windlass.runtime.sweeper import Sweeper
 from windlass.runtime.timers import Timers
@@ -127,17 +130,20 @@ class Worker:
             if coordinator.at_once:  # else it scans by the clock, whatever happens in between
                 discovery.nudge()
 
-        crew.completer = Completer(crew, due_again=discovery.due_again)
+        gatekeeper = Gatekeeper(crew, discovery)
+        crew.completer = Completer(crew, due_again=discovery.due_again, may_close=gatekeeper.nudge)
         crew.progress = ProgressWriter(crew)
         self._discovery = discovery
         self._services = [
             discovery,
             Sweeper(crew),
             Timers(crew, discovery),
+            Schedules(crew, discovery),
             Leader(crew),
             Health(crew, freed=freed),
             crew.progress,
-            Listener(crew, discovery, queues=self._queues),
+            gatekeeper,
+            Listener(crew, discovery, gatekeeper, queues=self._queues),
             Cancels(crew),
         ]
         if not coordinator.at_once:
@@ -185,6 +191,7 @@ class Worker:
                 isolates=self._discovery.isolates,
             )
             try:
+                await crew.store.declare(self._registry.rules())  # before it claims a job that counts against them
                 await crew.store.register(worker)
                 break
             except StoreError as error:

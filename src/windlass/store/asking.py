@@ -42,7 +42,7 @@ arrivals_of = msgspec.json.Decoder(list[Arrival])
 
 def queues_of(question: Ask, rows: Rows) -> set[str]:
     """The queues in which a statement made jobs claimable: to be woken after the commit."""
-    if question.name == "wake_waiting":
+    if question.name in ("wake_waiting", "unpark"):
         return {row[1] for row in rows}
     if question.name != "enqueue":
         return set()

@@ -37,9 +37,10 @@ class Row(msgspec.Struct, frozen=True):
     followed: bool
     status: str
     key_scope: str | None
+    limits: tuple[str, ...] | None
 
 
-COPIED = Row.__struct_fields__[:-4]  # of a NewJob, as they are
+COPIED = Row.__struct_fields__[:-5]  # of a NewJob, as they are
 INPUT, RUN_AT, KEY = COPIED.index("input"), COPIED.index("run_at"), COPIED.index("key")
 ENCODER = msgspec.json.Encoder()
 
@@ -61,4 +62,5 @@ def _row(job: NewJob, followed: bool) -> Row:
         values[RUN_AT] = job.run_at.astimezone(UTC)  # SQLite cannot read an offset and takes the time for UTC
     consequences = None if job.consequences is None else msgspec.Raw(job.consequences)
     status = "queued" if job.wait is None else "waiting"
-    return Row(*[*values, consequences, followed, status, None if job.unique is None else job.unique.scope])
+    scope = None if job.unique is None else job.unique.scope
+    return Row(*[*values, consequences, followed, status, scope, job.limits or None])

@@ -175,6 +175,7 @@ def _follow_up(job: Ended) -> NewJob | None:
         max_attempts=consequence.max_attempts,
         trace=job.trace,
         consequences=encoder.encode(consequence.then).decode() if consequence.then else None,
+        limits=consequence.limits,
     )
 
 

@@ -2,7 +2,7 @@
 
 In:   NewJob, Claim, Transition
 Out:  rows, committed together with whatever follows from them
-Next: store/*/queries/claim.sql, where a stored job is claimed
+Next: store/postgres/queries/candidates.sql and store/sqlite/claims.py, where a stored job is claimed
 
 Rules every implementation keeps:
 
@@ -27,6 +27,8 @@ from windlass.flow import Linked, Memory, Recollection, Waiting
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
+from windlass.store.admission import Admission
+from windlass.store.schedules import Schedules
 
 if TYPE_CHECKING:
     from windlass.filter import Filter
@@ -125,11 +127,12 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the word of a job's type
     actor: str | None  # None: the engine
-    job: UUID
-    type: str
-    queue: str
-    tenant: str
+    job: UUID | None
+    type: str | None
+    queue: str | None
+    tenant: str | None
     reason: str | None
+    subject: str | None = None  # what an operator acted on, where it is no job: `queue:mail`, `schedule:nightly`
 
 
 class Heart(Protocol):
@@ -178,7 +181,7 @@ class Transaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Store(Protocol):
+class Store(Admission, Schedules, Protocol):
     """What the client, the runtime and the operators ask of a database."""
 
     async def open(self) -> None:

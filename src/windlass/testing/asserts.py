@@ -101,6 +101,11 @@ def due(job: Job, now: datetime) -> str:
     if job.status in ENQUEUED and left > 0:
         wait = spell(math.ceil(left * 1000) / 1000)
         return f"{job.status.value}, due in {wait}; move the clock: windlass.clock.advance({wait!r})"
+    if job.status in ENQUEUED and job.parked_on is not None:
+        return (
+            f"{job.status.value}, and {job.parked_on!r} has no room: let the ones before it end, or move the clock on "
+            "for a rate: windlass.clock.advance(…)"
+        )
     if job.status in ENQUEUED:
         return f"{job.status.value} and due, but it cannot be claimed: does this app have its type, is a gate closed?"
     if job.status is State.RUNNING:
@@ -115,10 +120,9 @@ def _near_first(wish: Wish, jobs: Sequence[Job]) -> list[Job]:
 def _typed(definition: Definition, job: Job) -> dict[str, Any]:
     """The arguments as the handler would get them, defaults included."""
     try:
-        args, kwargs = definition.signature.unbind(job.input)
+        return definition.signature.arguments(job.input)
     except InvalidInput:
         return job.arguments()
-    return {**dict(zip(definition.signature.names, args, strict=False)), **kwargs}
 
 
 def _equal(wished: Any, typed: Any, stored: Any) -> bool:

@@ -13,11 +13,16 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from windlass.admission import Grant
 from windlass.client import Client
 from windlass.job import Job
-from windlass.runtime.discovery import give_back
+from windlass.runtime.leases import give_back
 from windlass.runtime.share import LARGEST_CLAIM
+from windlass.state import CLAIMABLE
+from windlass.store import dialect_of
 from windlass.store.protocol import Claim, Claimed, Store
+
+PATIENCE = 10.0  # seconds for one statement
 
 
 class Desk:
@@ -30,6 +35,20 @@ class Desk:
     async def claim(self, claim: Claim, wanted: UUID | None) -> Claimed:
         """The next job, or the wanted one; nothing when it cannot be claimed now."""
         return await self._client.aask(lambda store: self._take(store, claim, wanted))
+
+    async def lift_limits(self, job: UUID) -> None:
+        """From now on this job counts against nothing."""
+        await self._client.aask(lambda store: self._lift(store, job))
+
+    async def _lift(self, store: Store, job: UUID) -> None:
+        found = await store.find(job)
+        if found is None or not found.limits or found.status not in CLAIMABLE:
+            return  # one that runs holds its slots until it ends
+        sqlite = dialect_of(self._client.settings.url) == "sqlite"
+        table, id = ("windlass_jobs", str(job)) if sqlite else ("windlass.jobs", job)
+        async with store.transaction(limit=PATIENCE) as transaction:
+            await transaction.execute(f"UPDATE {table} SET limits = NULL, parked_on = NULL WHERE id = $1", id)
+            await transaction.commit()
 
     async def _take(self, store: Store, claim: Claim, wanted: UUID | None) -> Claimed:
         turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
@@ -55,11 +74,12 @@ class Desk:
 
 
 class DeskStore:
-    """A worker's own store, but for the claims: those are made at the desk."""
+    """A worker's own store, but for the claims, which are made at the desk, and for waiting."""
 
-    def __init__(self, store: Store, desk: Desk) -> None:
+    def __init__(self, store: Store, desk: Desk, *, limited: bool) -> None:
         self._store = store
         self._desk = desk
+        self._limited = limited  # else a wanted job runs whatever its limits say
         self.wanted: UUID | None = None
         self.taken: list[Job] = []
 
@@ -67,6 +87,14 @@ class DeskStore:
         return getattr(self._store, name)
 
     async def claim(self, claim: Claim) -> Claimed:
+        if not self._limited and self.wanted is not None:
+            await self._desk.lift_limits(self.wanted)
+            claim = msgspec.structs.replace(claim, rescan=True)  # it is in another lane now
         claimed = await self._desk.claim(claim, self.wanted)
         self.taken += claimed.jobs
         return claimed
+
+    async def acquire(self, bucket: str, *, most: float) -> Grant:
+        """A token that a handler would wait a moment for is there at once: nobody moves the clock while it sleeps."""
+        grant = await self._store.acquire(bucket, most=most)
+        return Grant(granted=True, wait=0.0) if grant.granted else grant

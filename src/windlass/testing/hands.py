@@ -35,7 +35,7 @@ GLANCE = 0.05  # seconds between two looks for a request to cancel, on the machi
 LAST_WORDS = 1.0  # seconds for a stuck coroutine to heed its cancellation
 
 WHILE_RUNNING = ("cancels", "progress")
-BETWEEN = ("sweeper", "timers", "leader")
+BETWEEN = ("sweeper", "timers", "schedules", "leader")
 
 
 class HandWorker(Worker):
@@ -50,6 +50,7 @@ class HandWorker(Worker):
         desk: Desk,
         patience: float,
         threads: Executor | None = None,
+        limited: bool = True,
         queues: tuple[str, ...] | None = None,
         types: tuple[str, ...] | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class HandWorker(Worker):
         self._desk = desk
         self._patience = patience
         self._here = threads
+        self._limited = limited
         self._rounds: dict[str, Service] = {}
 
     async def __aenter__(self) -> HandWorker:
@@ -69,7 +71,7 @@ class HandWorker(Worker):
 
     def _assemble(self) -> Crew:
         crew = super()._assemble()
-        self._claims = DeskStore(crew.store, self._desk)
+        self._claims = DeskStore(crew.store, self._desk, limited=self._limited)
         crew.store = cast(Store, self._claims)
         if self._here is not None:
             crew.threads.shutdown(wait=False)
@@ -91,6 +93,7 @@ class HandWorker(Worker):
             concurrency=1,
             isolates=self._discovery.isolates,
         )
+        await crew.store.declare(self._registry.rules())
         await crew.store.register(worker)
         crew.registered = True
 

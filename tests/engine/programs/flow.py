@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from windlass import Context, Windlass, fixed
+from windlass import Context, Windlass, fixed, per
 
 app = Windlass("sqlite:////nowhere/jobs.db")  # a story gives it a database
 
@@ -71,3 +71,24 @@ def charge(ledger: str) -> str:
     with Path(ledger).open("a") as file:
         file.write("charged\n")
     return "charged"
+
+
+@app.job(isolation="process", limits=[per("fetching", 1)])
+def fetch(ctx: Context, domain: str) -> list[str] | None:
+    with ctx.transaction() as tx:  # the move to the next phase is written right here
+        tx.execute(INSERT, 1)
+    return ctx.job.limits
+
+
+@app.job(isolation="process", limits=[per("domain", 1)])
+def parse(ctx: Context, domain: str) -> list[Any]:
+    ctx.spawn("kid", counted.call(3))
+    return [ctx.previous, ctx.job.limits]
+
+
+@app.job(limits=[per("n", 2)])
+async def counted(ctx: Context, n: int) -> list[str] | None:
+    return ctx.job.limits
+
+
+site = app.pipeline("site", (fetch, parse))

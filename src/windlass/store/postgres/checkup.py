@@ -29,6 +29,7 @@ from windlass.store.checkup import (
     warning,
 )
 from windlass.store.migrate import newest
+from windlass.store.postgres.claiming import claiming
 from windlass.store.postgres.floors import BEGINNING
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import BEGIN, connect
@@ -167,10 +168,10 @@ class PostgresCheckup:
         await connection.execute(BEGIN)
         try:
             lane = await connection.fetchrow(query("postgres", "lanes"), [])
-            lanes = ([lane[0]], [lane[1]], [lane[2]]) if lane is not None else (["default"], [0], [0])
+            lanes = [[value] for value in (lane[:5] if lane is not None else ("default", 0, 0, "default", False))]
             told = await connection.fetchval(
-                f"EXPLAIN (FORMAT JSON) {query('postgres', 'claim')}",
-                *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [BEGINNING.run_at], [BEGINNING.id]),
+                f"EXPLAIN (FORMAT JSON) {claiming(limited=False)}",
+                *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100], [BEGINNING.run_at], [BEGINNING.id], False),
             )
         finally:
             await connection.execute("ROLLBACK")

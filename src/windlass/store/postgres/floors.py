@@ -1,9 +1,10 @@
 """Claim floors: how a claim avoids walking over the dead.
 
 Under a held snapshot (a report, a dump) the index entries of finished jobs cannot be removed and pile up in front of
-the first live one. A floor per lane (queue, phase rank, priority) remembers the last (run_at, id) this worker has
-drained past; a claim looks only from there on. One claim per poll goes without it and finds what committed late.
-Correctness never depends on a floor, only on the rescan: a floor that is wrong costs one poll.
+the first live one. A floor per lane (queue, phase rank, priority, tenant) remembers the last (run_at, id) that this
+worker has drained past; a claim looks only from there on. One claim per poll goes without it and finds what committed
+late. Correctness never depends on a floor, only on the rescan: a floor that is wrong costs one poll. Lanes of jobs with
+limits have none: a job that was parked comes back to its old place.
 
 Both run_at and id, because a whole COPY has one run_at: 10,065 buffers for a claim of one among 5,000 dead entries with
 run_at alone, 23 with both.
@@ -28,6 +29,8 @@ class Lane(NamedTuple):
     phase_rank: int
     urgency: int  # -priority
     queue: str
+    tenant: str
+    limited: bool  # its jobs have limits
 
 
 class Floor(NamedTuple):
@@ -61,13 +64,16 @@ class Floors:
     def lanes(self, queues: tuple[str, ...] | None, *, rescan: bool) -> list[tuple[Lane, Floor]]:
         """The lanes of a claim, each with where to begin."""
         chosen = sorted(lane for lane in self._floors if queues is None or lane.queue in queues)
-        return [(lane, BEGINNING if rescan else self._floors[lane]) for lane in chosen]
+        return [(lane, BEGINNING if rescan or lane.limited else self._floors[lane]) for lane in chosen]
 
     def drained(self, jobs: Iterable[Job]) -> None:
         """These were claimed: nothing due is left below the last of each lane. A rescan may lower a floor again."""
         last: dict[Lane, Floor] = {}
         for job in jobs:
-            lane, floor = Lane(job.phase_rank, -job.priority, job.queue), Floor(job.run_at, job.id)
+            if job.limits is not None:
+                continue  # one that is let in again comes below any floor
+            lane = Lane(job.phase_rank, -job.priority, job.queue, job.tenant, False)
+            floor = Floor(job.run_at, job.id)
             if lane not in last or last[lane] < floor:
                 last[lane] = floor
         self._floors.update(last)

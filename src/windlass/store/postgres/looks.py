@@ -40,6 +40,12 @@ class Looks(Session):
         records = await self._fetch(query("postgres", "find_many"), jobs)
         return {job.id: job for job in map(rows.job, records)}
 
+    async def holders(self, key: str, *, page: int = 50) -> list[Job]:
+        return [rows.job(record) for record in await self._fetch(query("postgres", "holders"), key, page)]
+
+    async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
+        return [rows.job(record) for record in await self._fetch(query("postgres", "waiters"), key, page)]
+
     async def find(self, job: UUID) -> Job | None:
         records = await self._fetch(query("postgres", "find"), job)
         return rows.job(records[0]) if records else None

@@ -128,8 +128,8 @@ class Pool:
 
 
 async def _transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
-    await connection.execute(begin)
-    try:
+    try:  # from the beginning: whoever is stopped here must not hand back a connection with an open transaction
+        await connection.execute(begin)
         result = await work(connection)
     except BaseException:
         with suppress(Exception):

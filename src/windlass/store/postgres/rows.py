@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from windlass.flow import Advance
 from windlass.job import COLUMNS, Job, NewJob
 from windlass.outcome import Transition
 from windlass.state import State, target
 from windlass.store.following import is_simple
+from windlass.store.postgres.floors import Lane
 from windlass.store.protocol import WorkerRow
+
+encoder = msgspec.json.Encoder()
 
 WIDTH = len(COLUMNS)
 STATUS = COLUMNS.index("status")
 STATES = {state.value: state for state in State}
 
-COPY_COLUMNS = ("id", "tenant", "queue", "type", "priority", "input", "max_attempts", "phase", "trace")
+COPY_COLUMNS = ("id", "tenant", "queue", "type", "priority", "input", "max_attempts", "phase", "trace", "limits")
 
 
 def job(record: Sequence[Any]) -> Job:
@@ -27,6 +32,14 @@ def job(record: Sequence[Any]) -> Job:
 
 def claim_order(job: Job) -> tuple[Any, ...]:
     return (job.phase_rank, -job.priority, job.run_at, job.id)
+
+
+def creation_order(job: Job) -> tuple[Any, ...]:
+    return (job.phase_rank, -job.priority, job.created_at, job.id)
+
+
+def lane(record: Any) -> Lane:
+    return Lane(record["phase_rank"], record["urgency"], record["queue"], record["tenant"], record["limited"])
 
 
 def is_plain(job: NewJob) -> bool:
@@ -48,10 +61,11 @@ def is_plain(job: NewJob) -> bool:
 def copy_row(job: NewJob) -> tuple[Any, ...]:
     return (
         job.id, job.tenant, job.queue, job.type, job.priority, job.input, job.max_attempts, job.queue, job.trace,
+        job.limits or None,
     )  # fmt: skip
 
 
-def finish_arguments(transitions: Sequence[Transition], *, followed: bool) -> tuple[Any, ...]:
+def finish_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:
     """The parameters of `finish.sql`."""
     return (
         [t.lease.job for t in transitions],
@@ -68,11 +82,11 @@ def finish_arguments(transitions: Sequence[Transition], *, followed: bool) -> tu
         [t.attempt for t in transitions],
         [t.reason for t in transitions],
         [t.action for t in transitions],
-        followed,
+        reach,
     )
 
 
-def settle_arguments(transitions: Sequence[Transition], *, followed: bool) -> tuple[Any, ...]:
+def settle_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:
     """The parameters of `settle.sql`."""
     return (
         [t.lease.job for t in transitions],
@@ -90,7 +104,7 @@ def settle_arguments(transitions: Sequence[Transition], *, followed: bool) -> tu
         [t.cost_cents for t in transitions],
         [t.elapsed for t in transitions],
         [t.action for t in transitions],
-        followed,
+        reach,
     )
 
 
@@ -112,11 +126,12 @@ def advance_arguments(transitions: Sequence[tuple[Transition, Advance]]) -> tupl
         [t.cost_cents for t, _ in transitions],
         [t.elapsed for t, _ in transitions],
         [t.delay for t, _ in transitions],
+        [encode(to.limits) if to.limits else None for _, to in transitions],
     )
 
 
-def states(records: Iterable[Any]) -> dict[Any, State]:
-    return {record[0]: STATES[record[1]] for record in records}
+def encode(value: object) -> str:
+    return encoder.encode(value).decode()
 
 
 def worker(record: Any) -> WorkerRow:

@@ -8,18 +8,21 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from windlass.errors import StoreError
+from windlass.store.admitting import Admitting
 from windlass.store.asking import Flowing
 from windlass.store.postgres.pool import Pool
 from windlass.store.postgres.settling import Follower
+from windlass.store.scheduling import Scheduling
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
 
-class Session:
+class Session(Admitting, Scheduling):
     """What every part of the store asks through."""
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__()
         self._pool = pool
         self._to_wake: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
@@ -51,6 +54,13 @@ class Session:
     async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
         """Drive a generator in a transaction of its own; made anew for every try."""
         return await self._transact(lambda follower, _: follower.drive(flowing()))
+
+    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """Drive a generator without a transaction: each of its statements stands for itself.
+
+        Nobody is woken for what a look lets in: a worker that cannot run it would wake itself, and let in the next.
+        """
+        return await self._pool.run(lambda connection: Follower(connection).drive(flowing()))
 
     def wake_later(self, queues: set[str]) -> None:
         """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""

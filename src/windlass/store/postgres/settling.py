@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from windlass.outcome import Transition
 from windlass.state import FINISHING, SETTLING, State, Verb
+from windlass.store.admitting import charging, holding, releasing
 from windlass.store.asking import Ask, Flowing, Rows, adrive, queues_of
 from windlass.store.following import after
 from windlass.store.postgres import rows
@@ -16,6 +18,24 @@ from windlass.store.sql import query
 T = TypeVar("T")
 
 WITH_OTHERS = frozenset({Verb.WAIT, Verb.ADVANCE})
+
+
+class Reach(IntEnum):
+    """Which rows a statement may settle: the others belong to a transaction that looks after the rest."""
+
+    PLAIN = 0  # neither limits nor anything that follows
+    LIMITED = 1  # they may hold slots
+    ALL = 2  # their end may change more than themselves
+
+
+class Written(NamedTuple):
+    """What transitions came to: the states of those whose lease was current, and the slots they held."""
+
+    states: dict[UUID, State]
+    slots: list[list[str]]
+
+    def joined(self, other: Written) -> Written:
+        return Written({**self.states, **other.states}, self.slots + other.slots)
 
 
 class Follower:
@@ -46,32 +66,59 @@ async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> di
 
     A job that somebody began to wait for since its claim is left alone, and is missing from the answer.
     """
-    plain = [t for t in transitions if t.flow is None and not t.followed and t.verb not in WITH_OTHERS]
-    return await _write(connection, plain, followed=False)
+    plain = [t for t in transitions if not (_is_followed(t) or t.limited or t.charged or t.hold is not None)]
+    return (await _write(connection, plain, Reach.PLAIN)).states
 
 
-async def settle_followed(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
-    """Transitions whose job is followed, in the caller's transaction, with everything that follows them."""
+async def settle_rest(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
+    """All other transitions, in the caller's transaction, with everything that follows them.
+
+    Slots come last: their turnstiles are locked by every claim of the same keys, and until the commit.
+    """
+    await follower.drive(charging(t for t in transitions if t.charged))
+    written = await _write(connection, [t for t in transitions if not _is_followed(t)], Reach.LIMITED)
+    # What is missing became followed since its claim, or its lease is lost.
+    rest = [t for t in transitions if t.job not in written.states]
+    if rest:
+        written = written.joined(await _settle_followed(follower, connection, rest))
+    await follower.drive(holding((t.hold for t in transitions if t.hold and t.job in written.states), strict=False))
+    await follower.drive(releasing(written.slots))
+    return written.states
+
+
+async def _settle_followed(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> Written:
     advancing = [(t, t.flow.advance) for t in transitions if t.flow is not None and t.flow.advance is not None]
-    states: dict[UUID, State] = {}
+    written = Written({}, [])
     if advancing:
-        states |= rows.states(await connection.fetch(query("postgres", "advance"), *rows.advance_arguments(advancing)))
-        follower.queues |= {to.queue for transition, to in advancing if transition.job in states}
+        arguments = rows.advance_arguments(advancing)
+        written = _told(await connection.fetch(query("postgres", "advance"), *arguments))
+        follower.queues |= {to.queue for transition, to in advancing if transition.job in written.states}
     # A job that somebody asked to cancel does not advance: it ends as settle.sql lets it.
-    rest = [t for t in transitions if t.job not in states]
-    states |= await _write(connection, rest, followed=True)
-    settled = [(t, states[t.job]) for t in transitions if t.job in states]
-    return {**states, **await follower.drive(after(settled))}
+    rest = [t for t in transitions if t.job not in written.states]
+    written = written.joined(await _write(connection, rest, Reach.ALL))
+    settled = [(t, written.states[t.job]) for t in transitions if t.job in written.states]
+    return written.joined(Written(dict(await follower.drive(after(settled))), []))
 
 
-async def _write(connection: Any, transitions: Sequence[Transition], *, followed: bool) -> dict[UUID, State]:
-    states: dict[UUID, State] = {}
+def _is_followed(transition: Transition) -> bool:
+    return transition.flow is not None or transition.followed or transition.verb in WITH_OTHERS
+
+
+async def _write(connection: Any, transitions: Sequence[Transition], reach: Reach) -> Written:
+    written = Written({}, [])
     finishing = [t for t in transitions if t.verb in FINISHING]
     settling = [t for t in transitions if t.verb in SETTLING]
     if finishing:
-        arguments = rows.finish_arguments(finishing, followed=followed)
-        states |= rows.states(await connection.fetch(query("postgres", "finish"), *arguments))
+        arguments = rows.finish_arguments(finishing, reach=reach)
+        written = written.joined(_told(await connection.fetch(query("postgres", "finish"), *arguments)))
     if settling:
-        arguments = rows.settle_arguments(settling, followed=followed)
-        states |= rows.states(await connection.fetch(query("postgres", "settle"), *arguments))
-    return states
+        arguments = rows.settle_arguments(settling, reach=reach)
+        written = written.joined(_told(await connection.fetch(query("postgres", "settle"), *arguments)))
+    return written
+
+
+def _told(records: Sequence[Any]) -> Written:
+    return Written(
+        {record[0]: rows.STATES[record[1]] for record in records},
+        [record[2] for record in records if record[2] is not None],
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -20,6 +19,7 @@ from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb, sources, target
 from windlass.store import masked
+from windlass.store.admitting import charging, releasing
 from windlass.store.asking import Flowing, ask
 from windlass.store.encoding import encode_jobs
 from windlass.store.following import (
@@ -33,18 +33,15 @@ from windlass.store.following import (
 )
 from windlass.store.migrate import check
 from windlass.store.postgres import partitions, rows
-from windlass.store.postgres.floors import Floors, Lane
+from windlass.store.postgres.claiming import Claiming
 from windlass.store.postgres.heart import PostgresHeart
-from windlass.store.postgres.looks import Looks
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.settling import Follower, in_order, settle_followed, settle_plain
+from windlass.store.postgres.settling import Follower, in_order, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
     RESCUES_PER_CRASH,
-    Claim,
-    Claimed,
     NewWorker,
     Settled,
     Swept,
@@ -60,7 +57,7 @@ UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored bac
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
-class PostgresStore(Looks):
+class PostgresStore(Claiming):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -73,12 +70,10 @@ class PostgresStore(Looks):
         pooler: str | None = None,
     ) -> None:
         self.url = url
-        self.clock = clock
         self.direct_url = direct_url or (None if pooler else url)
         self.pooler = pooler is not None
-        super().__init__(Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler))
+        super().__init__(Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler), clock)
         self._for_handlers = asyncio.Semaphore(connections)
-        self._floors = Floors()
         self._sweeps = 0
 
     async def open(self) -> None:
@@ -158,66 +153,6 @@ class PostgresStore(Looks):
 
     # A job's life
 
-    async def claim(self, claim: Claim) -> Claimed:
-        if failpoints.armed:
-            failpoints.hit("claim.before")
-        claimed = await (self._claim_by_creation(claim) if claim.by_creation else self._claim_by_lanes(claim))
-        # The planner once ran a LIMIT subquery per row and claimed a thousand rows for ten.
-        assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
-        if failpoints.armed:
-            failpoints.hit("claim.committed")
-        return claimed
-
-    async def _claim_by_lanes(self, claim: Claim) -> Claimed:
-        next_due = await self._scan_lanes(claim) if claim.rescan else None
-        lanes = self._floors.lanes(claim.queues, rescan=claim.rescan)
-        if not lanes:
-            return Claimed(jobs=[], next_due=next_due)
-        records = await self._fetch(
-            query("postgres", "claim"),
-            claim.worker,
-            claim.room,
-            uuid.uuid4(),
-            claim.types,
-            min(claim.aged, claim.room) if len(lanes) > 1 else 0,  # one lane is in the order of age already
-            claim.suspects.value,
-            claim.rest,
-            [lane.queue for lane, _ in lanes],
-            [lane.phase_rank for lane, _ in lanes],
-            [lane.urgency for lane, _ in lanes],
-            [floor.run_at for _, floor in lanes],
-            [floor.id for _, floor in lanes],
-        )
-        # An aged job may be the only one taken from its lane: nothing is drained by that.
-        claimed = [(rows.job(record), record["aged"]) for record in records]
-        self._floors.drained(job for job, aged in claimed if not aged)
-        return Claimed(jobs=sorted((job for job, _ in claimed), key=rows.claim_order), next_due=next_due)
-
-    async def _scan_lanes(self, claim: Claim) -> float | None:
-        """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
-        records = await self._fetch(query("postgres", "lanes"), claim.types)
-        self._floors.scanned(Lane(record["phase_rank"], record["urgency"], record["queue"]) for record in records)
-        waits = [
-            record["next_in"]
-            for record in records
-            if record["next_in"] is not None and (claim.queues is None or record["queue"] in claim.queues)
-        ]
-        return max(0.0, min(waits)) if waits else None
-
-    async def _claim_by_creation(self, claim: Claim) -> Claimed:
-        records = await self._fetch(
-            query("postgres", "claim_by_creation"),
-            claim.worker,
-            claim.room,
-            uuid.uuid4(),
-            claim.types,
-            claim.queues,
-            claim.suspects.value,
-            claim.rest,
-        )
-        jobs = sorted(map(rows.job, records), key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id))
-        return Claimed(jobs=jobs)
-
     async def held(self, worker: UUID) -> list[Job]:
         return [rows.job(record) for record in await self._fetch(query("postgres", "held"), worker)]
 
@@ -226,10 +161,10 @@ class PostgresStore(Looks):
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
         states = await self._pool.run(lambda connection: settle_plain(connection, ordered))
-        # What is missing is followed, became so since its claim, or its lease is lost: the second way tells.
+        # What is missing is followed, perhaps since its claim, holds slots, or lost its lease: the second way tells.
         rest = [transition for transition in ordered if transition.job not in states]
         if rest:
-            states |= await self._transact(lambda follower, connection: settle_followed(follower, connection, rest))
+            states |= await self._transact(lambda follower, connection: settle_rest(follower, connection, rest))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
@@ -258,6 +193,9 @@ class PostgresStore(Looks):
             [mark.processed for mark in ordered],
             [mark.failed for mark in ordered],
         )
+        costs = [mark for mark in ordered if mark.cost_cents]
+        if costs:
+            await self._follow(lambda: charging(costs))
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
         records = await self._fetch("SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker)
@@ -317,6 +255,7 @@ class PostgresStore(Looks):
             most = RESCUES_PER_CRASH * max_crashes
             records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
             await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
+            await follower.drive(releasing(r["limits"] for r in records))
             return records
 
         return await self._transact(work)
@@ -334,8 +273,9 @@ class PostgresStore(Looks):
         for table, age in ((partitions.HISTORY, history), (partitions.AUDIT, audit)):
             await self._pool.run(table.prepare)
             await self._pool.run(partial(table.prune, age=age))
-        while await self._value(query("postgres", "prune_flow"), history, PRUNE_PAGE) == PRUNE_PAGE:
-            pass
+        for step in ("prune_flow", "prune_admission"):
+            while await self._value(query("postgres", step), history, PRUNE_PAGE) == PRUNE_PAGE:
+                pass
 
     # Looking and operating
 

@@ -13,7 +13,7 @@ from windlass.job import Lease, NewJob
 from windlass.outcome import Transition
 from windlass.store.asking import Flowing
 from windlass.store.following import enqueueing, is_simple
-from windlass.store.postgres.settling import Follower, settle_followed, settle_plain
+from windlass.store.postgres.settling import Follower, settle_plain, settle_rest
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class PostgresTransaction:
         if await settle_plain(self._connection, [transition]):
             return True
         follower = Follower(self._connection)
-        settled = await settle_followed(follower, self._connection, [transition])
+        settled = await settle_rest(follower, self._connection, [transition])
         self.queues |= follower.queues
         return bool(settled)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
 from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
+from windlass.store.sqlite.functions import FUNCTIONS
 from windlass.store.sqlite.rows import crash, remember, rfc3339
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     connection.create_function("remember", 2, remember, deterministic=True)
     connection.create_function("crash", 2, crash, deterministic=True)
     connection.create_function("rfc3339", 1, rfc3339, deterministic=True)
+    for name, takes, function in FUNCTIONS:
+        connection.create_function(name, takes, function, deterministic=True)
     return connection
 
 

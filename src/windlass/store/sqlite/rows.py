@@ -33,6 +33,8 @@ TIMES = frozenset({"run_at", "claimed_at", "created_at", "started_at", "finished
 
 Parameters = dict[str, Any]
 
+decode_keys = msgspec.json.Decoder(list[str]).decode
+
 
 def micros(moment: datetime) -> int:
     """A moment as it is stored. Whole numbers all the way: a float would lose the last digits."""
@@ -66,6 +68,11 @@ def job(row: Sequence[Any]) -> Job:
     return Job(*values)
 
 
+def keys_of(limits: str | None) -> list[str] | None:
+    """The keys that a job counts against."""
+    return None if limits is None else decode_keys(limits)
+
+
 def _keep(value: Any) -> Any:
     return value
 
@@ -75,7 +82,7 @@ def _converter(column: str) -> Any:
         return UUID
     if column in TIMES:
         return moment
-    return {"status": State, "cancel_requested": bool, "followed": bool}.get(column, _keep)
+    return {"status": State, "cancel_requested": bool, "followed": bool, "limits": keys_of}.get(column, _keep)
 
 
 CONVERTERS = tuple(_converter(column) for column in COLUMNS)
@@ -117,6 +124,7 @@ def advance_parameters(transition: Transition, to: Advance, now: int) -> Paramet
         "phase": to.phase,
         "phase_rank": to.phase_rank,
         "max_attempts": to.max_attempts,
+        "limits": array(to.limits) if to.limits else None,
     }
 
 
@@ -170,17 +178,18 @@ def waiting(row: Sequence[Any]) -> Waiting:
 
 def audit_row(row: Sequence[Any]) -> AuditRow:
     """A row of audit.sql."""
-    number, at, action, actor, ident, type, queue, tenant, reason = row
+    number, at, action, actor, ident, type, queue, tenant, reason, subject = row
     return AuditRow(
         number=number,
         at=moment(at),
         action=action,
         actor=actor,
-        job=UUID(ident),
+        job=None if ident is None else UUID(ident),
         type=type,
         queue=queue,
         tenant=tenant,
         reason=reason,
+        subject=subject,
     )
 
 

@@ -1,94 +1,57 @@
-"""The store on a SQLite file: every write in turn on one thread, every read beside it."""
+"""The store on a SQLite file: what changes jobs, one transaction per call."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from windlass import failpoints
-from windlass.errors import StoreUnavailable
-from windlass.flow import Linked, Recollection, Waiting
 from windlass.state import State, Verb
-from windlass.store import migrate
+from windlass.store.admitting import charging
 from windlass.store.asking import ask
 from windlass.store.following import enqueueing, is_simple, signalling, waking_due
-from windlass.store.protocol import AuditRow, Claim, Claimed, NewWorker, QueueRow, Settled, Swept, WorkerRow
+from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
-from windlass.store.search import MOST_ROWS, SQLITE, where
-from windlass.store.sql import LAST, auditing, query, searching
-from windlass.store.sqlite import claims, operations, rows, sweeps
-from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
+from windlass.store.sql import query
+from windlass.store.sqlite import operations, rows, sweeps
+from windlass.store.sqlite.claims import Claims
 from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.heart import SqliteHeart
-from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.placeholders import named, numbered
+from windlass.store.sqlite.looks import Looks
+from windlass.store.sqlite.placeholders import numbered
 from windlass.store.sqlite.rows import enqueue_parameters, span
 from windlass.store.sqlite.transaction import SqliteTransaction
 from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
-from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    import sqlite3
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from uuid import UUID
 
     from windlass.clock import Clock
-    from windlass.filter import Filter
     from windlass.flow import Memory
-    from windlass.job import Job, Lease, NewJob
+    from windlass.job import Lease, NewJob
     from windlass.outcome import Progress, Transition
 
 ENQUEUE_PAGE = 500  # jobs per statement: bounds the JSON text, not the transaction
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
-class SqliteStore:
+class SqliteStore(Looks):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock) -> None:
-        self.url = url
-        self.clock = clock
-        self._path = locate(url)
-        self._writer: Writer | None = None
-        self._reader: Reader | None = None
+        super().__init__(url, clock=clock)
+        self._claims = Claims()
         # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
         self._turn = asyncio.Lock()
-
-    async def open(self) -> None:
-        if self._writer is not None:
-            return
-        migrate.check("sqlite", await asyncio.to_thread(current, self._path), str(self._path))
-        await asyncio.to_thread(self._try_to_write)
-        self._writer = Writer(self._path, self.clock)
-        self._reader = Reader(self._path, self.clock)
-
-    async def close(self) -> None:
-        writer, self._writer = self._writer, None
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await reader.close()
-        if writer is not None:
-            await writer.close()
 
     async def location(self) -> str:
         """Which file this is, to compare with a caller's connection."""
         return f"sqlite:{self._path}"
-
-    def _try_to_write(self) -> None:
-        """SQLite opens a read-only file without a word, and even begins: only a write finds out.
-
-        It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
-        """
-        with translated(self._path), closing(connect(self._path)) as connection:
-            try:
-                with immediate(connection, patience=0):
-                    connection.execute("DELETE FROM windlass_jobs WHERE false")
-            except sqlite3.OperationalError as error:
-                if code(error) not in LOCKED:
-                    raise
 
     # The way in
 
@@ -112,11 +75,6 @@ class SqliteStore:
         self.wake_later({job.queue for job in jobs if job.id not in existing})
         return existing
 
-    def wake_later(self, queues: Iterable[str]) -> None:
-        """After a commit: wake the listeners of this process. Others see it in the file."""
-        for queue in queues:
-            tell(self._path, queue)
-
     # A worker's life
 
     async def register(self, worker: NewWorker) -> None:
@@ -139,25 +97,16 @@ class SqliteStore:
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         return listening(self._path)
 
-    async def wake(self, message: str) -> None:
-        tell(self._path, message)
-
     # A job's life
 
     async def claim(self, claim: Claim) -> Claimed:
         if failpoints.armed:
             failpoints.hit("claim.before")
-        claimed = await self._write(lambda connection, now: claims.take(connection, now, claim))
+        claimed = await self._write(lambda connection, now: self._claims.take(connection, now, claim))
         assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
         if failpoints.armed:
             failpoints.hit("claim.committed")
         return claimed
-
-    async def held(self, worker: UUID) -> list[Job]:
-        def look(connection: sqlite3.Connection, now: int) -> list[Job]:
-            return [rows.job(row) for row in connection.execute(query("sqlite", "held"), {"worker": str(worker)})]
-
-        return await self._read(look)
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         for transition in transitions:
@@ -172,40 +121,6 @@ class SqliteStore:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
-    async def recall(self, job: UUID) -> Recollection:
-        def look(connection: sqlite3.Connection, now: int) -> Recollection:
-            found = Recollection(steps={}, signals={})
-            for kind, name, value in connection.execute(query("sqlite", "recall"), {"id": str(job)}):
-                (found.steps if kind == "step" else found.signals)[name] = value
-            return found
-
-        return await self._read(look)
-
-    async def links(self, job: UUID) -> list[Linked]:
-        def look(connection: sqlite3.Connection, now: int) -> list[Linked]:
-            return [
-                Linked(name, UUID(target), None if status is None else State(status), output, error)
-                for name, target, status, output, error in connection.execute(
-                    query("sqlite", "links"), {"id": str(job)}
-                )
-            ]
-
-        return await self._read(look)
-
-    async def waiting(self, job: UUID) -> Waiting | None:
-        def look(connection: sqlite3.Connection, now: int) -> Waiting | None:
-            row = connection.execute(query("sqlite", "waiting"), {"id": str(job)}).fetchone()
-            return None if row is None else rows.waiting(row)
-
-        return await self._read(look)
-
-    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
-        def look(connection: sqlite3.Connection, now: int) -> dict[UUID, Job]:
-            found = map(rows.job, connection.execute(query("sqlite", "find_many"), {"ids": rows.array(jobs)}))
-            return {job.id: job for job in found}
-
-        return await self._read(look)
-
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: remember(connection, now, lease, memory))
 
@@ -219,25 +134,13 @@ class SqliteStore:
         return await self._following(send)
 
     async def record(self, progress: Sequence[Progress]) -> None:
-        def record_all(connection: sqlite3.Connection, now: int) -> None:
+        def record_all(follower: Follower, connection: sqlite3.Connection, now: int) -> None:
             connection.executemany(
                 query("sqlite", "record"), [rows.progress_parameters(each, now) for each in progress]
             )
+            follower.drive(charging(progress))
 
-        await self._write(record_all)
-
-    async def cancel_requests(self, worker: UUID) -> list[UUID]:
-        def requests(connection: sqlite3.Connection, now: int) -> list[UUID]:
-            found = connection.execute(query("sqlite", "cancel_requests"), {"worker": str(worker)})
-            return [UUID(ident) for (ident,) in found]
-
-        return await self._read(requests)
-
-    async def settled_by(self, lease: Lease) -> bool:
-        parameters = {"id": str(lease.job), "token": str(lease.token)}
-        return await self._read(
-            lambda connection, now: connection.execute(query("sqlite", "settled_by"), parameters).fetchone() is not None
-        )
+        await self._following(record_all)
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[SqliteTransaction]:
@@ -303,18 +206,14 @@ class SqliteStore:
         def prune(connection: sqlite3.Connection, now: int) -> int:
             return sweeps.prune_flow(connection, now, span(history), HISTORY_PAGE)
 
-        for step in (drop, drop_audit, prune):
+        def prune_admission(connection: sqlite3.Connection, now: int) -> int:
+            return sweeps.prune_admission(connection, now, span(history), HISTORY_PAGE)
+
+        for step in (drop, drop_audit, prune, prune_admission):
             while await self._write(step) == HISTORY_PAGE:
                 pass
 
     # Looking and operating
-
-    async def find(self, job: UUID) -> Job | None:
-        def look(connection: sqlite3.Connection, now: int) -> Job | None:
-            row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
-            return None if row is None else rows.job(row)
-
-        return await self._read(look)
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         state = await self._following(
@@ -325,77 +224,3 @@ class SqliteStore:
         elif state is State.QUEUED:
             tell(self._path, "*")
         return state
-
-    async def counts(self) -> dict[State, int]:
-        def count(connection: sqlite3.Connection, now: int) -> dict[State, int]:
-            counted = dict.fromkeys(State, 0)
-            for status, jobs in connection.execute(query("sqlite", "counts")):
-                counted[State(status)] += jobs
-            return counted
-
-        return await self._read(count)
-
-    async def workers(self) -> list[WorkerRow]:
-        return await self._read(
-            lambda connection, now: [rows.worker_row(row) for row in connection.execute(query("sqlite", "workers"))]
-        )
-
-    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
-        condition, parameters = where(filter, SQLITE, 4)
-
-        def look(connection: sqlite3.Connection, now: int) -> list[Job]:
-            values = (now, min(page, MOST_ROWS), None if below is None else str(below), *parameters)
-            return [
-                rows.job(row) for row in connection.execute(numbered(searching("sqlite", condition)), named(values))
-            ]
-
-        return await self._read(look)
-
-    async def queues(self) -> list[QueueRow]:
-        def count(connection: sqlite3.Connection, now: int) -> list[QueueRow]:
-            counted = connection.execute(query("sqlite", "queues"), {"now": now})
-            names = [column[0] for column in counted.description]
-            return [QueueRow(**dict(zip(names, row, strict=True))) for row in counted]
-
-        return await self._read(count)
-
-    async def audit(
-        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
-    ) -> list[AuditRow]:
-        sql, given = auditing("sqlite", job=None if job is None else str(job), action=action)
-        values = (min(page, MOST_ROWS), LAST if below is None else below, *given)
-
-        def look(connection: sqlite3.Connection, now: int) -> list[AuditRow]:
-            return [rows.audit_row(row) for row in connection.execute(numbered(sql), named(values))]
-
-        return await self._read(look)
-
-    # One way to the file
-
-    async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
-        """A write with what follows it; workers are woken after the commit."""
-        queues: set[str] = set()
-
-        def run(connection: sqlite3.Connection, now: int) -> T:
-            follower = Follower(connection, now)
-            answer = step(follower, connection, now)
-            queues.update(follower.queues)
-            return answer
-
-        answer = await self._write(run)
-        self.wake_later(queues)
-        return answer
-
-    async def _write(self, step: Step[T]) -> T:
-        if self._writer is None:
-            raise _not_open()
-        return await self._writer.write(step)
-
-    async def _read(self, step: Step[T]) -> T:
-        if self._reader is None:
-            raise _not_open()
-        return await self._reader.read(step)
-
-
-def _not_open() -> StoreUnavailable:
-    return StoreUnavailable("the store is not open; await its open() first")

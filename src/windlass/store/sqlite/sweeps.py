@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.state import CLAIMABLE, State, Verb
+from windlass.store.admitting import releasing
 from windlass.store.following import condemned, operated
 from windlass.store.protocol import RESCUES_PER_CRASH
 from windlass.store.sql import query, statements
 from windlass.store.sqlite.operations import archive_cancelled
 from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import SECOND, array
+from windlass.store.sqlite.rows import SECOND, array, keys_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,7 +30,10 @@ def bury_workers(connection: sqlite3.Connection, now: int) -> int:
 
 
 def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
-    """Step two, one page of it: the states in which the orphans are now. What follows a death is written with it."""
+    """Step two, one page of it: the states in which the orphans are now.
+
+    What follows a death is written with it, and the slots that the orphans held are free again.
+    """
     parameters = {
         "max_crashes": max_crashes,
         "max_rescues": RESCUES_PER_CRASH * max_crashes,
@@ -38,6 +42,7 @@ def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_cra
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
     follower.drive(condemned(UUID(ident) for ident, status, _ in rows if status == State.DEAD))
+    follower.drive(releasing(keys_of(limits) for _, _, limits in rows))
     return Counter(State(status) for _, status, _ in rows)
 
 
@@ -62,8 +67,17 @@ def drop_audit(connection: sqlite3.Connection, now: int, audit: int, page: int) 
 
 def prune_flow(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
     """A page of each kind of what outlived its job: the size of the fullest."""
+    return _prune(connection, "prune_flow", history, now, page)
+
+
+def prune_admission(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
+    """A page of each kind of what admission left behind: the size of the fullest."""
+    return _prune(connection, "prune_admission", history, now, page)
+
+
+def _prune(connection: sqlite3.Connection, step: str, history: int, now: int, page: int) -> int:
     values = named((history, now, page))
-    return max(connection.execute(numbered(each), values).rowcount for each in statements("sqlite", "prune_flow"))
+    return max(connection.execute(numbered(each), values).rowcount for each in statements("sqlite", step))
 
 
 def drop_history(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:

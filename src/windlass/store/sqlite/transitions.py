@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from windlass import audit
 from windlass.state import FINAL, FINISHING, SETTLING, State, target
+from windlass.store.admitting import WAKE_GATES, charging, holding, releasing
 from windlass.store.following import after
 from windlass.store.sql import query
-from windlass.store.sqlite.rows import Parameters, advance_parameters, transition_parameters
+from windlass.store.sqlite.rows import Parameters, advance_parameters, array, decode_keys, transition_parameters
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-    from uuid import UUID
 
     from windlass.flow import Memory
     from windlass.job import Lease
@@ -25,6 +26,8 @@ def settle_all(
     follower: Follower, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
     """Write transitions and everything that follows them: the states of those whose lease was current."""
+    slots = _slots(connection, transitions)
+    follower.drive(charging(transitions))
     written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
     states = {each.job: state for each, state in written}
     follower.queues |= {
@@ -32,9 +35,25 @@ def settle_all(
         for each, state in written
         if each.flow is not None and each.flow.advance is not None and state is State.QUEUED
     }
+    _hold_back(follower, [each.hold for each, _ in written if each.hold is not None])
+    follower.drive(releasing(slots.get(job) for job in states))
     if any(each.flow is not None or state in FINAL for each, state in written):
         states |= follower.drive(after(written))
     return states
+
+
+def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) -> dict[UUID, list[str]]:
+    """The keys of jobs that hold slots, read before they end or get others. Without limits nobody looks at the jobs."""
+    if connection.execute(query("sqlite", "any_limit")).fetchone() is None:
+        return {}
+    found = connection.execute(query("sqlite", "slots"), {"ids": array(each.job for each in transitions)})
+    return {UUID(job): decode_keys(limits) for job, limits in found}
+
+
+def _hold_back(follower: Follower, holds: Sequence[tuple[str, float]]) -> None:
+    if holds:
+        follower.drive(holding(holds, strict=False))
+        follower.queues.add(WAKE_GATES)
 
 
 def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:

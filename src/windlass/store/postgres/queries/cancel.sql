@@ -11,11 +11,11 @@ WITH found AS MATERIALIZED (
         id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
         finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
         cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-        attempts, followed, consequences, key_scope)
+        attempts, followed, consequences, key_scope, limits)
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
            windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
            true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error, attempts,
-           followed, consequences, key_scope
+           followed, consequences, key_scope, limits
       FROM gone
 ), asked AS (
     UPDATE windlass.jobs SET cancel_requested = true, updated_at = windlass.now()

@@ -4,7 +4,7 @@ SELECT coalesce((SELECT 'autovacuum_enabled=false' = ANY (reloptions) FROM pg_cl
        (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass) AS dead_rows,
        (SELECT n_live_tup FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass) AS live_rows,
        ARRAY (SELECT wanted.name
-                FROM unnest(ARRAY['jobs_pkey', 'jobs_claim', 'jobs_running', 'jobs_cancel', 'history_id'])
+                FROM unnest(ARRAY['jobs_pkey', 'jobs_claim', 'jobs_parked', 'jobs_running', 'jobs_cancel', 'history_id'])
                      AS wanted (name)
                WHERE NOT EXISTS (
                       SELECT FROM pg_index

@@ -1,32 +1,37 @@
--- Where claimable jobs are: one row per (queue, phase rank, priority), in the order of a claim.
+-- Where claimable jobs are: one row per (queue, phase rank, priority, tenant, limited), in the order of a claim.
 --
 -- A loose index scan: each step jumps to the first entry after the lane it knows, so that the cost is one descent
--- per lane and not one row per job. `next_run_at` is the first run_at that is still to come, for a worker that
+-- per lane and not one row per job. `next_in` tells when the first job that is still to come is due, for a worker that
 -- wants to sleep until then; only of types it knows ($1), or it would wake for jobs of others.
 WITH RECURSIVE lane AS (
-    (SELECT queue, phase_rank, -priority AS urgency
+    (SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
        FROM windlass.jobs
-      WHERE status IN ('queued', 'failed')
-      ORDER BY queue, phase_rank, (-priority)
+      WHERE status IN ('queued', 'failed') AND parked_on IS NULL
+      ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
       LIMIT 1)
     UNION ALL
-    SELECT following.queue, following.phase_rank, following.urgency
+    SELECT following.queue, following.phase_rank, following.urgency, following.tenant, following.limited
       FROM lane
      CROSS JOIN LATERAL (
-        SELECT queue, phase_rank, -priority AS urgency
+        SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
           FROM windlass.jobs
-         WHERE status IN ('queued', 'failed')
-           AND (queue, phase_rank, (-priority)) > (lane.queue, lane.phase_rank, lane.urgency)
-         ORDER BY queue, phase_rank, (-priority)
+         WHERE status IN ('queued', 'failed') AND parked_on IS NULL
+           AND (queue, phase_rank, (-priority), tenant, (limits IS NOT NULL))
+               > (lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited)
+         ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
          LIMIT 1) AS following
 )
-SELECT lane.queue, lane.phase_rank, lane.urgency,
+SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited,
+       coalesce(tenants.weight, 1.0) AS weight,
        (SELECT extract(epoch FROM jobs.run_at - windlass.now())::float8
           FROM windlass.jobs
-         WHERE status IN ('queued', 'failed')
+         WHERE status IN ('queued', 'failed') AND jobs.parked_on IS NULL
            AND jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
-           AND (-jobs.priority) = lane.urgency AND jobs.run_at > windlass.now() AND jobs.type = ANY ($1::text[])
+           AND (-jobs.priority) = lane.urgency AND jobs.tenant = lane.tenant
+           AND (jobs.limits IS NOT NULL) = lane.limited
+           AND jobs.run_at > windlass.now() AND jobs.type = ANY ($1::text[])
          ORDER BY jobs.run_at
          LIMIT 1) AS next_in
   FROM lane
+  LEFT JOIN windlass.tenants ON tenants.name = lane.tenant
  ORDER BY lane.phase_rank, lane.urgency, lane.queue

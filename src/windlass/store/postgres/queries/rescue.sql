@@ -36,4 +36,4 @@ UPDATE windlass.jobs
            'finished_at', windlass.now(), 'outcome', 'crashed', 'error', windlass.crash(jobs.attempt)))
   FROM verdict
  WHERE jobs.id = verdict.id AND jobs.token = verdict.token
-RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed
+RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits

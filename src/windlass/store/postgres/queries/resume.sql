@@ -6,9 +6,9 @@ WITH back AS (
 INSERT INTO windlass.jobs (
     id, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at, cost_cents, priority,
     attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type, phase, pipeline, key,
-    trace, input, output, error, attempts, followed, consequences, key_scope)
+    trace, input, output, error, attempts, followed, consequences, key_scope, limits)
 SELECT id, parent, copied_from, fence, windlass.now(), created_at, windlass.now(), claimed_at, started_at, cost_cents,
        priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type, phase,
-       pipeline, key, trace, input, output, error, attempts, followed, consequences, key_scope
+       pipeline, key, trace, input, output, error, attempts, followed, consequences, key_scope, limits
   FROM back
 RETURNING status

@@ -1,22 +1,25 @@
 -- The due jobs of one lane in the order of a claim, not yet taken: the writer's lock keeps them until claim.sql.
 --
---   :queue, :phase_rank, :priority the lane   :limit at most so many   :types a JSON array
---   :suspects with, without or only   :rest in microseconds   :now
+--   :queue, :phase_rank, :priority, :tenant, :limited the lane   :limit at most so many, -1 for all
+--   :types a JSON array   :suspects with, without or only   :rest in microseconds   :now
+--   :after_at, :after_id begin after this job   :full keys that are known to have no room, a JSON array, or null
 --
--- The claim's index gives this order, so that the scan stops at the limit.
-SELECT jobs.run_at, jobs.id
+-- The claim's index gives this order, so that the scan stops at the limit. Gates of queues and tenants, and spent
+-- budgets, are the lanes' business.
+SELECT jobs.run_at, jobs.id, jobs.limits
   FROM windlass_jobs AS jobs
- WHERE jobs.queue = :queue AND jobs.phase_rank = :phase_rank AND jobs.priority = :priority
-   AND jobs.status IN ('queued', 'failed') AND jobs.run_at <= :now
+ WHERE jobs.queue = :queue AND jobs.phase_rank = :phase_rank AND jobs.priority = :priority AND jobs.tenant = :tenant
+   AND (jobs.limits IS NOT NULL) = :limited AND jobs.parked_on IS NULL
+   AND jobs.status IN ('queued', 'failed') AND jobs.run_at <= :now AND (jobs.run_at, jobs.id) > (:after_at, :after_id)
    -- place of types: unknown ones are skipped without a lease or an attempt
    AND jobs.type IN (SELECT value FROM json_each(:types))
-   -- place of gates and budgets: a type, a tenant
+   -- place of gates: a type
    AND jobs.type NOT IN (SELECT name FROM windlass_gates WHERE kind = 'type' AND state <> 'open')
-   AND jobs.tenant NOT IN (SELECT name FROM windlass_gates WHERE kind = 'tenant' AND state <> 'open')
-   -- place of limits: keys that are full
    AND CASE :suspects WHEN 'with' THEN 1 WHEN 'only' THEN jobs.crashes > 0 ELSE jobs.crashes = 0 END
    AND jobs.updated_at <= :now - :rest
    AND NOT jobs.cancel_requested
- -- place of fairness: tenants by weight come between the lane and run_at
+   -- place of limits: keys that are full
+   AND (:full IS NULL OR NOT EXISTS (SELECT 1 FROM json_each(jobs.limits) AS need
+                                      WHERE need.value IN (SELECT value FROM json_each(:full))))
  ORDER BY jobs.run_at, jobs.id
  LIMIT :limit

@@ -3,10 +3,11 @@
 --
 --   ?1 a JSON array of objects   ?2 now, in microseconds
 --
--- `input` is an object, and json_extract gives an object as its JSON text. `run_at` is RFC 3339 in UTC with six digits
--- of a second: strftime knows milliseconds only and would round up, so that the fraction is taken as text.
+-- `input` is an object and `limits` an array, and json_extract gives either as its JSON text. `run_at` is RFC 3339 in
+-- UTC with six digits of a second: strftime knows milliseconds only and would round up, so that the fraction is taken
+-- as text.
 INSERT INTO windlass_jobs (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase,
-                           phase_rank, trace, copied_from, consequences, followed, status, key_scope,
+                           phase_rank, trace, copied_from, consequences, followed, status, key_scope, limits,
                            created_at, updated_at)
 SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.tenant'),
@@ -29,6 +30,7 @@ SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.followed'),
        json_extract(new.value, '$.status'),
        json_extract(new.value, '$.key_scope'),
+       json_extract(new.value, '$.limits'),
        ?2,
        ?2
   FROM json_each(?1) AS new

@@ -1,9 +1,10 @@
 -- When the next job of one lane becomes due, for a worker that wants to sleep until then.
 --
---   :queue, :phase_rank, :priority the lane   :types a JSON array   :now
+--   :queue, :phase_rank, :priority, :tenant, :limited the lane   :types a JSON array   :now
 SELECT jobs.run_at
   FROM windlass_jobs AS jobs
- WHERE jobs.queue = :queue AND jobs.phase_rank = :phase_rank AND jobs.priority = :priority
+ WHERE jobs.queue = :queue AND jobs.phase_rank = :phase_rank AND jobs.priority = :priority AND jobs.tenant = :tenant
+   AND (jobs.limits IS NOT NULL) = :limited AND jobs.parked_on IS NULL
    AND jobs.status IN ('queued', 'failed') AND jobs.run_at > :now
    AND jobs.type IN (SELECT value FROM json_each(:types))
    AND NOT jobs.cancel_requested

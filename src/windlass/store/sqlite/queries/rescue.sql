@@ -31,4 +31,4 @@ UPDATE windlass_jobs
                          WHERE workers.id IS NULL OR workers.dead)
                  LIMIT :page) AS held) AS orphan
  WHERE windlass_jobs.id = orphan.id
-RETURNING id, status, queue
+RETURNING id, status, limits

@@ -7,6 +7,6 @@ UPDATE windlass_jobs
    SET status = :status, token = NULL, worker = NULL, run_at = coalesce(:now + :delay, run_at),
        attempt = :attempt, crashes = :crashes, error = coalesce(:error, error),
        attempts = remember(attempts, :entry), reason = :reason, total = :total, processed = :processed,
-       failed = :failed, cost_cents = :cost_cents, updated_at = :now, started_at = :now - :elapsed,
+       failed = :failed, cost_cents = max(cost_cents, :cost_cents), updated_at = :now, started_at = :now - :elapsed,
        finished_at = CASE WHEN :status = 'dead' THEN :now END
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))

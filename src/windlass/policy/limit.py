@@ -1,0 +1,240 @@
+"""Limits and rates as a program declares them, and the keys by which its jobs count against them.
+
+`per("domain", 2, key=domain_of)` lets two jobs of one domain run at a time, `rate("wikidata", 5, every="1s")` lets five
+start per second. A rule belongs to its name, everywhere on one database; a key is the name and a value, such as
+`domain:example.org`. Keys are made at the enqueue, of arguments, because no store can call a program's functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.admission import APART, LONGEST_KEY, Rule, key_of
+from windlass.clock import Duration, seconds, spell
+from windlass.config import suggest
+from windlass.errors import ConfigError, EnqueueError, InvalidOption
+from windlass.names import flaw
+from windlass.payload.signature import Signature
+from windlass.policy.arguments import asked_for, called, named
+from windlass.policy.unique import SCOPES, escaped, shortened
+
+if TYPE_CHECKING:
+    from windlass.registry import Definition
+
+LONGEST_NAME = 100  # characters; so that a key that is cut still begins with all of it
+MOST = 2**31 - 1  # what a database's integer holds
+SHORTEST_PERIOD = 1e-6  # seconds; the stores count no shorter time
+AT_ONCE = 0.1  # seconds whose tokens may be taken at once, unless a rate says otherwise
+OWN = ("tenant", "queue", "type")
+"""Names of rules whose value is the job's own, where no key is given."""
+
+KeyBy = str | Callable[..., object]
+"""The name of an argument, or a function of arguments, by their names."""
+
+Value = str | int | float | UUID | Enum
+"""What a key's value may be; it is told as text, an enum by its value."""
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule, and how the key of a job that counts against it is made."""
+
+    rule: Rule
+    key: KeyBy | None = None
+    scope: str = "global"
+    names: tuple[str, ...] = ()  # of the arguments that make the key; known when a job type has been found for it
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+
+def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
+    """At most so many at a time: `@app.job(limits=[per("domain", 2, key=domain_of), per("tenant", 20)])`.
+
+    `key` says what is counted apart: an argument by its name, or a function of arguments by their names. Without one,
+    `tenant`, `queue` and `type` mean the job's own, any other name an argument of that name; where the job has none,
+    all jobs share one key. `scope="tenant"` counts each tenant apart.
+    """
+    what = f"per({name!r}, {most!r})"
+    _check_count(most, f"{what}: a limit", "to let nothing run for a while, close a gate: windlass gates --help")
+    return Limit(rule=Rule(name=_name(name), most=most), key=_key(what, key), scope=_scope(what, scope))
+
+
+def rate(
+    name: str,
+    count: int,
+    *,
+    every: Duration | None = None,
+    burst: int | None = None,
+    key: KeyBy | None = None,
+    scope: str = "global",
+) -> Limit:
+    """At most so many starts per period: `@app.job(limits=[rate("wikidata", 5, every="1s")])`, by the database's clock.
+
+    They are spaced evenly: five per second is one every 200 ms. After a silence `burst` of them may come at once: as
+    many as belong to a tenth of a second and at least 1, unless you say otherwise. There is no period that goes without
+    saying: `every` has to be given. `key` and `scope` are as in `per(…)`.
+    """
+    what = f"rate({name!r}, {count!r})"
+    if every is None:
+        raise ConfigError(f'{what} has no period; say how long it is: rate({name!r}, {count!r}, every="1s")')
+    _check_count(count, f"{what}: the count", "for less than one per second, make the period longer")
+    length = seconds(every, what=f"{what}: every")
+    if length == 0:
+        raise ConfigError(f'{what}: every={every!r} is no time at all; say how long the period is: every="1s"')
+    if length / count < SHORTEST_PERIOD:
+        raise ConfigError(f"{what}: more than a million per second are not counted; leave the rate out")
+    if burst is None:
+        burst = max(1, int(count / length * AT_ONCE))
+    _check_count(burst, f"{what}: burst", "leave it out for an even spacing")
+    rule = Rule(name=_name(name), period=length / count, burst=burst)
+    return Limit(rule=rule, key=_key(what, key), scope=_scope(what, scope))
+
+
+def told(rule: Rule) -> str:
+    """A rule in words, for messages."""
+    if rule.period is None:
+        return f"{rule.most} at a time"
+    return f"one every {spell(rule.period)}, {rule.burst} at once"
+
+
+# On a job type
+
+
+def fitted(given: object, signature: Signature) -> tuple[Limit, ...]:
+    """The limits that a declaration means, fitted to the handler's parameters."""
+    if isinstance(given, (str, Limit, Mapping)) or not isinstance(given, Sequence):
+        raise ConfigError(f"limits={given!r} is no list; write: limits=[per(…), rate(…)]")
+    limits: dict[str, Limit] = {}
+    for limit in given:
+        if not isinstance(limit, Limit):
+            raise ConfigError(f"limits lists {limit!r}; write per(…) or rate(…), or what app.rate(…) returned")
+        if limit.name in limits:
+            raise ConfigError(f"limits names {limit.name!r} twice; give one of them another name")
+        limits[limit.name] = _fitted(limit, signature)
+    return tuple(limits.values())
+
+
+def _fitted(limit: Limit, signature: Signature) -> Limit:
+    key, what = limit.key, f"limit {limit.name!r}: key"
+    if key is None and limit.name not in OWN and limit.name in signature.names:
+        key = limit.name
+    if key is None:
+        return limit
+    names = named([key], signature, what) if isinstance(key, str) else asked_for(key, signature, what)
+    return msgspec.structs.replace(limit, key=key, names=names)
+
+
+# The keys of one job
+
+
+def keys_of(
+    definition: Definition,
+    input: str,
+    *,
+    tenant: str,
+    queue: str,
+    given: Mapping[str, str | None] | None = None,
+    lenient: bool = False,
+) -> tuple[str, ...]:
+    """What a job of this type counts against; `given` is what the enqueue said, `lenient` as in `Signature.unbind`."""
+    given = given or {}
+    limits = [limit for limit in definition.limits if given.get(limit.name, limit) is not None]
+    arguments: Mapping[str, Any] = {}
+    if any(limit.names and limit.name not in given for limit in limits):
+        arguments = definition.signature.arguments(input, lenient=lenient)
+    own = {"tenant": tenant, "queue": queue, "type": definition.type}
+    values = (given[limit.name] if limit.name in given else _value(limit, own, arguments) for limit in limits)
+    return tuple(
+        _under(limit.name, value, scope=limit.scope, tenant=tenant) for limit, value in zip(limits, values, strict=True)
+    )
+
+
+def bucket_of(name: object, key: object | None, *, scope: str, tenant: str) -> str:
+    """The key that a handler names: `ctx.acquire("domain", key="example.org")` means what jobs of that key mean."""
+    value = None if key is None else _text(key, f"the key of {name!r}", "leave it out where one serves all")
+    return _under(_name(name), value, scope=scope, tenant=tenant)
+
+
+def chosen(given: object, limits: Sequence[Limit]) -> dict[str, str | None]:
+    """The values that an enqueue gives by the rules' names, as texts; None: the job does not count against that one."""
+    if not isinstance(given, Mapping):
+        raise InvalidOption(f'limits={given!r} is no dict; write limits={{"domain": "example.org"}}')
+    known = {limit.name: limit for limit in limits}
+    for name in given:
+        if name not in known:
+            hint = suggest(str(name), known) if known else "; it has none: declare them with @app.job(limits=[…])"
+            raise InvalidOption(f"limits: this job type has no limit {name!r}{hint}")
+    return {
+        name: None if value is None else _text(value, f"limits: the value of {name!r}", "give a text, or None")
+        for name, value in given.items()
+    }
+
+
+def _under(name: str, value: str | None, *, scope: str, tenant: str) -> str:
+    if scope == "tenant":
+        value = escaped(tenant) if value is None else f"{escaped(tenant)}/{value}"
+    return shortened(key_of(name, value), LONGEST_KEY)
+
+
+def _value(limit: Limit, own: Mapping[str, str], arguments: Mapping[str, Any]) -> str | None:
+    """None: one key for all."""
+    if limit.key is None:
+        return own.get(limit.name)
+    otherwise = f'give it at the enqueue: .options(limits={{"{limit.name}": …}}), with None where it does not count'
+    if not callable(limit.key):
+        return _text(arguments[limit.key], f"limit {limit.name!r}: argument {limit.key!r}", otherwise)
+    what = f"limit {limit.name!r}: key={called(limit.key)}"
+    try:
+        value = limit.key(**{name: arguments[name] for name in limit.names})
+    except Exception as error:  # it is the user's code and may raise anything
+        raise EnqueueError(f"{what} raised {type(error).__name__}: {error}; mend it, or {otherwise}") from error
+    return _text(value, f"what {what} returned", f"return a text, or {otherwise}")
+
+
+def _text(value: object, what: str, otherwise: str) -> str:
+    if isinstance(value, Enum):  # as the input has it, so that Kind.PDF and "pdf" are one key
+        value = value.value
+    if not isinstance(value, (str, int, float, UUID)):
+        kind = "None" if value is None else type(value).__name__
+        raise InvalidOption(f"{what} is {kind}, and a key is made of a text, a number or a UUID; {otherwise}")
+    text = str(value)
+    if not text:
+        raise InvalidOption(f"{what} is empty, and would count together what has nothing in common; {otherwise}")
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidOption(f"{what} has a NUL or half a surrogate pair in it: {text[:50]!a}; {otherwise}")
+    return text
+
+
+# What a declaration may say
+
+
+def _name(name: object) -> str:
+    problem = flaw(name, longest=LONGEST_NAME)
+    if problem is None and APART in str(name):
+        problem = f"has a {APART!r} in it, which stands between a name and its key: {name!r}; write '-' instead"
+    if problem is not None:
+        raise ConfigError(f"the name of a limit {problem}")
+    return str(name)
+
+
+def _check_count(value: object, what: str, otherwise: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+        raise ConfigError(f"{what} is a whole number from 1 to {MOST}, not {value!r}; {otherwise}")
+
+
+def _key(what: str, key: object) -> Any:
+    if key is None or isinstance(key, str) or callable(key):
+        return key
+    raise ConfigError(f"{what}: key={key!r}; give the name of an argument, or a function of arguments")
+
+
+def _scope(what: str, scope: object) -> str:
+    if scope not in SCOPES:
+        raise ConfigError(f"{what}: scope={scope!r}{suggest(str(scope), dict.fromkeys(SCOPES))}")
+    return str(scope)

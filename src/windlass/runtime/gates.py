@@ -1,0 +1,55 @@
+"""What is closed, as a worker last heard it: gates, spent budgets, rates that everybody holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from windlass.admission import Closure, GateState
+from windlass.job import Job
+
+
+class Gates:
+    """Read before every start; `closed` is all that this costs while nothing is closed."""
+
+    def __init__(self) -> None:
+        self.closed = False  # something keeps jobs that are in memory from starting
+        self._heard_at = float("-inf")
+        self._known: dict[tuple[str, str, str], Closure] = {}
+        self._names: dict[str, frozenset[str]] = {}
+
+    def learn(self, closures: Iterable[Closure], at: float) -> tuple[list[Closure], list[Closure]]:
+        """The store's answer, that came at this time of the monotonic clock; returns what closed and what opened."""
+        before, self._known = self._known, {_place(closure): closure for closure in closures}
+        # What drains is not claimed any more. What a worker has claimed already still runs.
+        stopping = [closure for closure in self._known.values() if closure.state != GateState.DRAINING]
+        kinds = {closure.kind for closure in stopping}
+        self._names = {kind: frozenset(each.name for each in stopping if each.kind == kind) for kind in kinds}
+        self._heard_at, self.closed = at, bool(stopping)
+        closed = [closure for place, closure in self._known.items() if before.get(place) != closure]
+        return closed, [closure for place, closure in before.items() if place not in self._known]
+
+    def stops(self, job: Job, claimed_at: float | None) -> bool:
+        """Whether this job must not start.
+
+        A claim looks at the gates itself. One that began after the answer came knows better than the answer; else a
+        worker that has not heard yet of an opened gate would claim and give back, again and again.
+        """
+        if claimed_at is not None and claimed_at > self._heard_at:
+            return False
+        names = self._names
+        return (
+            "all" in names
+            or job.queue in names.get("queue", ())
+            or job.type in names.get("type", ())
+            or job.tenant in names.get("tenant", ())
+            or (job.limits is not None and not names.get("bucket", frozenset()).isdisjoint(job.limits))
+        )
+
+
+def _place(closure: Closure) -> tuple[str, str, str]:
+    """A gate stays the same gate when it drains; a budget of the same queue is something else."""
+    return (
+        ("gate" if closure.state in (GateState.PAUSED, GateState.DRAINING) else closure.state),
+        closure.kind,
+        closure.name,
+    )

@@ -1,0 +1,203 @@
+"""Claiming on PostgreSQL: lanes with floors and shares in, leased jobs out; one round trip where nobody has limits."""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache, partial
+from itertools import groupby
+from typing import NamedTuple
+
+from windlass import failpoints
+from windlass.clock import Clock
+from windlass.job import Job
+from windlass.policy.fairness import Fairness, Group
+from windlass.store.admitting import letting_in
+from windlass.store.asking import ask
+from windlass.store.postgres import rows
+from windlass.store.postgres.floors import Floor, Floors, Lane
+from windlass.store.postgres.looks import Looks
+from windlass.store.postgres.pool import Pool
+from windlass.store.protocol import Claim, Claimed
+from windlass.store.sql import query
+
+ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or met a key for the first time
+BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, and between two looks at a bucket
+PARKED_BY_A_RESCAN = 5_000
+PARKED_BY_A_CLAIM = 500
+
+
+class Share(NamedTuple):
+    """The tenants of one queue and priority, each with how many it may have of this claim."""
+
+    group: Group
+    quotas: list[tuple[str, int]]
+
+
+class Wish(NamedTuple):
+    """The lanes of one claim, in the order in which equals are served, and the shares they come from."""
+
+    lanes: list[tuple[Lane, Floor, int]]
+    shares: list[Share]
+
+    @property
+    def limited(self) -> bool:
+        return any(lane.limited for lane, _, _ in self.lanes)
+
+
+class Found(NamedTuple):
+    """What one statement gave."""
+
+    jobs: list[tuple[Job, bool]]  # and whether it came by its age
+    unknown: list[str]  # keys that have no turnstile yet, or whose turnstile somebody holds
+    parked: int
+
+
+class Claiming(Looks):
+    """The half of the store that claims."""
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        super().__init__(pool)
+        self.clock = clock
+        self._floors = Floors()
+        self._fairness = Fairness()
+        self._weights: dict[str, float] = {}
+        self._next_token: float | None = None  # when a bucket with jobs at it may let one in, on the monotonic clock
+
+    async def claim(self, claim: Claim) -> Claimed:
+        if failpoints.armed:
+            failpoints.hit("claim.before")
+        claimed = await self._claim(claim)
+        # The planner once ran a LIMIT subquery per row and claimed a thousand rows for ten.
+        assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
+        if failpoints.armed:
+            failpoints.hit("claim.committed")
+        return claimed
+
+    async def _claim(self, claim: Claim) -> Claimed:
+        anew = claim.rescan or claim.by_creation
+        if anew or (self._next_token is not None and self._next_token <= self.clock.monotonic()):
+            await self._let_in()
+        next_due = await self._scan_lanes(claim) if anew else None
+        jobs: list[Job] = []
+        busy = False
+        for _ in range(ROUNDS):
+            room = claim.room - len(jobs)
+            wish = self._wish(claim, room, anew=anew)
+            if not wish.lanes:
+                break
+            found = await self._ask_for(claim, wish, room, anew=anew)
+            others = self._note(wish, found, room, moves=not claim.by_creation)
+            jobs += [job for job, _ in found.jobs]
+            busy = bool(found.unknown)
+            if len(jobs) == claim.room or not (found.parked or found.unknown or others):
+                break
+            if found.unknown:
+                await self._look(partial(ask, "make_turnstiles", sorted(found.unknown)))
+            if found.parked:
+                await self._let_in()
+        order = rows.creation_order if claim.by_creation else rows.claim_order
+        return Claimed(jobs=sorted(jobs, key=order), next_due=self._soonest(next_due, busy=busy))
+
+    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, anew: bool) -> Found:
+        lanes = wish.lanes
+        priorities = {(lane.phase_rank, lane.urgency) for lane, _, _ in lanes}
+        arguments = [
+            claim.worker,
+            room,
+            uuid.uuid4(),
+            claim.types,
+            min(claim.aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
+            claim.suspects.value,
+            claim.rest,
+            [lane.queue for lane, _, _ in lanes],
+            [lane.phase_rank for lane, _, _ in lanes],
+            [lane.urgency for lane, _, _ in lanes],
+            [lane.tenant for lane, _, _ in lanes],
+            [lane.limited for lane, _, _ in lanes],
+            [quota for _, _, quota in lanes],
+            [floor.run_at for _, floor, _ in lanes],
+            [floor.id for _, floor, _ in lanes],
+            len({lane.queue for lane, _, _ in lanes}) > 1 or len({lane.limited for lane, _, _ in lanes}) > 1,
+        ]
+        if not wish.limited:
+            records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
+            return Found([(rows.job(record), record["aged"]) for record in records], [], 0)
+        arguments.append(PARKED_BY_A_RESCAN if anew else PARKED_BY_A_CLAIM)
+        records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
+        first = records[0]
+        claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
+        return Found(claimed, first["unknown"] or [], first["parked"])
+
+    # Lanes and shares
+
+    async def _scan_lanes(self, claim: Claim) -> float | None:
+        """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
+        records = await self._fetch(query("postgres", "lanes"), claim.types)
+        self._floors.scanned(rows.lane(record) for record in records)
+        self._weights |= {record["tenant"]: record["weight"] for record in records}
+        waits = [
+            record["next_in"]
+            for record in records
+            if record["next_in"] is not None and (claim.queues is None or record["queue"] in claim.queues)
+        ]
+        return max(0.0, min(waits)) if waits else None
+
+    def _wish(self, claim: Claim, room: int, *, anew: bool) -> Wish:
+        """The lanes of a claim: tenants by their shares; those that have none now only where age may choose them."""
+        lanes: list[tuple[Lane, Floor, int]] = []
+        shares: list[Share] = []
+        known = self._floors.lanes(claim.queues, rescan=anew)
+        for group, members in groupby(known, key=lambda each: group_of(each[0])):
+            of_tenant: dict[str, list[tuple[Lane, Floor]]] = {}
+            for lane, floor in members:
+                of_tenant.setdefault(lane.tenant, []).append((lane, floor))
+            quotas = self._fairness.quotas(group, list(of_tenant), room, self._weights)
+            shares.append(Share(group, quotas))
+            for tenant, quota in quotas:
+                lanes += [(lane, floor, quota) for lane, floor in of_tenant.pop(tenant)]
+            if claim.aged:
+                lanes += [(lane, floor, 0) for each in of_tenant.values() for lane, floor in each]
+        return Wish(lanes, shares)
+
+    def _note(self, wish: Wish, found: Found, room: int, *, moves: bool) -> bool:
+        """What a claim brought moves the floors and the tenants' shares; whether other tenants may fill the room."""
+        # An aged job may be the only one taken from its lane: nothing is drained by that.
+        if moves:
+            self._floors.drained(job for job, aged in found.jobs if not aged)
+        taken: dict[Group, dict[str, int]] = {}
+        for job, _ in found.jobs:
+            tenants = taken.setdefault((job.phase_rank, -job.priority, job.queue), {})
+            tenants[job.tenant] = tenants.get(job.tenant, 0) + 1
+        filled = len(found.jobs) >= room or bool(found.parked or found.unknown)
+        others = False
+        for group, quotas in wish.shares:
+            others |= self._fairness.granted(group, quotas, taken.get(group, {}), self._weights, filled=filled)
+        return others
+
+    # Who is parked
+
+    async def _let_in(self) -> None:
+        soonest = await self._look(letting_in)
+        self._next_token = None if soonest is None else self.clock.monotonic() + soonest
+
+    def _soonest(self, next_due: float | None, *, busy: bool) -> float | None:
+        times = [] if next_due is None else [next_due]
+        if self._next_token is not None:
+            times.append(max(BUSY, self._next_token - self.clock.monotonic()))
+        if busy:
+            times.append(BUSY)
+        return min(times, default=None)
+
+
+def group_of(lane: Lane) -> Group:
+    return (lane.phase_rank, lane.urgency, lane.queue)
+
+
+@cache
+def claiming(*, limited: bool, by_creation: bool = False) -> str:
+    """The statement: what finds candidates, and what takes them."""
+    text = query("postgres", "candidates")
+    text = text.replace("{crowded}", query("postgres", "crowded").rstrip() if limited else "")
+    text = text.replace("{free}", query("postgres", "free").rstrip() if limited else "")
+    text = text.replace("{order}", "created_at" if by_creation else "run_at")
+    return text + query("postgres", "claim_limited" if limited else "claim")

@@ -1,0 +1,109 @@
+"""One way to the file: every write in turn on one thread, every read beside it, wake-ups after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from windlass.errors import StoreUnavailable
+from windlass.store import migrate
+from windlass.store.admitting import Admitting
+from windlass.store.scheduling import Scheduling
+from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
+from windlass.store.sqlite.follower import Follower
+from windlass.store.sqlite.migrator import current
+from windlass.store.sqlite.wakeups import tell
+from windlass.store.sqlite.writer import Reader, Step, T, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from windlass.clock import Clock
+    from windlass.store.asking import Flowing
+
+
+class Session(Admitting, Scheduling):
+    """What every part of the store asks through."""
+
+    def __init__(self, url: str, *, clock: Clock) -> None:
+        super().__init__()
+        self.url = url
+        self.clock = clock
+        self._path = locate(url)
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            return
+        migrate.check("sqlite", await asyncio.to_thread(current, self._path), str(self._path))
+        await asyncio.to_thread(self._try_to_write)
+        self._writer = Writer(self._path, self.clock)
+        self._reader = Reader(self._path, self.clock)
+
+    async def close(self) -> None:
+        writer, self._writer = self._writer, None
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+        if writer is not None:
+            await writer.close()
+
+    def _try_to_write(self) -> None:
+        """SQLite opens a read-only file without a word, and even begins: only a write finds out.
+
+        It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
+        """
+        with translated(self._path), closing(connect(self._path)) as connection:
+            try:
+                with immediate(connection, patience=0):
+                    connection.execute("DELETE FROM windlass_jobs WHERE false")
+            except sqlite3.OperationalError as error:
+                if code(error) not in LOCKED:
+                    raise
+
+    async def _write(self, step: Step[T]) -> T:
+        if self._writer is None:
+            raise _not_open()
+        return await self._writer.write(step)
+
+    async def _read(self, step: Step[T]) -> T:
+        if self._reader is None:
+            raise _not_open()
+        return await self._reader.read(step)
+
+    async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
+        """A write with what follows it; workers are woken after the commit."""
+        queues: set[str] = set()
+
+        def run(connection: sqlite3.Connection, now: int) -> T:
+            follower = Follower(connection, now)
+            answer = step(follower, connection, now)
+            queues.update(follower.queues)
+            return answer
+
+        answer = await self._write(run)
+        self.wake_later(queues)
+        return answer
+
+    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """Drive a generator in a transaction of its own."""
+        return await self._following(lambda follower, connection, now: follower.drive(flowing()))
+
+    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """Drive a generator that only reads."""
+        return await self._read(lambda connection, now: Follower(connection, now).drive(flowing()))
+
+    async def wake(self, message: str) -> None:
+        tell(self._path, message)
+
+    def wake_later(self, queues: Iterable[str]) -> None:
+        """After a commit: wake the listeners of this process. Others see it in the file."""
+        for queue in queues:
+            tell(self._path, queue)
+
+
+def _not_open() -> StoreUnavailable:
+    return StoreUnavailable("the store is not open; await its open() first")

@@ -1,0 +1,70 @@
+"""A story that moves the clock itself: an app whose leases outlast every jump, and time that passes when it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from windlass.runtime.worker import Worker
+from windlass.store.protocol import Claim
+from windlass.testing.clock import ManualClock
+
+from .rig import PATIENCE, Database, Ear, eventually, stores_of, working
+
+T = TypeVar("T")
+
+OUTLASTING: dict[str, Any] = {"lease": "3000d", "beat": "1000d", "history": "9000d", "audit": "9000d"}
+
+
+class Still:
+    """An app on a database whose time stands still."""
+
+    def __init__(self, database: Database, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.database = database
+        self.app = database.app(clock=self.clock, **(OUTLASTING | settings))
+
+    @property
+    def now(self) -> float:
+        """Seconds since the story began."""
+        return self.clock.monotonic()
+
+    @asynccontextmanager
+    async def working(self, **options: Any) -> AsyncIterator[tuple[Worker, Ear]]:
+        async with working(self.app, **options) as (worker, ear):
+            try:
+                yield worker, ear
+            finally:
+                worker.kill()  # the grace time would not pass on this clock
+
+    async def moves(self, seconds: float) -> None:
+        if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
+            await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
+        self.clock.advance(seconds)
+
+    async def looked(self, worker: Worker) -> None:
+        """Until the worker has claimed once more, at the time that it is now."""
+        await eventually(
+            lambda: asyncio.sleep(0, worker._discovery.last_success), lambda at: at is not None and at >= self.now
+        )
+
+    async def until(
+        self, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool] = bool, *, step: float = 0.05
+    ) -> T:
+        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time."""
+        async with asyncio.timeout(PATIENCE):
+            while not fits(seen := await look()):
+                await self.moves(step)
+                await asyncio.sleep(0.005)
+        return seen
+
+
+async def claim_ahead(worker: Worker, *types: str, room: int = 10) -> int:
+    """Into the worker's memory, in front of processors that are taken, as a busy worker claims; returns how many."""
+    claim = Claim(worker=worker.crew.worker, room=room, types=types, rescan=True)
+    began = worker.crew.clock.monotonic()
+    jobs = (await stores_of(worker).claim(claim)).jobs
+    worker._discovery._take(jobs, began)
+    return len(jobs)

@@ -1,0 +1,513 @@
+"""Calling out at a rate that all workers share, and holding everybody back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from windlass import Context, JobType, Retry, State, Windlass, fixed, per, rate
+from windlass.client import Client
+from windlass.errors import BlockingCall, ConfigError, FlowError, LeaseLost, StoreUnavailable, UnknownLimit
+from windlass.observe.events import JobStarted
+from windlass.outcome import Ending
+from windlass.runtime.worker import Worker
+
+from .programs import admitted
+from .rig import PATIENCE, Database, attempts, ended, eventually, failure, in_state, stores_of, working
+from .still import Still, claim_ahead
+
+EXACT = 0.001  # seconds: a database counts in microseconds
+
+
+@pytest.fixture
+def still(still_database: Database) -> Still:
+    return Still(still_database)
+
+
+@pytest.fixture
+async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Windlass]:
+    """The program of every isolation, on this story's database."""
+    settings = admitted.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
+    client = Client(settings, admitted.app.clock)
+    monkeypatch.setattr(admitted.app, "settings", settings)
+    monkeypatch.setattr(admitted.app, "client", client)
+    yield admitted.app
+    await client.aclose()
+
+
+def granted(worker: Worker) -> list[float]:
+    """The waits of the tokens that this worker's handlers were given, from now on."""
+    store, waits = stores_of(worker), []
+    acquire = store.acquire
+
+    async def spy(bucket: str, *, most: float) -> Any:
+        grant = await acquire(bucket, most=most)
+        if grant.granted:
+            waits.append(grant.wait)
+        return grant
+
+    store.acquire = spy
+    return waits
+
+
+async def held(app: Windlass, bucket: str) -> float:
+    return await app.client.aask(lambda store: store.held_for(bucket))
+
+
+async def grown(made: Sequence[object], count: int) -> None:
+    await eventually(lambda: asyncio.sleep(0, len(made)), lambda length: length >= count)
+
+
+# Tokens
+
+
+async def test_handlers_of_all_workers_call_at_one_rate(still: Still) -> None:
+    still.app.rate("wiki", 5, every="1s")
+    calls: list[float] = []
+    go = asyncio.Event()
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await go.wait()
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    await still.app.aenqueue_many(call.call() for _ in range(20))
+    async with still.working(concurrency=10) as (first, _), still.working(concurrency=10) as (second, _):
+        waits = [granted(worker) for worker in (first, second)]
+
+        async def busy() -> list[int]:
+            return [len(worker.crew.leases.attempts) for worker in (first, second)]
+
+        await still.until(busy, lambda both: both == [10, 10])
+        began = still.now
+        go.set()
+        await eventually(lambda: asyncio.sleep(0, sum(map(len, waits))), lambda asked: asked == 20)
+        for n in range(1, 20):
+            await grown(calls, n)
+            await still.moves(0.2)
+        await grown(calls, 20)
+
+    assert calls == pytest.approx([began + 0.2 * n for n in range(20)], abs=EXACT)
+
+
+@pytest.mark.usefixtures("program")
+async def test_coroutines_threads_and_processes_take_from_one_bucket() -> None:
+    kinds = (
+        admitted.calls_in_coroutine,
+        admitted.calls_in_thread,
+        admitted.calls_in_process,
+        admitted.calls_in_process_thread,
+    )
+    async with working(admitted.app):
+        began = time.time()
+        jobs = [await kind.aenqueue() for kind in kinds]
+        times = sorted([at for job in jobs for at in await job.aresult(timeout=PATIENCE)])
+
+    assert len(times) == len(kinds) * admitted.CALLS
+    # A call may come late after its token, never before it: the last one comes after all the tokens.
+    assert times[-1] - began >= 0.05 * (len(times) - 1)
+
+
+async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(still: Still) -> None:
+    still.app.rate("wiki", 1, every="1m")
+    calls: list[float] = []
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    @still.app.job
+    def plain(ctx: Context) -> None:
+        ctx.blocking.acquire("wiki")
+        calls.append(still.now)
+
+    kinds: list[JobType[[], None]] = [call, plain]
+    async with still.working() as (_, ear):
+        await ear.ended(await call.aenqueue(), Ending.SUCCEEDED)
+        for kind in kinds:
+            before = still.now - calls[-1]
+            job = await kind.aenqueue()
+            await ear.ended(job, Ending.SNOOZED)
+            record = await in_state(job, State.QUEUED)
+            assert (record.attempt, [each.outcome for each in attempts(record)]) == (0, ["snoozed"])
+            assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(60 - before, abs=EXACT)
+            await still.moves(59 - before)
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED)
+            assert calls[-1] - calls[-2] >= 60 - EXACT
+
+
+async def test_several_tasks_that_are_snoozed_are_one_snooze(still: Still) -> None:
+    still.app.rate("wiki", 1, every="10s")
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(ctx.acquire("wiki"))
+
+    async with still.working() as (_, ear):
+        job = await call.aenqueue()
+        await ear.ended(job, Ending.SNOOZED)
+        record = await in_state(job, State.QUEUED)
+
+    assert (record.attempt, record.error) == (0, None)
+
+
+async def test_a_call_takes_from_the_bucket_of_its_key_as_a_claim_does(still: Still) -> None:
+    @still.app.job(limits=[rate("domain", 1, every="4s", key="domain")])
+    async def crawl(ctx: Context, domain: str, other: str) -> None:
+        await ctx.acquire("domain", key=other)
+
+    long = "x" * 1_000  # cut in the same way
+    async with still.working() as (worker, ear):
+        waits = granted(worker)
+        await ear.ended(await crawl.aenqueue("a.org", "b.org"), Ending.SUCCEEDED)
+        assert waits == [0.0]
+        job = await crawl.aenqueue(long, long)  # its start took this bucket's token
+        await grown(waits, 2)
+        assert waits[1] == pytest.approx(4, abs=EXACT)
+        await still.moves(4)
+        await ear.ended(job, Ending.SUCCEEDED)
+
+
+async def test_a_rate_may_count_tenants_apart(still: Still) -> None:
+    still.app.rate("api", 1, every="1h", scope="tenant")
+
+    @still.app.job
+    async def ask(ctx: Context) -> None:
+        await ctx.acquire("api")
+
+    async with still.working() as (_, ear):
+        for tenant in ("one", "two"):
+            await ear.ended(await ask.options(tenant=tenant).aenqueue(), Ending.SUCCEEDED)
+        await ear.ended(await ask.options(tenant="two").aenqueue(), Ending.SNOOZED)
+        rows = await still.app.client.aask(lambda store: store.limits("api"))
+
+    assert sorted(row.key for row in rows) == ["api:one", "api:two"]
+
+
+async def test_a_database_that_is_away_for_a_moment_costs_no_attempt(app: Windlass) -> None:
+    app.rate("wiki", 1, every="1s")
+    failures = ["acquire", "held_for", "acquire"]
+
+    @app.job
+    async def call(ctx: Context) -> int:
+        await ctx.acquire("wiki")
+        await ctx.acquire("wiki")
+        return ctx.attempt
+
+    async with working(app) as (worker, _):
+        store = stores_of(worker)
+        for name in ("acquire", "held_for"):
+            setattr(store, name, flaky(getattr(store, name), name, failures))
+        assert await (await call.aenqueue()).aresult(timeout=PATIENCE) == 1
+
+    assert failures == []
+
+
+def flaky(ask: Any, name: str, failures: list[str]) -> Any:
+    """Fails once for every time its name is listed."""
+
+    async def asked(*args: Any, **kwargs: Any) -> Any:
+        if name in failures:
+            failures.remove(name)
+            raise StoreUnavailable("away")
+        return await ask(*args, **kwargs)
+
+    return asked
+
+
+# Holding back
+
+
+async def test_nobody_calls_while_everybody_holds_back(still: Still) -> None:
+    still.app.rate("wiki", 1, every="2s")
+    calls: list[float] = []
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    @still.app.job
+    async def refused(ctx: Context) -> None:
+        await ctx.hold_back("wiki", "2m")  # "Retry-After: 120"
+
+    async with still.working(queues=("here",)) as (here, ear), still.working(queues=("there",)) as (there, ear_there):
+        waits, waits_there = granted(here), granted(there)
+        await ear.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        # Two handlers, one in each worker, sleep with tokens for later when they are told.
+        one = await call.options(queue="here").aenqueue()
+        await grown(waits, 2)
+        two = await call.options(queue="there").aenqueue()
+        await grown(waits_there, 1)
+        assert [*waits, *waits_there] == pytest.approx([0, 2, 4], abs=EXACT)
+        await ear.ended(await refused.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        began = still.now
+
+        await still.moves(2)
+        await ear.ended(one, Ending.SNOOZED)
+        await still.moves(2)
+        await ear_there.ended(two, Ending.SNOOZED)
+        three = await call.options(queue="there").aenqueue()
+        await ear_there.ended(three, Ending.SNOOZED)
+        jobs = [await in_state(job, State.QUEUED) for job in (one, two, three)]
+        assert [job.attempt for job in jobs] == [0, 0, 0]
+
+        await still.moves(115)
+        for job in (one, two, three):
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=0.2)
+
+    assert len(calls) == 4
+    for nth, at in enumerate(calls[1:]):
+        assert at - began >= 120 + 2 * nth - EXACT
+
+
+async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(still: Still) -> None:
+    still.app.rate("wiki", 1, every="1s")
+    calls: list[float] = []
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    async with still.working() as (worker, _):
+        waits = granted(worker)
+        jobs = []
+        for n in range(3):
+            jobs.append(await call.aenqueue())
+            await grown(waits, n + 1)
+        began = still.now
+        await still.app.client.aask(lambda store: store.hold_back("wiki", 2.5))
+        for job in jobs:
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=0.1)
+        records = [await job.arecord() for job in jobs]
+
+    assert [record.attempt for record in records] == [1, 1, 1]
+    assert [(record.attempts, record.fence) for record in records] == [(None, 1)] * 3, "nobody was snoozed"
+    for nth, at in enumerate(calls[1:]):
+        assert at - began >= 2.5 + nth - EXACT
+
+
+@pytest.mark.parametrize("how", ["told", "failed"])
+async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(still: Still, how: str) -> None:
+    go = asyncio.Event()
+    calls: list[float] = []
+
+    @still.app.job
+    async def block() -> None:
+        await go.wait()
+
+    @still.app.job(limits=[rate("wiki", 1, every="2s", burst=3)])
+    async def call() -> None:
+        calls.append(still.now)
+
+    @still.app.job(queue="there", max_attempts=1)
+    async def refused(ctx: Context) -> None:
+        if how == "failed":
+            raise Retry(after="2m", bucket="wiki")
+        await ctx.hold_back("wiki", "2m")
+
+    here, there = still.working(concurrency=1, queues=("default",)), still.working(queues=("there",))
+    async with here as (worker, ear), there as (_, ear_there):
+        blocking = await block.aenqueue()
+        await ear.until(JobStarted)
+        jobs = [await call.aenqueue() for _ in range(2)]
+        assert await claim_ahead(worker, "call") == 2
+        began = still.now
+        await ear_there.ended(await refused.aenqueue())
+        for job in jobs:
+            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was told
+            assert (record.attempt, record.attempts) == (0, None)
+        go.set()
+        await ear.ended(blocking, Ending.SUCCEEDED)
+        await still.moves(110)
+        for job in jobs:
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=0.5)
+
+    assert len(calls) == 2
+    for nth, at in enumerate(calls):
+        assert at - began >= 120 + 2 * nth - EXACT
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    "kind",
+    [admitted.holds_in_coroutine, admitted.holds_in_thread, admitted.holds_in_process, admitted.retries_in_process],
+)
+async def test_every_isolation_can_hold_back(kind: JobType[[], None]) -> None:
+    async with working(admitted.app):
+        await ended(await kind.aenqueue())
+
+    assert 500 < await held(admitted.app, f"wiki:{kind.definition.type}") <= 600
+    assert await held(admitted.app, "wiki") == 0
+
+
+# Retry(bucket=…)
+
+
+@pytest.mark.parametrize(
+    ("after", "attempts", "state", "seconds"),
+    [("2m", 4, State.FAILED, 120), (None, 4, State.FAILED, 90), ("2m", 1, State.DEAD, 120), (None, 1, State.DEAD, 90)],
+)
+async def test_a_retry_with_a_bucket_holds_everybody_back(
+    still: Still, after: str | None, attempts: int, state: State, seconds: int
+) -> None:
+    still.app.rate("wiki", 5, every="1s")
+
+    @still.app.job(max_attempts=attempts, retry=fixed(90))
+    async def refused() -> None:
+        raise Retry("429", after=after, bucket="wiki")
+
+    async with still.working() as (_, ear):
+        job = await refused.aenqueue()
+        await ear.ended(job, Ending.RETRY)
+        record = await in_state(job, state)  # what is seen with the failure was written with it
+        assert await held(still.app, "wiki") == pytest.approx(seconds, abs=EXACT)
+
+    if state is State.FAILED:
+        assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(seconds, abs=EXACT)
+
+
+async def test_a_retry_with_a_key_holds_back_that_key_only(still: Still) -> None:
+    still.app.rate("domain", 5, every="1s")
+
+    @still.app.job
+    async def refused() -> None:
+        raise Retry("429", after="2m", bucket="domain:a.org")
+
+    async with still.working() as (_, ear):
+        job = await refused.aenqueue()
+        await ear.ended(job, Ending.RETRY)
+        await in_state(job, State.FAILED)
+
+    held_back = [await held(still.app, bucket) for bucket in ("domain:a.org", "domain:b.org", "domain")]
+    assert held_back == pytest.approx([120, 0, 0], abs=EXACT)
+
+
+async def test_a_retry_with_an_unknown_bucket_is_written_all_the_same(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(max_attempts=1)
+    async def refused() -> None:
+        raise Retry("429", after="2m", bucket="wikki")
+
+    async with working(app):
+        record = await ended(await refused.aenqueue())
+
+    assert (record.status, record.reason, failure(record).message) == (State.DEAD, "exhausted", "429")
+    (line,) = [line for line in caplog.messages if "wikki" in line]
+    assert "nobody holds back" in line
+    assert "app.rate(" in line
+
+
+@pytest.mark.parametrize("bucket", ["", 5, b"wiki"])
+def test_a_bucket_has_a_name(bucket: Any) -> None:
+    with pytest.raises(ValueError, match=r"Retry\(bucket="):
+        Retry(bucket=bucket)
+
+
+# What is refused
+
+
+async def test_a_call_is_refused_where_a_transaction_would_wait_for_it(app: Windlass) -> None:
+    app.rate("wiki", 1, every="1s")
+    last = "put the transaction last"
+
+    @app.job
+    async def coroutine(ctx: Context) -> str:
+        async def step() -> None:
+            await ctx.acquire("wiki", key="of a step")
+            async with ctx.transaction():
+                with pytest.raises(FlowError, match=last):
+                    await ctx.acquire("wiki", key="of a step")
+
+        await ctx.step("step", step)
+        await ctx.acquire("wiki")
+        async with ctx.transaction():
+            with pytest.raises(FlowError, match=last):
+                await ctx.acquire("wiki")
+            with pytest.raises(FlowError, match=last):
+                await ctx.hold_back("wiki", 1)
+        with pytest.raises(FlowError, match=last):  # it stays open until the finish
+            await ctx.acquire("wiki")
+        return "through"
+
+    @app.job
+    def plain(ctx: Context) -> str:
+        with ctx.transaction():
+            with pytest.raises(FlowError, match=last):
+                ctx.blocking.acquire("wiki")
+            with pytest.raises(FlowError, match=last):
+                ctx.blocking.hold_back("wiki", 1)
+        return "through"
+
+    async with working(app):
+        for kind in (coroutine, plain):
+            assert await (await kind.aenqueue()).aresult(timeout=PATIENCE) == "through"
+
+
+async def test_what_is_not_a_rate_is_refused_at_once(app: Windlass) -> None:
+    @app.job(limits=[per("tenant", 3)])
+    async def coroutine(ctx: Context) -> str:
+        for call in (ctx.acquire("wikki"), ctx.hold_back("wikki", 1)):
+            with pytest.raises(UnknownLimit, match=r"no limit or rate is called 'wikki'.*app\.rate\("):
+                await call
+        with pytest.raises(FlowError, match=r"'tenant'.*is a limit, which has no tokens"):
+            await ctx.acquire("tenant", key="acme")
+        for name in ("", "domain:a.org", 5):
+            with pytest.raises(ConfigError, match="the name of a limit"):
+                await ctx.acquire(name)  # type: ignore[arg-type]
+        for key in ("", b"a.org", ["a.org"]):
+            with pytest.raises(ValueError, match="the key of 'domain'"):
+                await ctx.acquire("domain", key=key)  # type: ignore[arg-type]
+        for duration in (-1, "soon", float("nan"), True):
+            with pytest.raises(ConfigError, match=r"ctx\.hold_back\(\)"):
+                await ctx.hold_back("wikki", duration)
+        with pytest.raises(BlockingCall, match=r"use: await ctx\.acquire"):
+            ctx.blocking.acquire("wikki")
+        return "through"
+
+    @app.job
+    def plain(ctx: Context) -> str:
+        with pytest.raises(FlowError, match=r"ctx\.blocking\.acquire"):
+            ctx.acquire("wikki")  # type: ignore[unused-coroutine]
+        with pytest.raises(FlowError, match=r"ctx\.blocking\.hold_back"):
+            ctx.hold_back("wikki", 1)  # type: ignore[unused-coroutine]
+        with pytest.raises(UnknownLimit):
+            ctx.blocking.acquire("wikki")
+        return "through"
+
+    async with working(app):
+        for kind in (coroutine, plain):
+            assert await (await kind.aenqueue()).aresult(timeout=PATIENCE) == "through"
+
+
+async def test_a_handler_that_was_fenced_out_gets_no_token(app: Windlass, whatever_happens: threading.Event) -> None:
+    app.rate("wiki", 1, every="1s")
+    late: list[BaseException] = []
+
+    @app.job(timeout="100ms", max_attempts=1)
+    def stuck(ctx: Context) -> None:
+        whatever_happens.wait()
+        try:
+            ctx.blocking.acquire("wiki")
+        except BaseException as error:
+            late.append(error)
+
+    async with working(app) as (_, ear):
+        job = await stuck.aenqueue()
+        await ear.ended(job, Ending.TIMED_OUT)
+        await in_state(job, State.DEAD)
+        whatever_happens.set()
+        await grown(late, 1)
+
+    assert isinstance(late[0], LeaseLost)

@@ -1,0 +1,173 @@
+"""What may run, while processes die: a limit that is never passed, a gate that holds, a tenant that floods."""
+
+from __future__ import annotations
+
+import time
+
+from windlass import State
+from windlass.admission import GateKind, GateState
+
+from .process import Process, state
+from .rig import Entry, Yard, scaled
+
+PROCESSES = 12
+MOST = 2  # see program.counted
+KEY = ("key",)
+GRACE = 1.0  # seconds after a gate was closed in which a job may still begin
+CLOSED = 3.0  # seconds for which it is watched
+VISITS = 20  # jobs of a tenant with little to do
+MOST_PASSED = 150  # of a flood, while one of them waits: what was claimed before it came, and what a poll brings
+
+
+# A limit
+
+
+def test_a_limit_holds_while_its_holders_are_killed(yard: Yard) -> None:
+    jobs = yard.enqueue("counted", scaled(40, 3_000), limits=KEY, seconds=0.01)
+    began, crew, kills = time.monotonic(), Crew(yard), scaled(2, 50)
+
+    for kill in range(kills):
+        done = yard.final()
+        yard.until(lambda done=done: yard.final() > done, "the holders get on")  # type: ignore[misc]
+        if yard.final() + 2 * (kills - kill) > len(jobs):
+            jobs += yard.enqueue("counted", 20, limits=KEY, seconds=0.01)
+        crew.kill_a_holder()
+    yard.until_final(jobs, within=scaled(240, 2_400))
+
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    intervals = crew.intervals()
+    assert fullest(intervals) == MOST, crew.kills
+    assert {begin.job for begin, _ in intervals} == set(jobs)
+    no_slot_is_lost(yard)
+    took = time.monotonic() - began
+    print(f"{len(jobs)} jobs in {PROCESSES} processes, {kills} holders killed, {len(intervals)} runs, {took:.0f} s")
+
+
+class Crew:
+    """Workers of which one that holds a slot is killed now and then, and replaced."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._workers = [self._start() for _ in range(PROCESSES)]
+        self.kills: dict[int, float] = {}  # by process: when it was gone
+
+    def _start(self) -> Process:
+        # Whoever is killed with a job in its hands makes it a suspect; here that says nothing about the job.
+        return self._yard.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
+
+    def kill_a_holder(self) -> None:
+        self._yard.until(self._kill_one, "somebody holds a slot and is killed")
+
+    def _kill_one(self) -> bool:
+        """The worker whose handler runs now, or the one whose child runs it."""
+        open_now = {begin.pid for begin, end in self.intervals() if end is None}
+        holders = [worker for worker in self._workers if open_now & {worker.pid, *worker.offspring()}]
+        if not holders:
+            return False
+        victim = self._yard.random.choice(holders)
+        family = [victim.pid, *victim.offspring()]
+        victim.kill()
+        for pid in family:
+            self._yard.until(lambda pid=pid: state(pid) in ("", "Z"), f"process {pid} is gone")  # type: ignore[misc]
+            self.kills[pid] = time.time()
+        self._workers[self._workers.index(victim)] = self._start()
+        return True
+
+    def intervals(self) -> list[tuple[Entry, float | None]]:
+        """The runs of handlers: from its first line to its last, or to the end of its process."""
+        ledger = self._yard.ledger()
+        ends = {(entry.job, entry.fence): entry.at for entry in ledger if entry.event == "end"}
+        return [
+            (entry, ends.get((entry.job, entry.fence), self.kills.get(entry.pid)))
+            for entry in ledger
+            if entry.event == "begin"
+        ]
+
+
+def fullest(intervals: list[tuple[Entry, float | None]]) -> int:
+    """How many ran at a time at most."""
+    moments: list[tuple[float, int]] = []
+    for begin, end in intervals:
+        assert end is not None, begin
+        moments += [(begin.at, 1), (end, -1)]
+    at_once = most = 0
+    for _, change in sorted(moments):
+        at_once += change
+        most = max(most, at_once)
+    return most
+
+
+def no_slot_is_lost(yard: Yard) -> None:
+    assert [tuple(row) for row in yard.sql("select key, used from {}turnstiles where used <> 0")] == []
+    assert yard.sql("select id from {}jobs where parked_on is not null") == []
+
+
+# A gate
+
+
+def test_a_gate_closed_under_load_holds_and_loses_nothing(yard: Yard) -> None:
+    jobs = yard.enqueue("plain", scaled(3_000, 60_000))
+    workers = [yard.ready("--concurrency", "50") for _ in range(2)]
+    yard.until(lambda: yard.final() > len(jobs) // 10, "the load is on")
+
+    yard.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.PAUSED, reason="maintenance", actor="test"))
+    closed = clock(yard)
+    yard.until(lambda: State.RUNNING not in yard.counts(), "what ran has ended, and what waited went back")
+    yard.until(lambda: clock(yard) >= closed + GRACE + CLOSED, "it was closed for a while")
+    opened = clock(yard)
+    left = len(jobs) - yard.final()
+    yard.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.OPEN, actor="test"))
+    yard.until_final(jobs)
+
+    begins = [entry.at for entry in yard.ledger() if entry.event == "begin"]
+    late = [at - closed for at in begins if closed + GRACE < at < opened]
+    assert late == []
+    assert left > 0, "the load was over before the gate was closed: the story told nothing"
+    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    assert [worker.ended() for worker in workers] == [None, None]
+    rows = yard.sql("select attempt, count(*) from {}history group by 1")
+    assert [tuple(row) for row in rows] == [(1, len(jobs))]  # who was given back burned no attempt
+    before = [at for at in begins if at <= closed]
+    after = max((at - closed for at in begins if closed < at < opened), default=0.0)
+    print(f"{len(before) / (closed - before[0]):,.0f} jobs/s before; the last began {after:.3f} s after; {left} waited")
+
+
+def clock(yard: Yard) -> float:
+    """The database's clock. SQLite has none: there it is the machine's, which the ledger uses too."""
+    if yard.url.startswith("sqlite"):
+        return time.time()
+    return float(yard.sql("select extract(epoch from {}now())::float8")[0][0])
+
+
+# A tenant that floods
+
+
+def test_a_tenant_that_floods_and_fails_keeps_nobody_waiting(yard: Yard) -> None:
+    """The order is judged and not the time: how many of the flood began while a job of the other tenant waited."""
+    flood = scaled(1_500, 15_000)
+    yard.ready("--concurrency", "4")
+    alone = visits(yard)
+    others = set(yard.enqueue("failing", flood, tenant="heavy", seconds=0.02))
+    yard.until(lambda: any(entry.job in others for entry in yard.ledger()), "the flood is on")
+
+    beside = visits(yard)
+
+    left = int(yard.sql("select count(*) from {}jobs where tenant = 'heavy'")[0][0])
+    begins = [entry for entry in yard.ledger() if entry.event == "begin"]
+    passed = [sum(sent < entry.at < begin.at and entry.job in others for entry in begins) for sent, begin in beside]
+    waits = [sorted(begin.at - sent for sent, begin in visit) for visit in (alone, beside)]
+    print(f"p99 of a light tenant: {1000 * waits[0][-1]:.0f} ms alone, {1000 * waits[1][-1]:.0f} ms beside the flood")
+    print(f"passed by at most {max(passed)} of the flood, of which {left} were left")
+    assert left > flood // 3, "the flood was over: the story told nothing"
+    assert max(passed) <= MOST_PASSED
+
+
+def visits(yard: Yard) -> list[tuple[float, Entry]]:
+    """A job of the light tenant again and again, one at a time: when it was sent, and its begin."""
+    found = []
+    for _ in range(VISITS):
+        sent = time.time()
+        (job,) = yard.enqueue("plain", tenant="light")
+        yard.until(lambda job=job: bool(yard.begins(job)), "the light tenant's job begins")  # type: ignore[misc]
+        found.append((sent, yard.begins(job)[0]))
+    return found
