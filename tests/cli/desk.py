@@ -62,6 +62,11 @@ class Desk:
         (job,) = self.ask(lambda store: store.claim(claim)).jobs
         return job
 
+    def take(self, worker: UUID | None = None, room: int = 10) -> list[Job]:
+        """What a worker, a new one unless it is named, would claim now."""
+        claim = Claim(worker=worker or self.register(), room=room, types=("send",), rescan=True)
+        return list(self.ask(lambda store: store.claim(claim)).jobs)
+
     def settle(self, verb: Verb, worker: UUID | None = None, **options: Any) -> UUID:
         """A job that a worker held, and what came of it."""
         (id,) = self.enqueue(**{key: options.pop(key) for key in ("queue", "type", "input") if key in options})

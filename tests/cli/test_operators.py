@@ -38,8 +38,10 @@ def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(desk: Desk) ->
     (queue,) = desk.json("queues")["queues"]
 
     assert 0 <= queue.pop("lag") < 60
-    assert queue == {"queue": "mail", "queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1, "workers": 1}
+    jobs = {"queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1}
+    assert queue == {"queue": "mail", **jobs, "workers": 1, "gate": "open"}
     assert desk.run("queues").stdout.startswith("mail\t2\t0\t1\t0\t1\t")
+    assert desk.run("queues").stdout.endswith("\t1\topen\n")
     assert desk.run("queues").stderr == ""
 
 
@@ -202,6 +204,36 @@ def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
         "state": "queued",
     }.items() <= (job.items())
     assert job["run_at"] > job["created_at"]
+
+
+def test_keys_of_limits_are_given_by_their_names(here: Path) -> None:
+    (here / "crawler.py").write_text(
+        "from windlass import Windlass, per\n"
+        "app = Windlass()\n"
+        "@app.job(limits=[per('domain', 2), per('tenant', 20)])\n"
+        "def fetch(domain: str) -> None: ...\n"
+    )
+    invoke("migrate")
+    given = ("--limit", "domain=a.org", "--limit", "tenant=b=c")
+
+    def limits(*arguments: str) -> object:
+        id = invoke(*arguments).stdout.strip()
+        return json.loads(invoke("jobs", "show", id, "--json").stdout)["limits"]
+
+    assert limits("enqueue", "crawler:fetch", "x.org") == ["domain:x.org", "tenant:default"]
+    assert limits("enqueue", "crawler:fetch", "x.org", *given) == ["domain:a.org", "tenant:b=c"]
+    assert limits("run", "crawler:fetch", "x.org", *given, "--no-wait") == ["domain:a.org", "tenant:b=c"]
+    for word, said in {
+        "domian=x": "has no limit 'domian'; did you mean 'domain'?",
+        "domain": "'domain': write it like domain=example.org",
+        "domain=": "limits: the value of 'domain' is empty",
+    }.items():
+        for command in ("enqueue", "run"):
+            refused = invoke(command, "crawler:fetch", "x.org", "--limit", word)
+            assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+    twice = invoke("enqueue", "crawler:fetch", "x.org", "--limit", "domain=a", "--limit", "domain=b")
+    assert "domain= is given twice" in twice.stderr
+    assert "no limit 'domain'; it has none" in invoke("enqueue", "app:add", "1", "2", "--limit", "domain=a").stderr
 
 
 def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(here: Path) -> None:

@@ -1,4 +1,4 @@
-"""`windlass audit`: what became of jobs, and who did what to them."""
+"""`windlass audit`: what became of jobs, and who did what to them, or to gates, budgets, tenants and schedules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENGINE = "–"  # no actor: the engine itself
 COLUMNS = (
     Column("WHEN"),
     Column("ACTION"),
-    Column("JOB"),
+    Column("JOB", flexible=True),  # or what else somebody acted on
     Column("TYPE", flexible=True, spare=1),
     Column("ACTOR", flexible=True),
     Column("REASON", flexible=True, spare=2),
@@ -54,8 +54,9 @@ def audit(
     """Show the audit, newest first: the end of each job, and what operators did.
 
     An ACTION is JOB_SUCCEEDED, JOB_EXHAUSTED_RETRIES, JOB_DEAD, JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED,
-    JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED, or a type's own word. Without an ACTOR it was the engine. In a pipe: one
-    line per row, with tabs between the columns and the time in UTC.
+    JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED, or a type's own word; GATE_PAUSED, GATE_DRAINED, GATE_OPENED, BUDGET_SET,
+    BUDGET_DROPPED, TENANT_WEIGHED and those of schedules name what they were done to instead of a job. Without an
+    ACTOR it was the engine. In a pipe: one line per row, with tabs between the columns and the time in UTC.
     """
     settings = settings_of(url, app)
     id = None if job is None else _job(ctx, settings, job)
@@ -118,6 +119,7 @@ def document(row: AuditRow) -> dict[str, Any]:
         "queue": row.queue,
         "tenant": row.tenant,
         "reason": row.reason,
+        "subject": row.subject,
     }
 
 
@@ -127,8 +129,8 @@ def _row(row: AuditRow) -> list[Cell]:
     return [
         Cell(f"{row.at.astimezone():%Y-%m-%d %H:%M:%S}", raw=row.at.isoformat()),
         Cell(row.action, style_of(row.action)),
-        Cell(short(row.job), raw=str(row.job)),
-        Cell(row.type),
+        Cell(row.subject or "") if row.job is None else Cell(short(row.job), raw=str(row.job)),
+        Cell(row.type or ""),
         Cell(row.actor or ENGINE, "" if row.actor else "dim", raw=row.actor or ""),
         Cell(row.reason or "", "dim"),
     ]

@@ -49,13 +49,18 @@ def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) 
 
 
 async def _examine(settings: Settings) -> list[Finding]:
-    """What waits can be asked after only where the schema has it."""
+    """What waits, and for what, can be asked after only where the schema has it."""
+    import asyncio
+
     from windlass.store.checkup import Level, make_checkup
+    from windlass.store.checkup_admission import examine_admission
     from windlass.store.checkup_joins import examine_joins
 
     found = await make_checkup(settings).examine()
-    known = any(finding.check == "schema" and finding.level is Level.OK for finding in found)
-    return [*found, *(await examine_joins(settings))] if known else found
+    if not any(finding.check == "schema" and finding.level is Level.OK for finding in found):
+        return found
+    joins, admission = await asyncio.gather(examine_joins(settings), examine_admission(settings))
+    return [*found, *joins, *admission]
 
 
 def _for(app: str | None, finding: Finding) -> Finding:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.arguments import read
-from windlass.cli.options import duration
+from windlass.cli.options import duration, limit
 from windlass.cli.output import as_json, print_json
 from windlass.cli.place import app_option
 from windlass.cli.run import SHIELD, WithNegatives
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--key", help="Its unique key: where another job of the type holds it, that job is the answer.")
 @click.option("--idempotency-key", help="A key of this request: repeated, it makes no second job.")
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Attempts, instead of the job type's own.")
+@limit
 @app_option
 @as_json
 def enqueue(

@@ -141,6 +141,7 @@ def detail(job: Job, now: datetime) -> str:
     why = "" if failure is None else summary(failure)
     wait = (job.run_at - now).total_seconds()
     parts: list[str] = [f"{job.pipeline}: {job.phase}" if job.pipeline else ""]
+    parts += [f"waits for {job.parked_on}" if job.parked_on else ""]
     match job.status:
         case State.SUCCEEDED if job.started_at is not None and job.finished_at is not None:
             parts.append(f"in {spell((job.finished_at - job.started_at).total_seconds())}")

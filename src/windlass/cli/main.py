@@ -10,16 +10,21 @@ from typing import Any
 import click
 
 from windlass.cli.audit import audit
+from windlass.cli.budgets import budgets
 from windlass.cli.completion import completion
 from windlass.cli.config import config
 from windlass.cli.demo import demo
 from windlass.cli.dev import dev, dev_worker
 from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
+from windlass.cli.gates import gates
 from windlass.cli.jobs import jobs
+from windlass.cli.limits import limits
 from windlass.cli.migrate import migrate
 from windlass.cli.queues import queues
 from windlass.cli.run import run
+from windlass.cli.schedules import schedules
+from windlass.cli.tenants import tenants
 from windlass.cli.worker import worker
 from windlass.cli.workers import workers
 from windlass.errors import WindlassError
@@ -111,6 +116,11 @@ for command in (
     jobs,
     queues,
     workers,
+    gates,
+    limits,
+    budgets,
+    tenants,
+    schedules,
     audit,
     doctor,
     config,

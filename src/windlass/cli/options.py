@@ -20,6 +20,28 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         raise click.BadParameter(str(error), ctx, param) from None
 
 
+def limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
+    """An option's callback: `NAME=VALUE`, as often as there are limits to name."""
+    given: dict[str, str] = {}
+    for word in value:
+        name, apart, key = word.partition("=")
+        if not apart:
+            raise click.BadParameter(f"{word!r}: write it like domain=example.org", ctx, param)
+        if name in given:
+            raise click.BadParameter(f"{name}= is given twice", ctx, param)
+        given[name] = key
+    return given or None
+
+
+limit = click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=limits,
+    help="The value of a limit's key, such as domain=example.org; again for another limit.",
+)
+
 log_level = click.option(
     "-l",
     "--log-level",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, print_json, print_table, say, span
+from windlass.cli.gates import STYLES, opener, words_of
+from windlass.cli.output import Cell, Column, as_json, print_json, print_table, say, since, span
 from windlass.cli.place import app_option, ask, settings_of, url_option
 from windlass.cli.workers import is_alive
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from windlass.admission import Gate
     from windlass.store.protocol import QueueRow, Store, WorkerRow
 
 LATE = 60.0  # seconds: a due job that waits longer is shown as late
@@ -28,6 +31,7 @@ COLUMNS = (
     Column("DEAD", right=True, spare=1),
     Column("LAG", right=True),
     Column("WORKERS", right=True),
+    Column("GATE"),  # on a terminal only where one is closed
 )
 
 
@@ -38,17 +42,21 @@ COLUMNS = (
 def queues(app: str | None, url: str | None, as_json: bool) -> None:
     """Show each queue: its jobs by state, how long its oldest due job waits (LAG), and the live workers that serve it.
 
-    A queue with due jobs that no live worker serves is told apart, with the command that starts one.
+    A queue with due jobs that no live worker serves is told apart, with the command that starts one, and so is a closed
+    gate, with the command that opens it.
     """
     from windlass.clock import SystemClock
 
     settings = settings_of(url, app)
-    rows, workers = ask(settings, _look)
+    rows, workers, gates = ask(settings, _look)
     now = SystemClock().now()
     serving = {row.queue: _serving(row.queue, workers, now) for row in rows}
+    states = {row.queue: _state(row.queue, gates) for row in rows}
     if as_json:
-        print_json({"queues": [_document(row, serving[row.queue]) for row in rows]})
+        print_json({"queues": [_document(row, serving[row.queue], states[row.queue]) for row in rows]})
         return
+    for gate in gates:
+        _tell_gate(gate, now)
     if not rows:
         from windlass.store import masked
 
@@ -57,18 +65,33 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
     abandoned = [row for row in rows if row.lag is not None and not serving[row.queue]]
     for row in abandoned:
         _warn(row, app)
-    print_table(COLUMNS, [_row(row, serving[row.queue]) for row in rows])
+    told = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
+    print_table(told, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
 
 
-async def _look(store: Store) -> tuple[list[QueueRow], list[WorkerRow]]:
-    return await store.queues(), await store.workers()
+async def _look(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
+    """With the gates that are closed for queues."""
+    gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
+    return await store.queues(), await store.workers(), gates
+
+
+def _state(queue: str, gates: Sequence[Gate]) -> str:
+    """A queue goes through two gates; its own is named first."""
+    mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
+    return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
+
+
+def _tell_gate(gate: Gate, now: datetime) -> None:
+    by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
+    say(f"{words_of(gate)} is {gate.state} since {since(gate.since, now)}{by}{why}", style="yellow", err=True)
+    say(f"  → {opener(gate.kind, gate.name)}", err=True)
 
 
 def _serving(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
     return sum(is_alive(row, now) and (row.queues is None or queue in row.queues) for row in workers)
 
 
-def _row(row: QueueRow, workers: int) -> list[Cell]:
+def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
     lag = row.lag or 0.0
     abandoned = row.lag is not None and not workers
     return [
@@ -84,6 +107,7 @@ def _row(row: QueueRow, workers: int) -> list[Cell]:
             raw="" if row.lag is None else f"{lag:.3f}",
         ),
         Cell(str(workers), "bold red" if abandoned else ""),
+        Cell(gate, STYLES[gate]),
     ]
 
 
@@ -92,7 +116,7 @@ def _warn(row: QueueRow, app: str | None) -> None:
     say(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
 
 
-def _document(row: QueueRow, workers: int) -> dict[str, Any]:
+def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:
     return {
         "queue": row.queue,
         "queued": row.queued,
@@ -102,4 +126,5 @@ def _document(row: QueueRow, workers: int) -> dict[str, Any]:
         "dead": row.dead,
         "lag": row.lag,
         "workers": workers,
+        "gate": gate,
     }

@@ -39,6 +39,8 @@ def record(job: Job, label: str | None = None) -> dict[str, Any]:
         "phase": job.phase,
         "trace": job.trace,
         "cost_cents": job.cost_cents,
+        "limits": job.limits or [],
+        "parked_on": job.parked_on,
         "progress": {"total": job.total, "processed": job.processed, "failed": job.failed},
         "created_at": job.created_at,
         "run_at": job.run_at,

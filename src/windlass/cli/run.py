@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.options import duration
+from windlass.cli.options import duration, limit
 from windlass.cli.output import as_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class WithNegatives(click.Command):
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
 @click.option("--queue", help="The queue, instead of the job type's own.")
 @click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
+@limit
 @click.option("--timeout", metavar="DURATION", callback=duration, help="Wait no longer than this, such as 30s.")
 @click.option("--no-wait", is_flag=True, help="Print the job's id and end.")
 @as_json
@@ -54,6 +55,7 @@ def run(
     arguments: tuple[str, ...],
     queue: str | None,
     delay: float | None,
+    limits: dict[str, str] | None,
     timeout: float | None,
     no_wait: bool,
     as_json: bool,
@@ -69,7 +71,7 @@ def run(
     job_type = find_job(target)
     words = [word.removeprefix(SHIELD) for word in arguments]
     args, kwargs = read(job_type.definition.signature, words)
-    handle = _enqueue(job_type, target, args, kwargs, queue=queue, delay=delay)
+    handle = _enqueue(job_type, target, args, kwargs, queue=queue, delay=delay, limits=limits)
     if handle.existing and not as_json:
         _say(f"nothing was enqueued; job {handle.id} has the key already")
     code = 0
@@ -93,11 +95,12 @@ def _enqueue(
     *,
     queue: str | None,
     delay: float | None,
+    limits: dict[str, str] | None,
 ) -> JobHandle[Any]:
     from windlass.errors import SchemaMissing
 
     try:
-        return job_type.options(queue=queue, delay=delay).enqueue(*args, **kwargs)
+        return job_type.options(queue=queue, delay=delay, limits=limits).enqueue(*args, **kwargs)
     except SchemaMissing as error:
         program = target.rpartition(":")[0]
         where = str(error).partition(";")[0]

@@ -14,7 +14,7 @@ import msgspec
 from windlass.cli.lines import COLOURS, short
 from windlass.cli.output import inert, say, since, span
 from windlass.cli.record import attempts_of, failure_of, summary
-from windlass.cli.surroundings import Surroundings, describe_wait, facts, tell_audit, tell_links
+from windlass.cli.surroundings import Surroundings, describe_park, describe_wait, facts, tell_audit, tell_links
 from windlass.cli.words import shown
 from windlass.clock import spell
 from windlass.job import DEFAULT_TENANT, Attempt, Job
@@ -53,7 +53,7 @@ def tell(
     job: Job, around: Surroundings, workers: Sequence[WorkerRow], now: datetime, *, label: str | None, full: bool
 ) -> None:
     """Print the story."""
-    awaits = describe_wait(around.waiting, now)
+    awaits = describe_wait(around.waiting, now) or describe_park(job, around)
     say(f"{job.type}  {_standing(job, awaits, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
     say(str(job.id), style="dim")
     say("")
@@ -77,6 +77,8 @@ def tell(
 def _standing(job: Job, awaits: str, now: datetime) -> str:
     wait = (job.run_at - now).total_seconds()
     match job.status:
+        case State.QUEUED | State.FAILED if awaits and wait <= 0:
+            return f"{job.status.value}, waits {awaits}"
         case State.FAILED:
             return f"failed, again in {span(wait)}" if wait > 0 else "failed, due again now"
         case State.QUEUED:
@@ -112,7 +114,7 @@ def _facts(job: Job) -> list[tuple[str, str]]:
         of = "" if job.total is None else f" of {job.total:,}"
         facts.append(("progress", f"{job.processed:,}{of}" + (f", {job.failed:,} failed" if job.failed else "")))
     if job.cost_cents:
-        facts.append(("cost", f"{job.cost_cents / 100:,.2f}"))
+        facts.append(("cost", f"{job.cost_cents:,} cents"))
     return facts
 
 
@@ -162,7 +164,8 @@ def _ending(job: Job, awaits: str, now: datetime) -> Iterator[Line]:
     due = f"due in {span(wait)}" if wait > 0 else f"due since {span(-wait)}"
     match job.status:
         case State.QUEUED | State.FAILED:
-            yield Line(job.run_at, f"attempt {job.attempt + 1}  {due}", "cyan")
+            why = f", waits {awaits}" if awaits else ""
+            yield Line(job.run_at, f"attempt {job.attempt + 1}  {due}{why}", "cyan")
         case State.DEAD:
             yield Line(job.finished_at or job.updated_at, f"dead: {job.reason or 'no attempt is left'}", "red")
         case State.CANCELLED:

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from windlass.admission import GateState, LimitRow
 from windlass.cli.audit import document, style_of
+from windlass.cli.budgets import is_spent
+from windlass.cli.gates import words_of
+from windlass.cli.limits import room_of, rule_of, use_of
 from windlass.cli.output import say, span
 from windlass.flow import Consequences, Linked, Recollection, Waiting
 from windlass.job import Job
@@ -32,6 +36,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     memory: Recollection
     audit: Sequence[AuditRow]  # newest first, one more than is shown
     waiting: Waiting | None
+    full: LimitRow | None = None  # the limit or rate that it is parked on
+    closed: Sequence[str] = ()  # what else keeps it from starting, in words
 
 
 async def look_around(store: Store, job: Job) -> Surroundings:
@@ -43,7 +49,29 @@ async def look_around(store: Store, job: Job) -> Surroundings:
         memory=await store.recall(job.id),
         audit=await store.audit(job=job.id, page=SHOWN + 1),
         waiting=await store.waiting(job.id) if job.status is State.WAITING else None,
+        full=await _full(store, job),
+        closed=await _closed(store, job) if job.status in (State.QUEUED, State.FAILED) else (),
     )
+
+
+async def _full(store: Store, job: Job) -> LimitRow | None:
+    if job.parked_on is None:
+        return None
+    return next((row for row in await store.limits(job.parked_on) if row.key == job.parked_on), None)
+
+
+async def _closed(store: Store, job: Job) -> list[str]:
+    """Gates and budgets that this job does not get through now."""
+    mine = {("all", ""), ("queue", job.queue), ("type", job.type), ("tenant", job.tenant)}
+    told = []
+    for gate in await store.gates():
+        if gate.state is not GateState.OPEN and (gate.kind, gate.name) in mine:
+            by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
+            told.append(f"{words_of(gate)} is {gate.state}{by}{why}")
+    for row in await store.budgets():
+        if is_spent(row) and (row.kind, row.name) in mine:
+            told.append(f"the budget of {row.kind} {row.name} is spent, until {row.until.astimezone():%Y-%m-%d %H:%M}")
+    return told
 
 
 # For a program
@@ -87,8 +115,29 @@ def describe_wait(waiting: Waiting | None, now: datetime) -> str:
     return ", ".join(parts)
 
 
+def describe_park(job: Job, around: Surroundings) -> str:
+    """`for limit domain:example.org (2 of 2 in use)`; empty when it is not parked."""
+    if job.parked_on is None:
+        return ""
+    if around.full is None:
+        return f"for {job.parked_on}"
+    row = around.full
+    kind = "limit" if row.period is None else "rate"
+    if row.held > 0:
+        how = f"everybody holds back for {span(row.held)} more"
+    elif row.period is None:
+        how = f"{use_of(row)} in use"
+    else:
+        how = f"{rule_of(row)}, a token is there {room_of(row)}"
+    return f"for {kind} {row.key} ({how})"
+
+
 def facts(job: Job, around: Surroundings) -> Iterator[tuple[str, str]]:
     """What there is to say of this job and no other."""
+    if job.limits:
+        yield "limits", ", ".join(job.limits)
+    for closed in around.closed:
+        yield "held up", closed
     steps = steps_of(around.memory)
     if steps:
         yield "steps", ", ".join(steps)

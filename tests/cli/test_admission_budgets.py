@@ -1,0 +1,196 @@
+"""`windlass budgets` and `windlass tenants`: what may be spent, who shares, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from windlass.outcome import Transition
+from windlass.state import Verb
+
+from .desk import Desk
+
+# Budgets
+
+
+def spend(desk: Desk, cents: int, **options: Any) -> None:
+    """A job that cost so much."""
+    desk.enqueue(**options)
+    (job,) = desk.take()
+    transition = Transition(
+        lease=job.lease, verb=Verb.SUCCEED, attempt=1, elapsed=1.0, output="null", cost_cents=cents, charged=True
+    )
+    desk.ask(lambda store: store.settle([transition]))
+
+
+def test_a_budget_is_set_spent_and_told(desk: Desk) -> None:
+    told = desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+    spend(desk, 520, tenant="acme")
+    desk.enqueue(tenant="acme")
+
+    (row,) = desk.json("budgets")["budgets"]
+    listed = desk.run("budgets").stdout.split("\t")
+
+    assert told.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, anew in ")
+    until = datetime.fromisoformat(row.pop("until"))
+    assert timedelta(0) < until - datetime.now(UTC) <= timedelta(days=1)
+    assert (until.hour, until.minute, until.second) == (0, 0, 0)
+    assert row == {
+        "kind": "tenant",
+        "name": "acme",
+        "cents": 500,
+        "seconds": 86_400.0,
+        "spent": 520,
+        "left": 0,
+        "open": False,
+    }
+    assert listed[:5] == ["tenant:acme", "500", "86400", "520", "0"]
+    assert desk.take() == []
+    assert "the budget of tenant acme is spent, which closes like a gate: windlass budgets" in desk.run("gates").stderr
+
+
+def test_a_budget_that_is_changed_counts_what_was_spent_already(desk: Desk) -> None:
+    spend(desk, 300, queue="models")
+
+    less = desk.json("budgets", "set", "--queue", "models", "200", "--per", "month")
+    more = desk.json("budgets", "set", "--queue", "models", "900", "--per", "month")
+
+    assert (less["kind"], less["name"], less["seconds"]) == ("queue", "models", None)
+    assert (less["spent"], less["left"], less["open"]) == (300, 0, False)
+    assert (more["spent"], more["left"], more["open"]) == (300, 600, True)
+    assert (
+        "may cost 200 cents per month"
+        in desk.run("budgets", "set", "--queue", "models", "200", "--per", "month").stdout
+    )
+    assert "\tmonth\t" in desk.run("budgets").stdout
+
+
+@pytest.mark.parametrize(
+    ("per", "seconds", "words"),
+    [("hour", 3_600.0, "hour"), ("WEEK", 604_800.0, "week"), ("30m", 1_800.0, "30m"), ("24h", 86_400.0, "day")],
+)
+def test_a_window_is_a_word_or_a_span(file_desk: Desk, per: str, seconds: float, words: str) -> None:
+    row = file_desk.json("budgets", "set", "--tenant", "acme", "500", "--per", per)
+
+    assert row["seconds"] == seconds
+    assert f"per {words}\n" in file_desk.run("budgets", "set", "--tenant", "acme", "500", "--per", per).stdout
+
+
+def test_a_budget_of_nothing_lets_nothing_start(desk: Desk) -> None:
+    told = desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "hour").stdout
+    desk.enqueue(tenant="acme")
+
+    assert desk.take() == []
+    assert "0: nothing starts" in told
+
+
+def test_a_budget_is_dropped_once_and_the_second_time_changes_nothing(desk: Desk) -> None:
+    desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
+    desk.enqueue(tenant="acme")
+
+    slip = desk.run("budgets", "drop", "--tenant", "acm")
+    first, second = desk.run("budgets", "drop", "--tenant", "acme"), desk.run("budgets", "drop", "--tenant", "acme")
+
+    assert slip.exit_code == first.exit_code == second.exit_code == 0
+    assert slip.stderr.splitlines()[1].endswith("did you mean 'acme'?")
+    assert first.stdout == "tenant acme has no budget any more\n"
+    assert (second.stdout, second.stderr) == ("", "windlass: tenant acme has no budget\n")
+    assert desk.json("budgets", "drop", "--tenant", "acme") == {"kind": "tenant", "name": "acme", "dropped": False}
+    assert len(desk.take()) == 1
+    assert desk.run("budgets").stderr.startswith("there is no budget; set one:")
+
+
+ACME = ("--tenant", "acme")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("set", *ACME, "-5", "--per", "day"), "a budget of -5 cents is below zero"),
+        (
+            ("set", *ACME, "5.00", "--per", "day"),
+            "5.00 is no whole number of cents; for 5.00 of the currency, write 500",
+        ),
+        (("set", *ACME, "5,5", "--per", "day"), "write 550"),
+        (("set", *ACME, "nan", "--per", "day"), "'nan' is no whole number of cents"),
+        (("set", *ACME, "1e3", "--per", "day"), "'1e3' is no whole number of cents"),
+        (("set", *ACME, "٥", "--per", "day"), "is no whole number of cents"),
+        (("set", *ACME, "9" * 30, "--per", "day"), "is more than"),
+        (("set", *ACME, "--per", "day"), "Missing argument 'CENTS'"),
+        (("set", *ACME, "500"), "say per what: --per hour, day, week, month"),
+        (("set", *ACME, "500", "--per", "fortnight"), "'fortnight' is no window"),
+        (("set", *ACME, "500", "--per", "0s"), "is too short a window; 1s is the least"),
+        (("set", *ACME, "500", "--per", "-1"), "is no window"),
+        (("set", "500", "--per", "day"), "say whose budget: --tenant or --queue"),
+        (("set", *ACME, "--queue", "a", "500", "--per", "day"), "a budget is a tenant's or a queue's"),
+        (("set", "--tenant", " ", "500", "--per", "day"), "tenant is empty"),
+        (("drop",), "say whose budget: --tenant or --queue"),
+        (("drop", *ACME, "--queue", "a"), "a budget is a tenant's or a queue's"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused_at_the_door(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
+    result = file_desk.run("budgets", *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert file_desk.json("budgets") == {"budgets": []}
+
+
+# Tenants
+
+
+def test_tenants_are_shown_with_weight_jobs_and_cost(desk: Desk) -> None:
+    spend(desk, 7, tenant="acme")
+    desk.enqueue(2, tenant="acme")
+    weighed = desk.run("tenants", "weigh", "bolt", "2.5")
+
+    acme, bolt = desk.json("tenants")["tenants"]
+
+    assert 0 <= acme.pop("lag") < 60
+    assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "running": 0, "parked": 0, "cents": 7}
+    assert bolt == {
+        "tenant": "bolt",
+        "weight": 2.5,
+        "queued": 0,
+        "running": 0,
+        "parked": 0,
+        "lag": None,
+        "cents": 0,
+    }
+    assert weighed.stdout.startswith("tenant bolt has weight 2.5\n")
+    assert desk.json("tenants", "weigh", "bolt", "3") == {"tenant": "bolt", "weight": 3.0}
+    assert desk.run("tenants", "list").stdout.splitlines()[1] == "bolt\t3\t0\t0\t0\t\t0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("acme", "0"), "it must be above 0 and finite; to let a tenant start nothing, pause it"),
+        (("acme", "-3"), "a weight of -3.0: it must be above 0"),
+        (("acme", "nan"), "it must be above 0 and finite"),
+        (("acme", "inf"), "it must be above 0 and finite"),
+        (("acme", "-inf"), "No such option"),
+        (("acme", "1e-9"), "is not between 0.001 and 1,000,000"),
+        (("acme", "1e9"), "is not between 0.001 and 1,000,000"),
+        (("acme", "three"), "'three': it is a number above 0"),
+        (("", "3"), "tenant is empty"),
+        (("acme",), "Missing argument 'WEIGHT'"),
+        ((), "Missing argument 'TENANT'"),
+    ],
+)
+def test_a_weight_that_cannot_be_is_refused_at_the_door(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
+    result = file_desk.run("tenants", "weigh", *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert file_desk.json("tenants") == {"tenants": []}
+
+
+def test_a_tenant_that_looks_like_a_slip_is_a_word_on_stderr(desk: Desk) -> None:
+    desk.enqueue(tenant="acme")
+
+    assert "did you mean 'acme'?" in desk.run("tenants", "weigh", "amce", "2").stderr
+    assert desk.run("tenants", "weigh", "acme", "2").stderr == ""

@@ -1,0 +1,201 @@
+"""`windlass limits`: keys in use, who holds them, who waits; and what a job that waits there says."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from windlass.admission import Rule
+from windlass.job import Job
+
+from .desk import Desk
+
+KEY = "domain:example.org"
+
+
+def recent(text: str) -> bool:
+    return timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(text) < timedelta(minutes=5)
+
+
+def limited(desk: Desk, jobs: int = 5, most: int = 2) -> tuple[list[Job], list[str]]:
+    """Some jobs of one key: those that a worker holds, and the ids of all in the order of their enqueue."""
+    desk.ask(lambda store: store.declare([Rule(name="domain", most=most)]))
+    ids = [str(id) for id in desk.enqueue(jobs, queue="web", tenant="acme", limits=(KEY,))]
+    return desk.take(desk.register(name="ship:1")), ids
+
+
+def test_a_limit_is_shown_with_its_slots_and_those_who_wait(desk: Desk) -> None:
+    held, _ = limited(desk)
+
+    told = desk.json("limits")
+
+    assert len(held) == 2
+    assert told == {
+        "limits": [
+            {
+                "key": KEY,
+                "name": "domain",
+                "most": 2,
+                "used": 2,
+                "period": None,
+                "burst": None,
+                "waiting": 3,
+                "free_in": 0.0,
+                "held": 0.0,
+            }
+        ],
+        "total": 1,
+    }
+    assert desk.run("limits").stdout == f"{KEY}\t2 at a time\t2/2\t3\t0.000\n"
+    assert desk.json("limits", "domain") == desk.json("limits", KEY) == desk.json("limits", "list") == told
+    assert desk.json("limits", "other") == {"limits": [], "total": 0}
+    assert desk.run("limits", "other").stderr == "no key of 'other' is in use; all that are: windlass limits\n"
+
+
+def test_a_key_is_shown_with_who_holds_it_and_who_is_next(desk: Desk) -> None:
+    held, ids = limited(desk, jobs=15)
+
+    key = desk.json("limits", "show", KEY)
+    lines = desk.run("limits", "show", KEY).stdout.splitlines()
+
+    assert [job["id"] for job in key["holders"]] == [str(job.id) for job in held]
+    holder = key["holders"][0]
+    assert recent(holder.pop("since"))
+    assert holder == {
+        "id": str(held[0].id),
+        "type": "send",
+        "tenant": "acme",
+        "queue": "web",
+        "worker": str(held[0].worker),
+        "worker_name": "ship:1",
+    }
+    assert [job["id"] for job in key["waiters"]] == [id for id in ids if id not in {str(job.id) for job in held}][:10]
+    assert list(key["waiters"][0]) == ["id", "type", "tenant", "queue", "priority", "run_at"]
+    assert key["waiting"] == 13
+    assert lines[0] == f"{KEY}  2 at a time: 2 of 2 in use"
+    assert lines[2] == "held by:"
+    assert lines[3].startswith(f"{held[0].id}\tsend\tacme\tship:1\t")
+    assert "waiting: 13 jobs, the next 10:" in lines
+
+
+def test_a_rate_is_shown_with_its_tokens(desk: Desk) -> None:
+    desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
+    desk.enqueue(2, limits=("wikidata",))
+    assert len(desk.take()) == 2
+
+    (row,) = desk.json("limits")["limits"]
+    left = desk.run("limits", "show", "wikidata").stdout.splitlines()[0]
+    desk.enqueue(2, limits=("wikidata",))
+    assert len(desk.take()) == 1
+    (empty,) = desk.json("limits")["limits"]
+
+    assert (row["most"], row["period"], row["burst"], row["used"], row["free_in"]) == (None, 600.0, 3, 2, 0.0)
+    assert left == "wikidata  1 per 10m, 3 at once: 1 of 3 tokens left"
+    assert (empty["used"], empty["waiting"]) == (3, 1)
+    assert 0 < empty["free_in"] <= 600
+    told = desk.run("limits", "show", "wikidata").stdout
+    assert re.search(r"^  the next token is there in (10m|9m\d+s)$", told, re.MULTILINE)
+    assert "running, of those that took a token:" in told
+
+
+def test_everybody_holds_back(desk: Desk) -> None:
+    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    desk.enqueue(limits=(KEY,))
+
+    told = desk.run("limits", "hold", KEY, "2m")
+    shorter = desk.run("limits", "hold", KEY, "30s")
+
+    assert desk.take() == []
+    assert told.stdout.startswith(f"everybody holds back from {KEY} for ")
+    assert told.stderr == ""
+    assert shorter.stderr == "windlass: a longer hold was there already, and stays; 30s changed nothing\n"
+    assert 60 < desk.json("limits")["limits"][0]["held"] <= 120
+    assert re.search(
+        r"^  everybody holds back for (2m|1m\d+s) more$", desk.run("limits", "show", KEY).stdout, re.MULTILINE
+    )
+    document = desk.json("limits", "hold", KEY, "5m")
+    assert (list(document), document["key"]) == (["key", "held"], KEY)
+    assert 290 < document["held"] <= 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("show", "domain:example.com"), "the key 'domain:example.com' is not in use: no job with it has been claimed"),
+        (("show", "domain:example.com"), f"did you mean '{KEY}'?"),
+        (("show", "zzz"), "those in use: windlass limits"),
+        (("show",), "Missing argument 'KEY'"),
+        (("hold", "nothing", "2m"), "no limit or rate is called 'nothing'"),
+        (("hold", KEY, "0s"), "is no time at all"),
+        (("hold", KEY, "soon"), "is not a duration"),
+        (("hold", KEY, "2d"), "is more than a day, and a hold cannot be taken back; close a gate"),
+        (("hold", KEY), "Missing argument 'TIME'"),
+        (("list", "-n", "0"), "0 is not in the range"),
+    ],
+)
+def test_a_key_or_a_time_that_is_none_is_refused(desk: Desk, arguments: tuple[str, ...], said: str) -> None:
+    limited(desk)
+
+    result = desk.run("limits", *arguments)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert desk.json("limits")["limits"][0]["held"] == 0
+
+
+def test_a_hold_of_a_key_that_looks_like_a_slip_is_a_word_on_stderr(desk: Desk) -> None:
+    limited(desk)
+
+    assert "did you mean 'domain:example.org'?" in desk.run("limits", "hold", "domain:exmaple.org", "1s").stderr
+
+
+def test_a_job_at_a_full_limit_says_what_it_waits_for(desk: Desk) -> None:
+    held, ids = limited(desk)
+    waiting = next(id for id in ids if id not in {str(job.id) for job in held})
+
+    told = desk.run("jobs", "show", waiting).stdout
+    record = desk.json("jobs", "show", waiting)
+
+    assert told.splitlines()[0] == f"send  queued, waits for limit {KEY} (2 of 2 in use)"
+    assert f"  limits    {KEY}\n" in told
+    assert f", waits for limit {KEY} (2 of 2 in use)\n" in told
+    assert (record["limits"], record["parked_on"]) == ([KEY], KEY)
+    assert f"waits for {KEY}" in desk.run("jobs", "list", f"id:{waiting}").stdout
+
+
+def test_a_job_at_a_rate_and_at_a_hold_says_so(desk: Desk) -> None:
+    desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=1)]))
+    desk.enqueue(2, limits=("wikidata",))
+    (held,) = desk.take()
+    (waiting,) = [job["id"] for job in desk.json("jobs", "list", "state:queued")["jobs"]]
+    assert waiting != str(held.id)
+
+    at_rate = desk.run("jobs", "show", waiting).stdout.splitlines()[0]
+    desk.run("limits", "hold", "wikidata", "2h")
+    at_hold = desk.run("jobs", "show", waiting).stdout.splitlines()[0]
+
+    assert at_rate.startswith("send  queued, waits for rate wikidata (1 per 10m, a token is there in ")
+    assert re.fullmatch(r"send  queued, waits for rate wikidata \(everybody holds back for (2h|1\d\dm) more\)", at_hold)
+
+
+def test_no_key_in_use_says_so(file_desk: Desk) -> None:
+    assert file_desk.run("limits").stderr.startswith("no key of a limit or rate is in use")
+    assert file_desk.json("limits") == {"limits": [], "total": 0}
+
+
+def test_many_keys_are_cut_and_the_rest_is_told(file_desk: Desk) -> None:
+    file_desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    for number in range(4):
+        file_desk.enqueue(limits=(f"domain:host-{number}.example.org",))
+    assert len(file_desk.take()) == 4
+
+    seen, _ = file_desk.terminal("limits", "-n", "3", width=50, NO_COLOR="1")
+
+    assert file_desk.json("limits", "-n", "3")["total"] == 4
+    assert len(file_desk.json("limits", "-n", "3")["limits"]) == 3
+    assert max(map(len, seen.splitlines())) <= 50
+    assert seen.splitlines()[0].split() == ["KEY", "IN", "USE", "WAITING", "ROOM"]
+    assert seen.splitlines()[-1] == "1 more: windlass limits list -n 4"

@@ -1,0 +1,184 @@
+"""What `windlass doctor` finds about what may run: each finding provoked, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from windlass.admission import Rule
+from windlass.config import Settings
+from windlass.store.checkup import Level
+from windlass.store.checkup_admission import RECOUNT, Admitted, Overdue, Parked, Slots, judge_admission
+
+from .desk import Desk
+from .test_doctor import execute, findings, is_postgres
+
+KEY = "domain:example.org"
+CHECKS = ("limits", "gates", "budgets", "schedules")
+
+
+def limited(desk: Desk, jobs: int = 4) -> None:
+    """A key with two slots, both in use, and the rest waiting."""
+    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    desk.enqueue(jobs, limits=(KEY,))
+    assert len(desk.take(desk.register())) == 2
+
+
+def stamp(desk: Desk, moment: datetime) -> Any:
+    return moment if is_postgres(desk) else int(moment.timestamp() * 1_000_000)
+
+
+def test_where_all_is_well_each_check_says_so(desk: Desk) -> None:
+    limited(desk)
+    desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+
+    told = findings(desk)
+
+    assert [told[check][0] for check in CHECKS] == ["ok"] * 4
+    assert told["limits"][1] == "every slot in use is that of a running job, and nobody waits where there is room"
+    assert (told["gates"][1], told["budgets"][1]) == ("every gate is open", "none is spent")
+
+
+def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_anew(desk: Desk) -> None:
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET most = 9, used = 5")
+
+    level, said, advice = findings(desk)["limits"]
+
+    assert (level, said) == ("problem", f"3 slots are in use by no running job: {KEY} (5 in use, 2 running)")
+    assert (advice or "").startswith("count them anew: ")
+    execute(desk, RECOUNT["postgres" if is_postgres(desk) else "sqlite"])
+    assert desk.json("limits")["limits"][0]["used"] == 2
+
+
+def test_running_jobs_without_a_slot_are_a_problem(desk: Desk) -> None:
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET used = 0, most = 0 + 1")
+
+    level, said, _ = findings(desk)["limits"]
+
+    assert (level, said) == ("problem", f"2 running jobs have no slot of their limit: {KEY} (0 in use, 2 running)")
+
+
+def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(desk: Desk) -> None:
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+
+    told = findings(desk, WINDLASS_POLL="100ms")["limits"]
+
+    assert told[0] == "problem"
+    assert told[1].startswith(f"2 jobs wait at a limit or rate that has room: {KEY}; such as ")
+    assert (told[2] or "").startswith("a live worker lets them in within 100ms: windlass worker app.py")
+
+
+@pytest.mark.parametrize("command", [("gates", "pause", "--tenant", "default"), ("gates", "drain", "--all")])
+def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(desk: Desk, command: tuple[str, ...]) -> None:
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+    desk.run(*command)
+
+    assert findings(desk, WINDLASS_POLL="100ms")["limits"][0] == "ok"
+
+
+def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(desk: Desk) -> None:
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+    execute(desk, "UPDATE {0}jobs SET type = 'other' WHERE status = 'queued'")
+
+    told = findings(desk, WINDLASS_POLL="100ms")
+
+    assert told["limits"][0] == "ok"
+    assert "no live worker serves 'other'" in told["types"][1]
+
+
+def test_a_limit_that_gets_its_room_meanwhile_is_none(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look of the live worker comes between the two looks of the doctor."""
+    limited(desk)
+    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+
+    async def let_in(_: float) -> None:
+        await asyncio.to_thread(execute, desk, "UPDATE {0}jobs SET parked_on = NULL")
+
+    monkeypatch.setattr("windlass.store.checkup_admission.sleep", let_in)
+
+    assert findings(desk)["limits"][0] == "ok"
+
+
+def test_a_closed_gate_is_a_warning_with_its_reason_and_the_way_to_open_it(desk: Desk) -> None:
+    desk.run("gates", "pause", "--queue", "night shift", "--reason", "the server moves", WINDLASS_ACTOR="ann")
+    execute(desk, "UPDATE {0}gates SET since = {1}", stamp(desk, datetime.now(UTC) - timedelta(hours=2)))
+
+    level, said, advice = findings(desk)["gates"]
+
+    assert level == "warning"
+    assert said.startswith("queue night shift is paused since 2h")
+    assert said.endswith(" by ann: the server moves")
+    assert advice == "windlass gates open --queue 'night shift'"
+    desk.run("gates", "drain", "--all")
+    assert "warning\tgates\teverything is draining since " in desk.run("doctor").stdout
+    assert "\twindlass gates open --all\n" in desk.run("doctor").stdout
+
+
+def test_a_spent_budget_is_a_warning(desk: Desk) -> None:
+    desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+    execute(desk, "UPDATE {0}budgets SET spent = 520")
+
+    level, said, advice = findings(desk)["budgets"]
+
+    assert level == "warning"
+    assert said.startswith("the budget of tenant acme is spent, 520 of 500 cents: nothing of it starts for ")
+    assert "windlass budgets set --tenant acme CENTS --per" in (advice or "")
+    execute(desk, "UPDATE {0}budgets SET until = {1}", stamp(desk, datetime.now(UTC) - timedelta(seconds=1)))
+    assert findings(desk)["budgets"][0] == "ok", "its next window has begun"
+
+
+def test_a_schedule_that_is_overdue_is_a_problem(desk: Desk) -> None:
+    columns = "name, declared, next_at" + ("" if is_postgres(desk) else ", declared_at, updated_at")
+    more = "" if is_postgres(desk) else ", 0, 0"
+    now = datetime.now(UTC)
+    for name, late in (("nightly", 90), ("soon", 5), ("later", -600)):
+        at = stamp(desk, now - timedelta(seconds=late))
+        execute(desk, f"INSERT INTO {{0}}schedules ({columns}) VALUES ('{name}', '{{{{}}}}', {{1}}{more})", at)
+
+    level, said, advice = findings(desk)["schedules"]
+
+    assert level == "problem"
+    assert re.fullmatch(r"overdue: nightly \(for \d+m(\d+s)?\)", said)
+    assert (advice or "").startswith("a live worker fires them: windlass worker app.py")
+    execute(desk, "UPDATE {0}schedules SET paused = {1}", True if is_postgres(desk) else 1)
+    assert findings(desk)["schedules"][0] == "ok", "a paused one waits for nobody"
+
+
+# How it is judged
+
+
+def test_of_many_keys_some_are_named() -> None:
+    settings = Settings.load({}, url="sqlite:///x.db")
+    lost = [Slots(f"domain:{number}", 2, 1) for number in range(8)]
+    short = [Slots("tenant:acme", 1, 3)]
+
+    first, second = judge_admission(settings, Admitted(slots=[*lost, *short]))[:2]
+
+    assert first.said.startswith("8 slots are in use by no running job: domain:0 (2 in use, 1 running), ")
+    assert first.said.endswith(" and 3 keys more")
+    assert second.said == "2 running jobs have no slot of their limit: tenant:acme (1 in use, 3 running)"
+    assert {first.level, second.level} == {Level.PROBLEM}
+
+
+def test_where_workers_look_seldom_a_full_look_may_take_longer_than_the_doctor() -> None:
+    slow = Settings.load({}, url="sqlite:///x.db", pace="steady")
+
+    assert judge_admission(slow, Admitted(parked=[Parked(KEY, 3, "01")]))[0].level is Level.WARNING
+
+
+def test_of_many_overdue_schedules_some_are_named() -> None:
+    settings = Settings.load({}, url="sqlite:///x.db")
+    overdue = [Overdue(f"tick-{number}", 100.0) for number in range(7)]
+
+    (found,) = [each for each in judge_admission(settings, Admitted(schedules=overdue)) if each.check == "schedules"]
+
+    assert found.said.endswith("tick-4 (for 1m40s) and 2 more")

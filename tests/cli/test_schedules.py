@@ -1,0 +1,325 @@
+"""`windlass schedules` on both stores: what operators see, what they do, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from windlass.cli.timetable import local, relative
+from windlass.job import NewJob
+from windlass.schedule import NOBODY, CatchUp, Declared, Overlap, Timing
+
+from .conftest import PATIENCE, Windlass
+from .desk import Desk
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NIGHTLY = Timing(cron="0 3 * * *", tz="Asia/Tokyo")
+
+PROGRAM = """
+from windlass import Windlass
+app = Windlass()
+
+@app.job
+def report(day: str) -> str:
+    return day
+
+app.schedule("nightly", report.call("today"), cron="0 3 * * *", tz="Asia/Tokyo")
+"""
+
+
+def declare(desk: Desk, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
+    job = NewJob(id=NOBODY, type="send", input='{"to":"a@example.org"}', **options)
+    declared = Declared(timing=timing, catch_up=CatchUp.ONE, overlap=Overlap.ALLOW, job=job)
+    desk.ask(lambda store: store.declare_schedules({name: declared}))
+
+
+# Looking
+
+
+def test_schedules_are_listed_in_plain_words(desk: Desk) -> None:
+    declare(desk)
+    declare(desk, "quarter", Timing(every=900.0))
+    declare(desk, "once", Timing(at=datetime(2999, 1, 1, tzinfo=UTC)))
+
+    rows = [line.split("\t") for line in desk.run("schedules").stdout.splitlines()]
+
+    assert [row[:2] for row in rows] == [
+        ["nightly", "at 03:00 every day (Asia/Tokyo)"],
+        ["once", "once, at 2999-01-01 00:00:00 (UTC)"],
+        ["quarter", "every 15 minutes"],
+    ]
+    assert [row[3:] for row in rows] == [["", "send", "on"]] * 3
+    assert datetime.fromisoformat(rows[0][2]).astimezone(UTC).strftime("%H:%M") == "18:00"
+
+
+def test_a_schedule_is_told_with_its_next_five_fires(desk: Desk) -> None:
+    declare(desk, queue="mail", tenant="acme")
+
+    told = desk.run("schedules", "show", "nightly").stdout
+
+    assert told.startswith("nightly  next in ")
+    assert "at 03:00 every day (Asia/Tokyo)" in told
+    assert 'send {"to":"a@example.org"}' in told
+    assert "acme" in told
+    fires = told.partition("Next fires\n")[2].splitlines()
+    assert len(fires) == 5
+    assert all(" 03:00:00 JST" in line and line.startswith("  in ") for line in fires)
+
+
+def test_json_has_every_field_and_five_fires(desk: Desk) -> None:
+    declare(desk)
+    job = desk.json("schedules", "fire", "nightly")["job"]
+
+    shown = desk.json("schedules", "show", "nightly")
+    (listed,) = desk.json("schedules")["schedules"]
+
+    assert {name: shown[name] for name in listed} == listed
+    assert (shown["cron"], shown["every"], shown["tz"]) == ("0 3 * * *", None, "Asia/Tokyo")
+    assert (shown["input"], shown["paused"], shown["edited"], shown["late"]) == (
+        {"to": "a@example.org"},
+        False,
+        [],
+        None,
+    )
+    times = [datetime.fromisoformat(time) for time in shown["next"]]
+    assert [later - time for time, later in pairwise(times)] == [timedelta(days=1)] * 4
+    (tick,) = shown["ticks"]
+    assert (tick["outcome"], tick["job"]) == ("by hand", job)
+
+
+def test_a_late_schedule_is_told_apart_with_the_command_that_helps(file_desk: Desk) -> None:
+    declare(file_desk, "old", Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+
+    listed = file_desk.run("schedules", "-a", "app.py", WINDLASS_URL=file_desk.url)
+    seen = file_desk.json("schedules", "show", "old")
+
+    assert listed.stdout.splitlines()[0].endswith("late")
+    assert "old is due since" in listed.stderr
+    assert "windlass worker app.py" in listed.stderr
+    assert "windlass schedules forget old" in listed.stderr
+    assert seen["late"] > 86_400
+
+
+def test_a_table_at_a_terminal(file_desk: Desk) -> None:
+    declare(file_desk)
+    file_desk.run("schedules", "edit", "nightly", "--priority", "3")
+
+    seen, code = file_desk.terminal("schedules", NO_COLOR="1")
+
+    heading, row = seen.splitlines()
+    assert code == 0
+    assert heading.split() == ["SCHEDULE", "WHEN", "NEXT", "LAST", "TYPE", "STATE"]
+    assert row.startswith("nightly   at 03:00 every day (Asia/Tokyo)  in ")
+    assert row.endswith("on, edited")
+
+
+def test_without_schedules_it_says_how_to_declare_one(file_desk: Desk) -> None:
+    result = file_desk.run("schedules", "list")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no schedule is known in sqlite:///" in result.stderr
+    assert 'app.schedule("nightly"' in result.stderr
+
+
+def test_a_zone_that_this_machine_does_not_know(file_desk: Desk) -> None:
+    declare(file_desk)
+    file_desk.ask(lambda store: store.edit_schedule("nightly", _edit(cron="0 4 * * *")))
+    _run(file_desk, "UPDATE windlass_schedules SET edited = replace(edited, 'Asia/Tokyo', 'Mars/Base')")
+
+    told = file_desk.run("schedules", "show", "nightly")
+
+    assert told.exit_code == 0
+    assert "cron 0 4 * * * (Mars/Base)" in told.stdout
+
+
+def _edit(**change: Any) -> Any:
+    from windlass.schedule import Edit
+
+    return Edit(**change)
+
+
+def _run(desk: Desk, sql: str) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(desk.url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute(sql)
+
+
+# Operating
+
+
+def test_pause_and_resume(desk: Desk) -> None:
+    declare(desk)
+
+    paused = desk.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
+    shown = desk.json("schedules", "show", "nightly")
+    resumed = desk.json("schedules", "resume", "nightly")
+    again = desk.run("schedules", "resume", "nightly")
+
+    assert paused.stdout.startswith("nightly is paused\n")
+    assert "windlass schedules resume nightly" in paused.stdout
+    assert (shown["paused"], shown["paused_by"], shown["reason"]) == (True, "ann", "wrong numbers")
+    assert (resumed["paused"], resumed["changed"], resumed["reason"]) == (False, True, None)
+    assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nightly was not paused")
+
+
+def test_edit_and_reset(desk: Desk) -> None:
+    declare(desk)
+
+    edited = desk.run("schedules", "edit", "nightly", "--cron", "0 4 * * *", "--catch-up", "all", WINDLASS_ACTOR="ann")
+    shown = desk.run("schedules", "show", "nightly").stdout
+    document = desk.json("schedules", "show", "nightly")
+    reset = desk.run("schedules", "reset", "nightly")
+    again = desk.run("schedules", "reset", "nightly")
+
+    assert edited.stdout.splitlines()[:3] == [
+        "nightly is edited",
+        "  at 04:00 every day (Asia/Tokyo)",
+        "  → windlass schedules reset nightly",
+    ]
+    assert "timing by ann; the code says: at 03:00 every day (Asia/Tokyo)" in shown
+    assert (document["edited"], document["edited_by"]) == (["timing", "catch_up"], "ann")
+    assert reset.stdout.splitlines()[:2] == ["nightly is as the code says", "  at 03:00 every day (Asia/Tokyo)"]
+    assert again.stdout.startswith("nightly was not edited")
+
+
+@pytest.mark.parametrize(
+    ("given", "when"),
+    [
+        (["--every", "90m"], "every 1 hour 30 minutes"),
+        (["--at", "2999-08-01T03:00+02:00"], "once, at 2999-08-01 01:00:00 (UTC)"),
+        (["--tz", "Europe/Berlin"], "at 03:00 every day (Europe/Berlin)"),
+    ],
+)
+def test_every_way_to_say_when(file_desk: Desk, given: list[str], when: str) -> None:
+    declare(file_desk)
+
+    assert file_desk.json("schedules", "edit", "nightly", *given)["when"] == when
+
+
+def test_fire_enqueues_a_job_and_prints_its_id(desk: Desk) -> None:
+    declare(desk, priority=4)
+    before = desk.json("schedules", "show", "nightly")["next"]
+
+    result = desk.run("schedules", "fire", "nightly")
+
+    job = desk.ask(lambda store: store.find(UUID(result.stdout.strip())))
+    assert job is not None
+    assert (job.type, job.arguments(), job.priority) == ("send", {"to": "a@example.org"}, 4)
+    assert desk.json("schedules", "show", "nightly")["next"] == before
+
+
+def test_forget(desk: Desk) -> None:
+    declare(desk)
+
+    assert desk.run("schedules", "forget", "nightly").stdout == "nightly is forgotten\n"
+    assert desk.json("schedules")["schedules"] == []
+
+
+def test_everything_is_in_the_audit(desk: Desk) -> None:
+    declare(desk)
+    for words in (
+        ["pause", "nightly"],
+        ["resume", "nightly"],
+        ["edit", "nightly", "--queue", "x"],
+        ["reset", "nightly"],
+    ):
+        desk.run("schedules", *words, WINDLASS_ACTOR="ann")
+    desk.run("schedules", "fire", "nightly", WINDLASS_ACTOR="ann")
+    desk.run("schedules", "forget", "nightly", WINDLASS_ACTOR="ann")
+
+    rows = [line.split("\t") for line in desk.run("audit").stdout.splitlines()]
+
+    words = ["FORGOTTEN", "FIRED", "RESET", "EDITED", "RESUMED", "PAUSED"]
+    assert [(row[1], row[2], row[4]) for row in rows] == [
+        (f"SCHEDULE_{word}", "schedule:nightly", "ann") for word in words
+    ]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("command", ["show", "pause", "resume", "reset", "fire", "forget"])
+def test_an_unknown_name_is_answered_with_what_was_meant(desk: Desk, command: str) -> None:
+    declare(desk)
+
+    result = desk.run("schedules", command, "nihgtly", "--json")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "windlass: there is no schedule 'nihgtly'; did you mean 'nightly'?\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "nothing to edit; there are: cron, every, at, tz"),
+        (["--cron", "0 0 30 2 *"], "never fires"),
+        (["--cron", "at three"], "wrong number of fields"),
+        (["--tz", "Asia/Tokio"], "did you mean 'Asia/Tokyo'?"),
+        (["--every", "0s"], "is too short"),
+        (["--every", "-5m"], "is not a duration"),
+        (["--at", "2020-01-01T00:00+00:00"], "has passed; to fire it now: windlass schedules fire nightly"),
+        (["--at", "2999-01-01"], "has no time zone"),
+        (["--at", "tomorrow"], "is no time; write it like 2026-08-01T03:00+02:00"),
+        (["--every", "1h", "--cron", "@daily"], "each say when; give one of them"),
+        (["--catch-up", "none"], "there are: skip, one, all"),
+        (["--overlap", "maybe"], "there are: allow, skip, cancel"),
+        (["--priority", "99999"], "is not a whole number from"),
+        (["--queue", ""], "queue is empty"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_refused(file_desk: Desk, given: list[str], message: str) -> None:
+    declare(file_desk)
+
+    result = file_desk.run("schedules", "edit", "nightly", *given)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert file_desk.json("schedules", "show", "nightly")["edited"] == []
+
+
+# With a program
+
+
+def test_a_worker_makes_its_schedules_known(windlass: Windlass, here: Path, start: Any) -> None:
+    (here / "reports.py").write_text(PROGRAM)
+    assert windlass("migrate").returncode == 0
+    worker = start("worker", "reports.py")
+    deadline = time.monotonic() + PATIENCE
+    while not json.loads(windlass("schedules", "--json").stdout)["schedules"]:
+        assert worker.process.poll() is None, worker.told
+        assert time.monotonic() < deadline, worker.told
+
+    result = windlass("schedules", "show", "nightly", "-a", "reports.py")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert 'report {"day":"today"}' in result.stdout
+
+
+# Words
+
+
+def test_times_are_told_in_the_schedules_zone_and_in_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        tick = datetime(2026, 3, 1, 18, tzinfo=UTC)
+        assert local(tick, NIGHTLY) == "Mon 2026-03-02 03:00:00 JST  (Sun 13:00 EST here)"
+        assert local(tick, Timing(every=900.0)) == "Sun 2026-03-01 13:00:00 EST"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_how_far_away() -> None:
+    assert relative(NOW + timedelta(hours=14), NOW) == "in 14h"
+    assert relative(NOW, NOW) == "now"
+    assert relative(NOW - timedelta(minutes=5), NOW) == "5m ago"
