@@ -114,6 +114,10 @@ def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Pat
     assert re.search(r"worker \d: .*(pick|pack|ship)-processor-\d busy", ended.stdout)
     assert re.search(r" pack  .*failed .*no tape for order 1004", ended.stdout)
     assert re.search(r" pick  .*goes on to its next phase, .*: pack", ended.stdout)
+    assert re.search(r"limits: domain:rope.example 2 of 2, \d waiting", ended.stdout)
+    assert "16 prices were fetched, never more than 2 at a time of one domain" in ended.stdout
+    assert re.search(r"the heartbeat fired \d+ times, one job for each tick", ended.stdout)
+    assert re.search(r" · heartbeat \d+$", ended.stdout, re.MULTILINE)
     assert "12 orders went through three phases each, in order: pick, pack, ship" in ended.stdout
     assert "FAILED" not in ended.stdout
     assert "\x1b" not in ended.stdout
@@ -133,6 +137,8 @@ def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
     assert shown.rindex(SHOW_CURSOR) > shown.rindex(HIDE_CURSOR)
     for text in ("queues", "jobs/s", "worker 2", "mail-processor-1", "kill -9", ", killed", "given back", "error"):
         assert text in CODES.sub("", live)
+    assert re.search(r"limits +rope.example 2 of 2, \d waiting", CODES.sub("", live))
+    assert re.search(r"♥ [1-9]", CODES.sub("", live))
     for text in ("pick-processor-1", "pack-processor-1", "ship-processor-1", "● 12 of 12"):
         assert text in CODES.sub("", live)
     assert "0 lost" in CODES.sub("", after)

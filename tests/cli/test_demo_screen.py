@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from rich.console import Console
 
+from windlass.admission import LimitRow
 from windlass.job import COLUMNS, Job, new_id
 from windlass.runtime.pool import ProcessorState
+from windlass.schedule import Outcome, TickRow
 from windlass.state import State
 from windlass.store.protocol import QueueRow
 
@@ -90,6 +94,79 @@ def test_a_flood_of_successes_does_not_wash_a_failure_away(scene: Scene) -> None
     shown = "\n".join(drawn(scene, 80, 24))
     assert "500×  newsletter" in shown
     assert "failed (1 of 2): ValueError" in shown
+
+
+# Limits and the heartbeat
+
+
+def at_limits(scene: Scene) -> Scene:
+    """One domain is full, one is not, and one is done."""
+    whole: dict[str, Any] = {"name": "domain", "most": 2, "period": None, "burst": 1, "free_in": 0.0}
+    scene.limited(
+        [
+            LimitRow(key="domain:rope.example", used=2, waiting=7, **whole),
+            LimitRow(key="domain:winch.example", used=1, waiting=0, **whole),
+            LimitRow(key="domain:done.example", used=0, waiting=0, **whole),
+        ]
+    )
+    return scene
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (80, 40), (140, 40), (300, 24)])
+def test_it_is_shown_how_many_slots_are_in_use_and_who_waits(scene: Scene, columns: int, lines: int) -> None:
+    screen = drawn(at_limits(scene), columns, lines)
+
+    (line,) = [line for line in screen if line.startswith(" limits ")]
+    assert line.split() == [
+        *("limits", "rope.example", "2", "of", "2,", "7", "waiting"),
+        *("winch.example", "1", "of", "2,", "0", "waiting"),
+    ]
+
+
+def test_in_a_low_terminal_limits_and_phases_have_one_line(scene: Scene) -> None:
+    def shown(lines: int) -> list[str]:
+        return [line.split()[0] for line in drawn(scene, 80, lines) if line.startswith((" orders ", " limits "))]
+
+    idle = shown(24), shown(40)
+    at_limits(scene)
+
+    assert idle == (["orders"], ["orders", "limits"])
+    assert (shown(24), shown(40)) == (["limits"], ["orders", "limits"])
+
+
+def tick(second: int, job: UUID | None, outcome: Outcome = Outcome.FIRED) -> TickRow:
+    at = datetime(2026, 1, 1, 12, 0, second, tzinfo=UTC)
+    return TickRow(at=at, outcome=outcome, job=job, noted_at=at, reason=None)
+
+
+@pytest.mark.parametrize(("columns", "words"), [(80, "♥ 2 "), (140, "♥ 2 heartbeats, every 2 s")])
+def test_each_tick_is_counted_once_and_is_one_more_job(scene: Scene, columns: int, words: str) -> None:
+    first, second = new_id(), new_id()
+
+    scene.ticked([tick(2, first), tick(0, None, Outcome.MISSED)])
+    scene.ticked([tick(4, second), tick(2, first)])
+
+    assert scene.enqueued == 102
+    assert words in drawn(scene, columns, 24)[0]
+
+
+def test_lines_tell_of_limits_while_they_are_in_use(
+    scene: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from windlass.cli.demo import plain
+
+    monkeypatch.setattr(plain, "STATUS", 0.0)
+    scene.ticked([tick(2, new_id())])
+
+    plain.Plain().show(at_limits(scene))
+    told = capsys.readouterr().out
+    scene.limited([])
+    plain.Plain().show(scene)
+
+    assert "limits: domain:rope.example 2 of 2, 7 waiting; domain:winch.example 1 of 2, 0 waiting\n" in told
+    assert "orders:" not in told
+    assert " jobs/s · heartbeat 1\n" in told
+    assert "limits:" not in capsys.readouterr().out
 
 
 # The phases of the orders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -66,11 +67,70 @@ def test_a_reset_is_judged_by_the_newsletters_that_waited_when_it_came(
 def test_a_show_without_a_rescue_fails_the_check() -> None:
     from windlass.cli.demo.summary import Account, check
 
-    account = Account(enqueued=2, counts={State.SUCCEEDED: 2}, cast=[], victims=frozenset(), complete=True)
+    account = Account(
+        enqueued=2, counts={State.SUCCEEDED: 2}, cast=[], victims=frozenset(), complete=True, beats={NOON: new_id()}
+    )
 
     assert [sentence.words for sentence in check(account) if not sentence.holds] == [
         "the killed worker's render was rescued, ran again and succeeded"
     ]
+
+
+# The limit and the heartbeat
+
+
+def fetch(began: float, ended: float, domain: str = "rope.example") -> Job:
+    """A price that was fetched from `began` to `ended`, in seconds after noon."""
+    columns = dict.fromkeys(COLUMNS) | {
+        "id": new_id(),
+        "type": "fetch_price",
+        "status": State.SUCCEEDED,
+        "input": f'{{"domain": "{domain}"}}',
+        "created_at": NOON,
+        "started_at": NOON + timedelta(seconds=began),
+        "finished_at": NOON + timedelta(seconds=ended),
+    }
+    return Job(**columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fetches", "holds"),
+    [
+        ([fetch(0, 2), fetch(1, 3), fetch(2, 4), fetch(3, 5)], True),  # one begins when another has ended
+        ([fetch(0, 2), fetch(1, 3), fetch(1.9, 4)], False),
+        ([fetch(0, 2), fetch(1, 3), fetch(0, 9, "winch.example"), fetch(1, 9, "winch.example")], True),
+        ([fetch(0, 9), fetch(1, 2), fetch(3, 4), fetch(3.5, 5)], False),
+    ],
+)
+def test_a_limit_is_judged_by_the_times_of_the_attempts(fetches: list[Job], holds: bool) -> None:
+    from windlass.cli.demo.summary import Account, check
+
+    count = len(fetches)
+    account = Account(
+        enqueued=count, counts={State.SUCCEEDED: count}, cast=fetches, victims=frozenset(), complete=False
+    )
+
+    assert [(sentence.words, sentence.holds) for sentence in check(account)][1:] == [
+        (f"{count} prices were fetched, never more than 2 at a time of one domain", holds)
+    ]
+
+
+def test_the_heartbeat_is_judged_by_its_ticks() -> None:
+    from windlass.cli.demo.summary import Account, check
+
+    def judged(beats: dict[datetime, UUID], *, complete: bool = False) -> list[tuple[str, bool]]:
+        whole = {"enqueued": 0, "counts": {}, "cast": [], "victims": frozenset[UUID](), "complete": complete}
+        told = check(Account(**whole, beats=beats))  # type: ignore[arg-type]
+        return [(sentence.words, sentence.holds) for sentence in told if "heartbeat" in sentence.words]
+
+    later, between = NOON + timedelta(seconds=2), NOON + timedelta(seconds=3)
+    one, other = new_id(), new_id()
+
+    assert judged({NOON: one, later: other}) == [("the heartbeat fired 2 times, one job for each tick", True)]
+    assert judged({NOON: one, later: one}) == [("the heartbeat fired 2 times, one job for each tick", False)]
+    assert judged({NOON: one, between: other}) == [("the heartbeat fired 2 times, one job for each tick", False)]
+    assert judged({}) == []
+    assert judged({}, complete=True) == [("the heartbeat fired", False)]
 
 
 # The phases of the orders

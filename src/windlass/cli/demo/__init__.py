@@ -21,7 +21,7 @@ from windlass.config import PREFIX
 
 
 @click.command(short_help="See Windlass work, with nothing to install or start.")
-@click.option("--once", is_flag=True, help="End by itself, after about 25 seconds.")
+@click.option("--once", is_flag=True, help="End by itself, after about half a minute.")
 @click.option("--worker", type=int, hidden=True, help="Be the worker of this number; only the demo itself says so.")
 @click.option("--folder", type=click.Path(path_type=Path), hidden=True, help="The demo's folder, for its workers.")
 @lifeline
@@ -30,9 +30,9 @@ def demo(ctx: click.Context, once: bool, worker: int | None, folder: Path | None
     """See Windlass work, with nothing to install or start.
 
     Two worker processes share a SQLite file in a temporary directory. Some jobs are urgent, some fail and are
-    retried, some die, one brings its own process down, some go through three phases, and one worker is killed with
-    kill -9 in the middle of its work. At the end the store is counted: exit 1 if anything was lost. Without --once it
-    goes on until Ctrl-C.
+    retried, some die, one brings its own process down, some wait at a limit, some go through three phases, one comes
+    by itself every other second, and one worker is killed with kill -9 in the middle of its work. At the end the store
+    is counted: exit 1 if anything was lost. Without --once it goes on until Ctrl-C.
 
     A terminal of 80×24 or more shows it live; elsewhere, and with NO_COLOR, it is told in plain lines.
     """

@@ -44,11 +44,14 @@ WITH_IDS = 100  # columns from which the lives of jobs carry their ids
 ROOMY = 50  # columns from which a worker shows the ids of its jobs
 
 
-def header(scene: Scene) -> RenderableType:
+def header(scene: Scene, columns: int) -> RenderableType:
     line = Table.grid(expand=True)
     line.add_column()
     line.add_column(justify="right")
     name = Text.assemble((" windlass demo ", "bold white on blue"), ("  two workers, one SQLite file", "bright_black"))
+    name.append(f"  ♥ {len(scene.beats)}", "red" if scene.beats else "bright_black")
+    if columns >= WITH_IDS:
+        name.append(f" heartbeats, every {program.BEAT} s", "bright_black")
     minutes, seconds = divmod(int(scene.elapsed), 60)
     line.add_row(name, Text.assemble(("Ctrl-C ends it  ", "bright_black"), (f"{minutes}:{seconds:02} ", "bold")))
     return line
@@ -86,6 +89,17 @@ def phases(scene: Scene) -> RenderableType:
             line.append(f"{sign}{count:<3}", colour if count else "bright_black")
         line.append("→", "bright_black")
     return line.append(f" ● {scene.shipped} of {scene.orders}", "green" if scene.shipped else "bright_black")
+
+
+def limits(scene: Scene) -> RenderableType:
+    """How many of each domain's slots are in use, and how many jobs wait for one."""
+    line = Text.assemble((" limits ", "bold"), no_wrap=True, overflow="ellipsis")
+    for row in scene.limits:
+        full = row.used == row.most
+        line.append(f" {row.key.partition(':')[2]} ")
+        line.append(f"{row.used} of {row.most}", "cyan" if full else "default")
+        line.append(f", {row.waiting} waiting  ", "yellow" if row.waiting else "bright_black")
+    return line if scene.limits else line.append(f" {program.AT_ONCE} per domain; none is in use", "bright_black")
 
 
 def queues(scene: Scene, columns: int) -> Panel:

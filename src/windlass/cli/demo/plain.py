@@ -18,7 +18,7 @@ from windlass.runtime.pool import ProcessorState
 from windlass.state import State
 
 STATUS = 2.0  # seconds between two lines that say how things stand
-PHASES = 1.0  # seconds between two looks at the orders that are under way
+PHASES = 1.0  # seconds between two looks at what is under way: orders, and jobs at a limit
 TYPE_WIDTH = 14  # characters
 SHOWN = (State.QUEUED, State.RUNNING, State.FAILED, State.SUCCEEDED, State.DEAD)
 TONES = {Tone.PLAIN: None, Tone.GOOD: "green", Tone.BAD: "red"}
@@ -49,9 +49,9 @@ class Plain:
         if scene.elapsed >= self._next_status:
             self._next_status = scene.elapsed + STATUS
             self._say(_status(scene), "cyan")
-        if scene.elapsed >= self._next_phases and scene.shipped < scene.orders:
+        if scene.elapsed >= self._next_phases and (scene.limits or scene.shipped < scene.orders):
             self._next_phases = scene.elapsed + PHASES
-            for line in _phases(scene):
+            for line in [*_limits(scene), *_phases(scene)]:
                 self._say(line, "cyan")
         return self._read
 
@@ -91,11 +91,20 @@ def _life(life: Ended) -> tuple[str, str, str | None]:
 def _status(scene: Scene) -> str:
     told = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
     alive = sum(worker.health is Health.ALIVE for worker in scene.workers.values())
-    return f"{told} · {alive} workers · {scene.throughput.current:.0f} jobs/s"
+    beats = f"heartbeat {len(scene.beats)}"
+    return f"{told} · {alive} workers · {scene.throughput.current:.0f} jobs/s · {beats}"
+
+
+def _limits(scene: Scene) -> list[str]:
+    """How many slots of each domain are in use, and how many jobs wait for one."""
+    told = "; ".join(f"{row.key} {row.used} of {row.most}, {row.waiting} waiting" for row in scene.limits)
+    return [f"limits: {told}"] if told else []
 
 
 def _phases(scene: Scene) -> list[str]:
     """How many orders are in which phase, and who works there."""
+    if scene.shipped == scene.orders:
+        return []
     told = ", ".join(f"{phase.jobs} in {phase.name}" for phase in scene.phases)
     lines = [f"orders: {told}; {scene.shipped} of {scene.orders} shipped"]
     names = {phase.name for phase in scene.phases}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from windlass import Context, Dead, Windlass, fixed, phase
+from windlass import Context, Dead, Windlass, fixed, per, phase
 
 SYNC_ATTEMPTS = 3  # the third one succeeds
 FEED_ATTEMPTS = 2
@@ -14,6 +14,8 @@ BROKEN = "broken.raw"
 FRAMES = 25  # of a film, a tenth of a second each
 UNLUCKY = 1004  # the order for which there is no tape at first
 SHIPPED = "picked, packed, shipped"
+AT_ONCE = 2  # prices of one domain that are fetched at a time
+BEAT = 2  # seconds
 
 app = Windlass(
     pace="eager",
@@ -92,6 +94,23 @@ async def render(ctx: Context, film: str) -> str:
         await asyncio.sleep(0.1)
         ctx.progress(frame + 1, total=FRAMES)
     return f"{film} is rendered"
+
+
+@app.job(queue="shop", limits=[per("domain", AT_ONCE)])
+async def fetch_price(domain: str, product: str) -> str:
+    """Polite: however many workers there are, no rival is asked for more than two prices at a time."""
+    await asyncio.sleep(random.uniform(0.3, 0.5))
+    return f"{domain} sells {product}"
+
+
+@app.job(queue="shop", priority=20)
+async def beat() -> str:
+    """Nobody enqueues it: it comes by itself."""
+    await asyncio.sleep(0.05)
+    return "all is well"
+
+
+heartbeat = app.schedule("heartbeat", beat.call(), every=BEAT)
 
 
 @app.job(queue="shop")

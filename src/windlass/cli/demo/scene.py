@@ -9,13 +9,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
+from windlass.admission import LimitRow
 from windlass.cli.demo import program
 from windlass.cli.demo.reports import Ended, Processors, Report, Rescued, Slot
 from windlass.job import Job
 from windlass.runtime.pool import ProcessorState
+from windlass.schedule import Outcome, TickRow
 from windlass.state import FINAL, State
 from windlass.store.protocol import QueueRow
 
@@ -131,6 +135,8 @@ class Scene:
         self.queues: Sequence[QueueRow] = ()
         self.orders = 0  # of the latest round
         self.phases: Sequence[Phase] = [Phase(name, {}) for name in program.order.phases]
+        self.limits: Sequence[LimitRow] = ()  # of domains, those in use
+        self.beats: dict[datetime, UUID] = {}  # ticks that fired, and the job of each
         self.enqueued = 0
         self._unread: deque[Sentence | Ended] = deque(maxlen=UNREAD_MOST)
 
@@ -168,6 +174,16 @@ class Scene:
             Phase(name, {state: count for (phase, state), count in under_way.items() if phase == name})
             for name in program.order.phases
         ]
+
+    def limited(self, rows: Sequence[LimitRow]) -> None:
+        """Who holds and who waits at the limits, says the store."""
+        self.limits = sorted((row for row in rows if row.used or row.waiting), key=lambda row: row.key)
+
+    def ticked(self, ticks: Sequence[TickRow]) -> None:
+        """What the schedule fired, says the store; each of its jobs is one more that was enqueued."""
+        fired = {tick.at: tick.job for tick in ticks if tick.outcome is Outcome.FIRED and tick.job is not None}
+        self.enqueued += len(fired.keys() - self.beats.keys())
+        self.beats |= fired
 
     def hear(self, report: Report) -> None:
         """What a worker says."""

@@ -3,6 +3,7 @@
 windlass demo                      the time
 a bar of all jobs by state         and its legend
 the phases of a pipeline           and how many jobs are in each
+limits                             and who waits there; in a low terminal in the place of the phases, when in use
 queues             throughput
 worker 1           worker 2        processors by name
 what happens       jobs            beside each other where there is room, else one below the other
@@ -30,7 +31,7 @@ FRAME = 2  # lines of a panel's border
 QUEUES = 3 + FRAME  # lines
 BUSY_PROCESSORS, ALL_PROCESSORS = 6 + FRAME, 11 + FRAME  # lines; no more than six are busy at a time
 SHORT_STORY, LONG_STORY = 3 + FRAME, 7 + FRAME  # lines
-HEADER, PROGRESS, PHASES = 1, 2, 1  # lines
+HEADER, PROGRESS, PHASES, LIMITS = 1, 2, 1, 1  # lines
 
 
 class Screen:
@@ -73,9 +74,9 @@ def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
     half = columns // 2
     processors = ALL_PROCESSORS if lines >= ROOMY else BUSY_PROCESSORS
     top = [
-        Layout(panels.header(scene), size=HEADER + tall),
+        Layout(panels.header(scene, columns), size=HEADER + tall),
         Layout(panels.progress(scene, columns), size=PROGRESS + tall),
-        Layout(panels.phases(scene), size=PHASES + tall),
+        *_under_way(scene, tall=tall),
         _beside(QUEUES, panels.queues(scene, half), panels.throughput(scene.throughput, columns - half)),
         _beside(processors, *(panels.worker(view, half, processors) for view in scene.workers.values())),
     ]
@@ -83,6 +84,13 @@ def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
     screen = Layout()
     screen.split_column(*top, _beside_or_below(scene, columns, left, tall=tall))
     return screen
+
+
+def _under_way(scene: Scene, *, tall: bool) -> list[Layout]:
+    """Orders and limits; where there is no room for both, the one that something happens at."""
+    if tall:
+        return [Layout(panels.phases(scene), size=PHASES), Layout(panels.limits(scene), size=LIMITS + 1)]
+    return [Layout(panels.limits(scene) if scene.limits else panels.phases(scene), size=PHASES)]
 
 
 def _beside_or_below(scene: Scene, columns: int, lines: int, *, tall: bool) -> Layout:

@@ -1,6 +1,6 @@
-"""What happens when: five acts over a stream of newsletters. Each act waits for what it wants to show.
+"""What happens when: six acts over a stream of newsletters and a heartbeat. Each act waits for what it wants to show.
 
-priorities → failures and retries → a segfault in a process of its own → three phases → kill -9 of a worker
+priorities → failures and retries → a segfault in a process of its own → a limit → three phases → kill -9 of a worker
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ BEFORE_KILL = 0.8  # seconds of a render before its worker is killed
 FIRST_WAVE, WAVE = 90, 50  # newsletters
 FIRST_SEEN = 5  # jobs that ended before the first act
 BACKLOG_MOST = 60  # newsletters that may wait before the next wave
+TICKS = 20  # of the heartbeat, that are looked at
 CAST_KEPT = 1_000  # jobs that are looked at in the end; a show of many hours forgets its oldest
 
 RESETS = ("ada", "grace", "linus", "barbara", "edsger", "margaret")
 SHOPS = ("antwerp", "lisbon", "bergen")
 PICTURES = ("anchor.raw", "buoy.raw", program.BROKEN, "crane.raw", "davit.raw")
+RIVALS = {"rope.example": 10, "winch.example": 6}  # prices to fetch
 ORDERS = range(1001, 1013)
 FILMS = ("harbour.mp4", "lighthouse.mp4")
 
@@ -57,6 +59,7 @@ class Script:
             await self._priorities()
             await self._failures()
             await self._segfault()
+            await self._limit()
             await self._phases()
             await self._kill_worker()
             if once:
@@ -69,6 +72,10 @@ class Script:
         """After `play` was cancelled: until an enqueue that was under way is committed and counted."""
         if self._enqueuing is not None:
             await self._enqueuing
+
+    async def follow_beats(self) -> None:
+        """What the schedule has fired by now."""
+        self._scene.ticked(await program.heartbeat.aticks(TICKS))
 
     # The acts
 
@@ -105,6 +112,16 @@ class Script:
         self._scene.tell(f"{program.BROKEN} is in quarantine after 3 crashes{unharmed}", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
+    async def _limit(self) -> None:
+        products = [(domain, number) for domain, count in RIVALS.items() for number in range(count)]
+        most = program.AT_ONCE
+        self._scene.tell(f"{len(products)} prices of {len(RIVALS)} rivals: at most {most} at a time of each domain")
+        prices = await self._enqueue(program.fetch_price.call(domain, f"product {n}") for domain, n in products)
+        await self._newsletters()
+        await self._until_ended(prices)
+        self._scene.tell("all prices are there, and no rival was pressed", Tone.GOOD)
+        await asyncio.sleep(BREATH / 2)
+
     async def _phases(self) -> None:
         names = ", ".join(program.order.phases)
         self._scene.tell(f"{len(ORDERS)} orders come in, each one job with three phases: {names}")
@@ -135,7 +152,9 @@ class Script:
         self._scene.tell("the film was started again, in a process of its own, and is done", Tone.GOOD)
 
     async def _finale(self) -> None:
-        self._scene.tell("nothing new comes in; what is left is worked off")
+        await program.heartbeat.apause("the show ends")
+        await self.follow_beats()
+        self._scene.tell("nothing new comes in, the heartbeat is paused; what is left is worked off")
         await self._until(self._worked_off)
 
     # Steps

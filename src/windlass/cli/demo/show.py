@@ -115,7 +115,9 @@ class Show:
             counts = await self._app.acounts()
             queues = await self._app.client.aask(lambda store: store.queues())
             self._scene.counted(counts, queues)
+            self._scene.limited(await self._app.client.aask(lambda store: store.limits("domain")))
             await self._follow_orders()
+            await self._script.follow_beats()
             await asyncio.sleep(COUNT)
 
     async def _follow_orders(self) -> None:
@@ -131,6 +133,7 @@ class Show:
     # The end
 
     async def _sum_up(self) -> Summary:
+        await self._script.follow_beats()
         counts = await self._app.acounts()
         cast = [await self._find(handle) for handle in self._script.cast]
         account = Account(
@@ -138,6 +141,7 @@ class Show:
             counts=counts,
             cast=[job for job in cast if job is not None],
             victims=frozenset(self._script.victims),
+            beats=self._scene.beats,
             complete=self._complete,
         )
         self._scene.counted(counts, self._scene.queues)

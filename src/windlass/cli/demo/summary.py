@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -63,6 +63,7 @@ class Account:
     cast: Sequence[Job]  # every job of a short show, the latest ones of a long one
     victims: frozenset[UUID]  # jobs whose worker was killed while it ran them
     complete: bool  # the show came to its own end
+    beats: Mapping[datetime, UUID] = field(default_factory=dict)  # ticks of the heartbeat, and the job of each
 
 
 def check(account: Account) -> list[Check]:
@@ -78,7 +79,9 @@ def check(account: Account) -> list[Check]:
         if (jobs := [job for job in ended if chosen(job)])
     ]
     checks += _overtaking(account.cast)
+    checks += _limits([job for job in ended if job.type == "fetch_price"])
     checks += _phases([job for job in ended if job.pipeline == program.order.name])
+    checks += _beats(account)
     rescued = [job for job in ended if job.id in account.victims]
     if rescued or account.complete:
         words = "the killed worker's render was rescued, ran again and succeeded"
@@ -106,6 +109,37 @@ def _overtaking(cast: Sequence[Job]) -> list[Check]:
     if not passed:
         return []
     return [Check(f"each password reset overtook {min(passed)} newsletters or more", min(passed) > 0)]
+
+
+def _limits(fetches: Sequence[Job]) -> list[Check]:
+    """How many ran at a time, from the times of their attempts that succeeded."""
+    if not fetches:
+        return []
+    domains = {str(job.arguments()["domain"]) for job in fetches}
+    most = max(_together([job for job in fetches if job.arguments()["domain"] == domain]) for domain in domains)
+    words = f"{len(fetches)} prices were fetched, never more than {program.AT_ONCE} at a time of one domain"
+    return [Check(words, most <= program.AT_ONCE)]
+
+
+def _together(jobs: Sequence[Job]) -> int:
+    """A start that falls on an end comes after it."""
+    starts = [(job.started_at, 1) for job in jobs if job.started_at and job.finished_at]
+    ends = [(job.finished_at, -1) for job in jobs if job.started_at and job.finished_at]
+    running = most = 0
+    for _, change in sorted([*starts, *ends], key=lambda event: (event[0] or NEVER, event[1])):
+        running += change
+        most = max(most, running)
+    return most
+
+
+def _beats(account: Account) -> list[Check]:
+    """Each tick has a job of its own, whoever was leader and whoever was killed."""
+    if not account.beats:
+        return [Check("the heartbeat fired", False)] if account.complete else []
+    ticks = sorted(account.beats)
+    even = all(at.timestamp() % program.BEAT == 0 for at in ticks)
+    words = f"the heartbeat fired {len(ticks)} times, one job for each tick"
+    return [Check(words, even and len(set(account.beats.values())) == len(ticks))]
 
 
 def _phases(orders: Sequence[Job]) -> list[Check]:
