@@ -15,7 +15,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test fix bench-quick demo clean
+.PHONY: help install lint types test fix bench-quick bench-limits demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ fix: install ## Repair what ruff can repair, and format the code.
 
 bench-quick: install ## Run the quick benchmark, with a private PostgreSQL that keeps fsync on; ARGS goes to it.
 	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/quick.py $(ARGS)
+
+bench-limits: install ## Measure what limits cost, on a private PostgreSQL that keeps fsync on; ARGS goes to it.
+	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/limits.py $(ARGS)
 
 demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; needs the package only, and no PostgreSQL.
 	$(BIN)/windlass demo $(ARGS)

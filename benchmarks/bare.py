@@ -1,7 +1,7 @@
 """What PostgreSQL itself does with these statements: one connection, a tight loop, no engine around it.
 
-The texts are the engine's own (claim.sql, finish.sql, COPY of the same columns), so that the engine's share of this
-is the price of everything that is not SQL.
+The texts are the engine's own (candidates.sql with claim.sql, finish.sql, COPY of the same columns), so that the
+engine's share of this is the price of everything that is not SQL.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Any
 from uuid import uuid4
 
 from windlass.job import NewJob, new_id
+from windlass.store.postgres.claiming import claiming
 from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
+from windlass.store.postgres.settling import Reach
 from windlass.store.protocol import Suspects
 from windlass.store.sql import query
 
@@ -35,7 +37,7 @@ async def drain(connection: Any) -> None:
     """Claim and finish until nothing is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
     await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
-    while claimed := await connection.fetch(query("postgres", "claim"), *_wish(worker, floor)):
+    while claimed := await connection.fetch(claiming(limited=False), *_wish(worker, floor)):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
         await connection.fetch(query("postgres", "finish"), *_endings(claimed))
         if time.monotonic() > end:
@@ -43,8 +45,8 @@ async def drain(connection: Any) -> None:
 
 
 def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
-    lane = (["default"], [0], [0], [floor.run_at], [floor.id])
-    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane)
+    lane = (["default"], [0], [0], ["default"], [False], [BATCH], [floor.run_at], [floor.id])
+    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, False)
 
 
 def _endings(claimed: list[Any]) -> tuple[Any, ...]:
@@ -67,5 +69,5 @@ def _endings(claimed: list[Any]) -> tuple[Any, ...]:
         [1] * jobs,
         nothing,  # reasons
         ["JOB_SUCCEEDED"] * jobs,
-        False,
+        Reach.PLAIN,
     )

@@ -67,15 +67,16 @@ async def now(connection: Any) -> datetime:
 
 async def tidy(connection: Any) -> None:
     """Every measurement begins with a swept table and a quiet disk; otherwise the first pays for the last."""
-    await connection.execute("VACUUM windlass.jobs")
+    await connection.execute("VACUUM windlass.jobs, windlass.turnstiles")
     with suppress(asyncpg.InsufficientPrivilegeError):
         await connection.execute("CHECKPOINT")
 
 
-async def drained(connection: Any) -> None:
-    """Until no job is left; called when all handlers have run."""
+async def drained(connection: Any, queue: str | None = None) -> None:
+    """Until no job is left, or none of that queue; called when all handlers have run."""
     end = time.monotonic() + DRAIN_LIMIT
-    while await connection.fetchval("SELECT EXISTS (SELECT FROM windlass.jobs)"):
+    left = "SELECT EXISTS (SELECT FROM windlass.jobs WHERE $1::text IS NULL OR queue = $1)"
+    while await connection.fetchval(left, queue):
         if time.monotonic() > end:
             raise TimeoutError("jobs were left after every handler had run")
         await asyncio.sleep(LOOK)

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: `python benchmarks/hand.py N`, on the database WINDLASS_URL.
+"""A worker in a process of its own: `python benchmarks/hand.py N program [queue]`, on the database WINDLASS_URL.
 
 It works until its standard input closes, prints `ready` when the worker has started, and `done` when handlers ran N
 times.
@@ -12,12 +12,15 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-import program
+from tally import tally
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from windlass import Windlass
 
 CONCURRENCY = 200  # processors of the worker
 START_LIMIT = 20.0  # seconds until a worker must have started
@@ -50,10 +53,11 @@ class Hand:
 
 
 @asynccontextmanager
-async def hand(url: str, *, tell: int = 0) -> AsyncIterator[Hand]:
-    """Work for `url` in another process while the block runs."""
+async def hand(url: str, *, tell: int = 0, program: str = "program", queue: str | None = None) -> AsyncIterator[Hand]:
+    """Work for `url` in another process while the block runs: on one queue, or on all of them."""
+    command = [sys.executable, __file__, str(tell), program, *([] if queue is None else [queue])]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, str(tell), stdin=PIPE, stdout=PIPE, env=os.environ | {"WINDLASS_URL": url}
+        *command, stdin=PIPE, stdout=PIPE, env=os.environ | {"WINDLASS_URL": url}
     )
     worker = Hand(process)
     try:
@@ -63,16 +67,17 @@ async def hand(url: str, *, tell: int = 0) -> AsyncIterator[Hand]:
         await worker.stop()
 
 
-async def work(tell: int) -> None:
-    program.tally.expect(tell, lambda: print("done", flush=True))
+async def work(tell: int, program: str, queues: list[str]) -> None:
+    app: Windlass = import_module(program).app
+    tally.expect(tell, lambda: print("done", flush=True))
     ended = asyncio.Event()
     # Nobody writes there: readable means closed, also when the measuring process was killed.
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    async with program.app.worker(concurrency=CONCURRENCY):
+    async with app.worker(concurrency=CONCURRENCY, queues=queues or None):
         print("ready", flush=True)
         await ended.wait()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; standard input ends this one
-    asyncio.run(work(int(sys.argv[1])))
+    asyncio.run(work(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
