@@ -1,4 +1,4 @@
-"""The quick benchmark runs: what it measures never decides whether a test passes."""
+"""The benchmarks run: what they measure never decides whether a test passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-QUICK = Path(__file__).parents[1] / "benchmarks" / "quick.py"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+QUICK, LIMITS = BENCHMARKS / "quick.py", BENCHMARKS / "limits.py"
 
 
 def test_the_quick_benchmark_measures_bare_sql_and_the_engine(tmp_path: Path) -> None:
@@ -19,3 +20,14 @@ def test_the_quick_benchmark_measures_bare_sql_and_the_engine(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert "share of jobs" in done.stdout
     assert "throughput" in json.loads(report.read_text())
+
+
+def test_the_benchmark_of_limits_measures_both_sides(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(LIMITS), "--only", "noop", "--jobs", "1000", "--rounds", "1", "--json", str(report)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "share of plain" in done.stdout
+    assert "noop" in json.loads(report.read_text())

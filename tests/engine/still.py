@@ -46,14 +46,28 @@ class Still:
 
     async def looked(self, worker: Worker) -> None:
         """Until the worker has claimed once more, at the time that it is now."""
-        await eventually(
-            lambda: asyncio.sleep(0, worker._discovery.last_success), lambda at: at is not None and at >= self.now
-        )
+
+        async def claimed_at() -> float:
+            return worker._discovery.last_success or 0.0
+
+        await self.now_that(worker, claimed_at, lambda at: at >= self.now)
+
+    async def now_that(self, worker: Worker, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool]) -> T:
+        """What `look` sees as soon as it fits, while no time passes: the worker is made to look for jobs instead."""
+
+        async def nudged() -> T:
+            worker._discovery.nudge()
+            return await look()
+
+        return await eventually(nudged, fits)
 
     async def until(
         self, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool] = bool, *, step: float = 0.05
     ) -> T:
-        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time."""
+        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time.
+
+        The database is ahead of the workers for a moment: what they do may seem to be early by one step.
+        """
         async with asyncio.timeout(PATIENCE):
             while not fits(seen := await look()):
                 await self.moves(step)

@@ -257,7 +257,7 @@ async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> 
 @ON_SQLITE
 async def test_a_read_only_file_says_which_mode_is_missing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write everything: the mode is asked of SQLite itself."""
-    from windlass.store.sqlite import file, store
+    from windlass.store.sqlite import file, session
 
     connect = file.connect
 
@@ -266,7 +266,7 @@ async def test_a_read_only_file_says_which_mode_is_missing(database: Database, m
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    monkeypatch.setattr(store, "connect", read_only)
+    monkeypatch.setattr(session, "connect", read_only)
     app = database.app()
     work = declare(app)
 

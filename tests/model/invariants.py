@@ -111,8 +111,16 @@ def _check_choice(claim: Claim, claimed: Claimed, eligible: dict[UUID, Life], *,
     left = [life for life in eligible.values() if life.id not in chosen and life not in oldest]
     for taken in (eligible[job] for job in chosen):
         for other in left:
-            if merged or taken.queue == other.queue or _lane(taken) != _lane(other):
+            if _comparable(taken, other, eligible, merged=merged):
                 assert _place(taken, claim) < _place(other, claim), f"claim: {taken.id} passed {other.id}"
+
+
+def _comparable(one: Life, other: Life, eligible: dict[UUID, Life], *, merged: bool) -> bool:
+    """Whether time decides between two jobs: tenants of one priority take turns, and what each has is by time."""
+    if _lane(one) != _lane(other):
+        return True
+    alone = len({life.tenant for life in eligible.values() if _lane(life) == _lane(one)}) == 1
+    return one.tenant == other.tenant and (one.queue == other.queue or (merged and alone))
 
 
 def _check_patience(truth: Truth, claim: Claim, claimed: Claimed, now: datetime) -> None:

@@ -10,7 +10,18 @@ from windlass.flow import Advance, Flow
 from windlass.outcome import Transition
 from windlass.state import FINAL, State, Verb
 
-from .admissions import drain, end_all, finish_in_transaction, full, in_time, limit, nothing_is_left, running, used
+from .admissions import (
+    drain,
+    end_all,
+    finish_in_transaction,
+    full,
+    in_time,
+    limit,
+    nothing_is_left,
+    running,
+    turnstile,
+    used,
+)
 from .flows import LIMIT, waiting_for
 from .rig import LEASE
 
@@ -264,6 +275,7 @@ async def test_a_transaction_without_the_lease_gives_nothing_back(rig: Rig) -> N
 
 
 async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
+    """By the store, or by the worker that gave the slot back: it is told, and may take the job itself."""
     holder, _ = await full(rig, queue="mail")
     await rig.store.rest(rig.worker, idle=True)
 
@@ -275,7 +287,11 @@ async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
                     return message
             return ""
 
-        word, _ = await in_time(first_word(), rig.finish(holder, Verb.SUCCEED))
+        async def finish() -> None:
+            settled = await rig.store.settle([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
+            rig.store.wake_later(set(settled.let_in))
+
+        word, _ = await in_time(first_word(), finish())
 
     assert word in ("mail", "*")
 
@@ -306,3 +322,40 @@ async def test_slots_survive_a_long_life_of_many_ends(rig: Rig) -> None:
 
 async def ended(rig: Rig) -> int:
     return sum(count for state, count in (await rig.store.counts()).items() if state in FINAL)
+
+
+# A look
+
+
+async def test_the_keys_in_use_are_shown_with_those_who_wait(rig: Rig) -> None:
+    await full(rig, "domain:a", behind=2)
+    await rig.store.declare([limit("tenant", 7)])
+    await rig.enqueue(limits=("tenant:x",))
+    await rig.claim()
+
+    rows = await rig.store.limits()
+
+    assert [(row.key, row.name, row.most, row.used, row.waiting) for row in rows] == [
+        ("domain:a", "domain", 1, 1, 2),
+        ("tenant:x", "tenant", 7, 1, 0),
+    ]
+    assert [row.key for row in await rig.store.limits("tenant")] == ["tenant:x"]
+    assert await rig.store.limits("nobody") == []
+    row = await turnstile(rig, "domain:a")
+    assert row is not None
+    assert (row.period, row.free_in, row.held) == (None, 0, 0)
+
+
+async def test_holders_and_waiters_are_told_in_order_and_in_pages(rig: Rig) -> None:
+    await rig.store.declare([limit("domain", 3)])
+    jobs = []
+    for _ in range(6):
+        jobs.append(await rig.enqueue(limits=("domain:a",)))
+        await rig.claim()
+        await rig.advance(1)
+
+    assert [job.id for job in await rig.store.holders("domain:a")] == jobs[:3]
+    assert [job.id for job in await rig.store.waiters("domain:a")] == jobs[3:]
+    assert [job.id for job in await rig.store.holders("domain:a", page=2)] == jobs[:2]
+    assert [job.id for job in await rig.store.waiters("domain:a", page=1)] == jobs[3:4]
+    assert await rig.store.holders("domain:b") == await rig.store.waiters("domain:b") == []

@@ -10,7 +10,7 @@ from windlass.flow import Advance, Flow
 from windlass.state import State, Verb
 from windlass.store.protocol import Suspects
 
-from .admissions import drain, end_all, full, in_time, limit, nothing_is_left, running, turnstile, used, waiting
+from .admissions import drain, end_all, full, in_time, limit, nothing_is_left, running, used, waiting
 from .flows import waiting_for
 from .rig import TYPE, alone, new_job
 
@@ -369,40 +369,3 @@ async def test_the_next_phase_counts_against_its_own_keys(rig: Rig) -> None:
 
     assert {tuple(job.limits or ()) for job in await rig.claim()} == {("domain:a",), ("form",)}
     assert (await used(rig, "domain:a"), await used(rig, "form")) == (1, 1)
-
-
-# A look
-
-
-async def test_the_keys_in_use_are_shown_with_those_who_wait(rig: Rig) -> None:
-    await full(rig, "domain:a", behind=2)
-    await rig.store.declare([limit("tenant", 7)])
-    await rig.enqueue(limits=("tenant:x",))
-    await rig.claim()
-
-    rows = await rig.store.limits()
-
-    assert [(row.key, row.name, row.most, row.used, row.waiting) for row in rows] == [
-        ("domain:a", "domain", 1, 1, 2),
-        ("tenant:x", "tenant", 7, 1, 0),
-    ]
-    assert [row.key for row in await rig.store.limits("tenant")] == ["tenant:x"]
-    assert await rig.store.limits("nobody") == []
-    row = await turnstile(rig, "domain:a")
-    assert row is not None
-    assert (row.period, row.free_in, row.held) == (None, 0, 0)
-
-
-async def test_holders_and_waiters_are_told_in_order_and_in_pages(rig: Rig) -> None:
-    await rig.store.declare([limit("domain", 3)])
-    jobs = []
-    for _ in range(6):
-        jobs.append(await rig.enqueue(limits=("domain:a",)))
-        await rig.claim()
-        await rig.advance(1)
-
-    assert [job.id for job in await rig.store.holders("domain:a")] == jobs[:3]
-    assert [job.id for job in await rig.store.waiters("domain:a")] == jobs[3:]
-    assert [job.id for job in await rig.store.holders("domain:a", page=2)] == jobs[:2]
-    assert [job.id for job in await rig.store.waiters("domain:a", page=1)] == jobs[3:4]
-    assert await rig.store.holders("domain:b") == await rig.store.waiters("domain:b") == []

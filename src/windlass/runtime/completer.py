@@ -35,9 +35,17 @@ COMING_BACK = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
 class Completer:
     """Writes transitions in the order in which attempts ended."""
 
-    def __init__(self, crew: Crew, *, due_again: Callable[[float], None], may_close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        *,
+        due_again: Callable[[float], None],
+        may_close: Callable[[], None],
+        let_in: Callable[[set[str]], None],
+    ) -> None:
         self._crew = crew
         self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
+        self._let_in = let_in  # told the queues in which parked jobs may run now
         self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
         self._waiting: list[Transition] = []
         self._something = asyncio.Event()
@@ -147,3 +155,5 @@ class Completer:
             delays.append(0.0)  # what it would have waited for was there already
         if delays:
             self._due_again(min(delay or 0.0 for delay in delays))
+        if settled.let_in:
+            self._let_in(set(settled.let_in))

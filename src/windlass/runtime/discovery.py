@@ -76,6 +76,14 @@ class Discovery(Service):
         if self._coordinator.at_once and delay < self._crew.settings.poll:
             self._crew.later(delay + 0.001, self.nudge)
 
+    def let_in(self, queues: set[str]) -> None:
+        """Slots that came back from here let in jobs of these queues: take them here, or tell the others."""
+        serves = self._queues is None or queues.issubset(self._queues)
+        if self._coordinator.at_once and serves and self._shares.have_room():
+            self.nudge()
+        else:
+            self._crew.store.wake_later(queues)
+
     def restart(self) -> None:
         """After a new registration: the mark went with the old row."""
         self._resting = False

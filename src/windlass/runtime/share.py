@@ -85,6 +85,9 @@ class Shares:
     def of(self, phase: str) -> Share:
         return self._by_phase.get(phase, self._rest)
 
+    def have_room(self) -> bool:
+        return any(share.room() for share in (self._rest, *self._own) if share.types)
+
     def in_turn(self) -> list[Share]:
         """In the order in which a round serves them: the earlier phase first.
 

@@ -131,7 +131,9 @@ class Worker:
                 discovery.nudge()
 
         gatekeeper = Gatekeeper(crew, discovery)
-        crew.completer = Completer(crew, due_again=discovery.due_again, may_close=gatekeeper.nudge)
+        crew.completer = Completer(
+            crew, due_again=discovery.due_again, may_close=gatekeeper.nudge, let_in=discovery.let_in
+        )
         crew.progress = ProgressWriter(crew)
         self._discovery = discovery
         self._services = [

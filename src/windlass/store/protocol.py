@@ -83,6 +83,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
+    let_in: frozenset[str] = frozenset()  # queues in which parked jobs may run now; nobody has been told yet
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +221,10 @@ class Store(Admission, Schedules, Protocol):
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Wake-ups as they come: a queue's name, `*` for any, or `cancel:<job id>`. Losing one costs a poll."""
+        ...
+
+    def wake_later(self, queues: set[str]) -> None:
+        """Wake idle workers of these queues soon, without keeping the caller."""
         ...
 
     async def wake(self, message: str) -> None:

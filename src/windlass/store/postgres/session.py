@@ -44,7 +44,7 @@ class Session(Admitting, Scheduling):
         async def followed(connection: Any) -> T:
             follower = Follower(connection)
             answer = await work(follower, connection)
-            queues.update(follower.queues)
+            queues.update(follower.queues | follower.let_in)
             return answer
 
         answer = await self._pool.transact(followed)

@@ -44,13 +44,18 @@ class Follower:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.queues: set[str] = set()
+        self.let_in: set[str] = set()  # the same, of jobs that were parked
 
     async def drive(self, flowing: Flowing[T]) -> T:
         return await adrive(flowing, self._run)
 
     async def _run(self, question: Ask) -> Rows:
         answer: Rows = await self._connection.fetch(query("postgres", question.name), question.payload)
-        self.queues |= queues_of(question, answer)
+        woken = queues_of(question, answer)
+        if question.name == "unpark":
+            self.let_in |= woken
+        else:
+            self.queues |= woken
         return answer
 
 

@@ -163,11 +163,21 @@ class PostgresStore(Claiming):
         states = await self._pool.run(lambda connection: settle_plain(connection, ordered))
         # What is missing is followed, perhaps since its claim, holds slots, or lost its lease: the second way tells.
         rest = [transition for transition in ordered if transition.job not in states]
+        let_in: set[str] = set()
+
+        async def settle_all(follower: Follower, connection: Any) -> dict[UUID, State]:
+            settled = await settle_rest(follower, connection, rest)
+            # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
+            let_in.update(follower.let_in)
+            follower.let_in.clear()
+            return settled
+
         if rest:
-            states |= await self._transact(lambda follower, connection: settle_rest(follower, connection, rest))
+            states |= await self._transact(settle_all)
         if failpoints.armed:
             failpoints.hit("finish.committed")
-        return Settled(states=states, lost=frozenset(t.job for t in ordered if t.job not in states))
+        lost = frozenset(t.job for t in ordered if t.job not in states)
+        return Settled(states=states, lost=lost, let_in=frozenset(let_in))
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))

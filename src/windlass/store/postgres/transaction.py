@@ -70,7 +70,7 @@ class PostgresTransaction:
             return True
         follower = Follower(self._connection)
         settled = await settle_rest(follower, self._connection, [transition])
-        self.queues |= follower.queues
+        self.queues |= follower.queues | follower.let_in
         return bool(settled)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:

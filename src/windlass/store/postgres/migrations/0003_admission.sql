@@ -37,11 +37,11 @@ CREATE TABLE windlass.turnstiles (
     burst     integer     NOT NULL DEFAULT 1,
     next_at   timestamptz NOT NULL DEFAULT '2000-01-01 00:00+00',
     held_until timestamptz,                                    -- nobody takes a token before
-    crowded    boolean     NOT NULL DEFAULT false,             -- somebody was turned away, and nothing has come back since
+    crowded    boolean     NOT NULL DEFAULT false,             -- it was full after the last claim, and nothing came back since
     touched_at timestamptz NOT NULL DEFAULT windlass.now()
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
--- Keys whose jobs a claim walks past. Only these: an index that knew `used` would have to be written by every claim.
+-- Keys whose jobs a claim walks past. A mark, not `used`: an index over that would be written by every claim and finish.
 CREATE INDEX turnstiles_crowded ON windlass.turnstiles (key) WHERE crowded;
 
 -- How many slots or tokens a turnstile has now.

@@ -68,7 +68,7 @@
     SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM excess) AS late
      WHERE key IN (SELECT key FROM full_now)
 ), turn AS MATERIALIZED (
-    SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM late) AS crowded
+    SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM full_now) AS crowded
       FROM stile
       LEFT JOIN taken USING (key)
 ), turned AS (
