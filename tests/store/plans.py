@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
 from windlass.job import Lease
-from windlass.store.postgres.claiming import PARKED_BY_A_CLAIM, claiming
+from windlass.store.postgres.claiming import MOST_PARKED, claiming
 from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.sql import query
 
@@ -288,7 +288,7 @@ def wish(
     many = len(lanes)
     found = (WORKER, room, uuid4(), types, aged, suspects, rest, queues, [0] * many, urgencies, tenants, limited)
     asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1)
-    return (*asked, PARKED_BY_A_CLAIM) if any(limited) else asked
+    return (*asked, MOST_PARKED) if any(limited) else asked
 
 
 def shut(kind: str, name: str) -> str:

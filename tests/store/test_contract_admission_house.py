@@ -1,4 +1,4 @@
-"""Keeping house behind admission: turnstiles nobody uses, costs of jobs that are gone; and rules that change their kind."""
+"""Behind admission: turnstiles nobody uses any more, costs of jobs that are gone, rules that change their kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass.admission import GateKind, GateState
 from windlass.state import Verb
 
 from .admissions import BUCKET, end_all, full, limit, rate, running, turnstile, used
@@ -58,30 +59,32 @@ async def test_a_turnstile_that_somebody_holds_stays(rig: Rig) -> None:
 
 async def test_a_turnstile_at_which_somebody_waits_stays(rig: Rig) -> None:
     holder, (first,) = await full(rig, behind=1)
-    await rig.store.deregister(rig.worker)  # nobody is there who could take the one that waits
-    await rig.finish(holder, Verb.SUCCEED)
+    await rig.store.set_gate(GateKind.QUEUE, "default", GateState.PAUSED)
+    await rig.finish(holder, Verb.SUCCEED)  # and nobody is let in
     await rig.advance(2 * HOUR)
 
     await keep_house(rig)
 
     row = await turnstile(rig, "domain:a")
     assert row is not None
-    assert row.waiting in (0, 1)
-    rig.worker = await rig.register()
+    assert (row.used, row.waiting) == (0, 1)
+    await rig.store.set_gate(GateKind.QUEUE, "default", GateState.OPEN)
     assert [job.id for job in await rig.claim()] == [first]
 
 
 async def test_a_bucket_that_owes_keeps_its_debt(rig: Rig) -> None:
-    """One a day: an hour later the next token is still to come."""
+    """One a day: two hours later the next token is still to come."""
     await rig.store.declare([rate(BUCKET, 1, every=DAY)])
-    await rig.enqueue_many(2, limits=(BUCKET,))
+    await rig.enqueue(limits=(BUCKET,))
     assert len(await rig.claim()) == 1
     await rig.advance(2 * HOUR)
 
     await keep_house(rig)
 
-    rig.worker = await rig.register()
+    await rig.enqueue(limits=(BUCKET,))
     assert await rig.claim() == []
+    await rig.advance(DAY)
+    assert len(await rig.claim()) == 1
 
 
 async def test_a_long_hold_outlives_house_keeping(rig: Rig) -> None:
@@ -105,6 +108,20 @@ async def test_costs_stay_as_long_as_their_job(rig: Rig) -> None:
     await keep_house(rig)
 
     assert (await rig.find(job.id)).cost_cents == await ledger(rig, job.id) == 7
+
+
+async def test_old_costs_of_a_job_that_ended_late_stay_with_it(rig: Rig) -> None:
+    job = await rig.held()
+    await rig.finish(job, Verb.SNOOZE, delay=100 * DAY, cost_cents=7, charged=True)
+    await rig.advance(100 * DAY)
+    rig.worker = await rig.register()
+    (again,) = await rig.claim()
+    await rig.finish(again, Verb.SUCCEED, cost_cents=9, charged=True)
+    await rig.advance(DAY)
+
+    await keep_house(rig, history=70 * DAY)
+
+    assert (await rig.find(job.id)).cost_cents == await ledger(rig, job.id) == 9
 
 
 async def test_costs_of_jobs_that_are_gone_pass_after_two_months(rig: Rig) -> None:

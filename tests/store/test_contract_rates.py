@@ -91,6 +91,19 @@ async def test_a_claim_says_when_the_next_token_comes(rig: Rig) -> None:
     assert len((await rig.ask()).jobs) == 1
 
 
+async def test_a_token_that_is_due_needs_no_rescan(rig: Rig) -> None:
+    await rig.store.declare([rate(BUCKET, 1, every=10.0)])
+    await rig.enqueue_many(4, limits=(BUCKET,))
+    await rig.ask()
+
+    for _ in range(3):
+        # On a file every claim looks everywhere and tells; on a server only a rescan does.
+        told = (await rig.ask(rescan=rig.dialect == "postgres")).next_due
+        assert told == exact(10)
+        await rig.advance(10)
+        assert len((await rig.ask(rescan=False)).jobs) == 1
+
+
 async def test_what_comes_first_is_told_of_a_token_and_a_time(rig: Rig) -> None:
     await rig.store.declare([rate(BUCKET, 1, every=10.0)])
     await rig.enqueue_many(2, limits=(BUCKET,))

@@ -27,12 +27,14 @@ class Fairness:
     def __init__(self) -> None:
         self._virtual: dict[tuple[str, str], float] = {}  # (queue, tenant) → what it got, by weight
         self._light: dict[Group, set[str]] = {}
+        self._here: dict[Group, set[str]] = {}  # who had jobs at the last look
         self._turn = 0
 
     def quotas(
         self, group: Group, tenants: Sequence[str], room: int, weights: Mapping[str, float]
     ) -> list[tuple[str, int]]:
         """How many of `room` places each tenant may take now, in the order in which they are served."""
+        self._arrive(group, tenants)
         if len(tenants) <= 1:
             return [(tenant, room) for tenant in tenants]
         known = self._light.setdefault(group, set())
@@ -44,6 +46,15 @@ class Fairness:
         together = sum(weights.get(tenant, 1.0) for tenant in tenants)
         beside = [(tenant, max(1, ceil(room * weights.get(tenant, 1.0) / together))) for tenant in light]
         return beside + self._strides(group[2], heavy, room, weights)
+
+    def _arrive(self, group: Group, tenants: Sequence[str]) -> None:
+        """Who comes back begins with the last of those who stayed: time away is not saved up."""
+        queue, before = group[2], self._here.get(group, set())
+        self._here[group] = set(tenants)
+        stayed = [self._virtual.get((queue, tenant), 0.0) for tenant in tenants if tenant in before]
+        for tenant in tenants:
+            if stayed and tenant not in before and (queue, tenant) in self._virtual:
+                self._virtual[queue, tenant] = max(self._virtual[queue, tenant], min(stayed))
 
     def _in_turn(self, light: list[str]) -> list[str]:
         if len(light) <= MOST_LIGHT:

@@ -108,7 +108,7 @@ class Discovery(Service):
             if not claimed.jobs:
                 hungry = True
                 pause = pause if claimed.next_due is None else min(pause, claimed.next_due + 0.001)
-            elif len(claimed.jobs) >= room:
+            elif len(claimed.jobs) >= room or claimed.filled:
                 filled = True
                 pause = 0 if share.is_low() else pause
             else:

@@ -76,6 +76,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: list[Job]
     next_due: float | None = None  # seconds until the next job this claim could have; None: unknown or none
+    filled: bool = False  # there may be more, although it brought fewer than its room: some met a full limit
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):

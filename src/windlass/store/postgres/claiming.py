@@ -22,8 +22,7 @@ from windlass.store.sql import query
 
 ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or met a key for the first time
 BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, and between two looks at a bucket
-PARKED_BY_A_RESCAN = 5_000
-PARKED_BY_A_CLAIM = 500
+MOST_PARKED = 5_000  # of those that a claim had to walk past
 
 
 class Share(NamedTuple):
@@ -48,8 +47,10 @@ class Found(NamedTuple):
     """What one statement gave."""
 
     jobs: list[tuple[Job, bool]]  # and whether it came by its age
-    unknown: list[str]  # keys that have no turnstile yet, or whose turnstile somebody holds
-    parked: int
+    unknown: list[str]  # keys that have no turnstile yet
+    refused: int  # candidates that were turned away
+    busy: int  # of these: because somebody holds a turnstile
+    news: bool  # keys were found full that were not known to be: the next claim walks past them
 
 
 class Claiming(Looks):
@@ -79,26 +80,29 @@ class Claiming(Looks):
             await self._let_in()
         next_due = await self._scan_lanes(claim) if anew else None
         jobs: list[Job] = []
-        busy = False
+        refused = busy = 0
         for _ in range(ROUNDS):
             room = claim.room - len(jobs)
             wish = self._wish(claim, room, anew=anew)
             if not wish.lanes:
                 break
-            found = await self._ask_for(claim, wish, room, anew=anew)
+            found = await self._ask_for(claim, wish, room)
             others = self._note(wish, found, room, moves=not claim.by_creation)
             jobs += [job for job, _ in found.jobs]
-            busy = bool(found.unknown)
-            if len(jobs) == claim.room or not (found.parked or found.unknown or others):
-                break
+            refused, busy = found.refused, found.busy
             if found.unknown:
                 await self._look(partial(ask, "make_turnstiles", sorted(found.unknown)))
-            if found.parked:
-                await self._let_in()
-        order = rows.creation_order if claim.by_creation else rows.claim_order
-        return Claimed(jobs=sorted(jobs, key=order), next_due=self._soonest(next_due, busy=busy))
+            # Half of what was asked for is enough: a few that were turned away are not worth another round trip.
+            short = 2 * len(jobs) < claim.room
+            if len(jobs) == claim.room or not (found.unknown or others or (found.news and short)):
+                break
+        return Claimed(
+            jobs=sorted(jobs, key=rows.creation_order if claim.by_creation else rows.claim_order),
+            next_due=self._soonest(next_due, busy=busy > 0),
+            filled=len(jobs) == claim.room or (refused > 0 and 2 * len(jobs) >= claim.room),
+        )
 
-    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, anew: bool) -> Found:
+    async def _ask_for(self, claim: Claim, wish: Wish, room: int) -> Found:
         lanes = wish.lanes
         priorities = {(lane.phase_rank, lane.urgency) for lane, _, _ in lanes}
         arguments = [
@@ -121,12 +125,13 @@ class Claiming(Looks):
         ]
         if not wish.limited:
             records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
-            return Found([(rows.job(record), record["aged"]) for record in records], [], 0)
-        arguments.append(PARKED_BY_A_RESCAN if anew else PARKED_BY_A_CLAIM)
+            return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0, False)
+        arguments.append(MOST_PARKED)
         records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
         first = records[0]
         claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
-        return Found(claimed, first["unknown"] or [], first["parked"])
+        refused, busy = first["refused"], first["busy"]
+        return Found(claimed, first["unknown"] or [], refused, busy, refused > busy)
 
     # Lanes and shares
 
@@ -168,7 +173,7 @@ class Claiming(Looks):
         for job, _ in found.jobs:
             tenants = taken.setdefault((job.phase_rank, -job.priority, job.queue), {})
             tenants[job.tenant] = tenants.get(job.tenant, 0) + 1
-        filled = len(found.jobs) >= room or bool(found.parked or found.unknown)
+        filled = len(found.jobs) >= room or found.refused > 0
         others = False
         for group, quotas in wish.shares:
             others |= self._fairness.granted(group, quotas, taken.get(group, {}), self._weights, filled=filled)

@@ -92,7 +92,12 @@
      WHERE jobs.id = chosen.id AND chosen.id NOT IN (SELECT id FROM refused)
  RETURNING {columns}, chosen.aged
 )
-SELECT claimed.*, (SELECT array_agg(DISTINCT wanted.key) FROM wanted LEFT JOIN stile USING (key) WHERE stile.key IS NULL)
-           AS unknown, (SELECT count(*) FROM parked)::int AS parked
+SELECT claimed.*,
+       (SELECT array_agg(DISTINCT wanted.key)
+          FROM wanted
+         WHERE wanted.key NOT IN (SELECT key FROM stile)
+           AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)) AS unknown,
+       (SELECT count(*) FROM refused)::int AS refused,
+       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy
   FROM (VALUES (1)) AS always (one)
   LEFT JOIN claimed ON true

@@ -22,6 +22,7 @@ WITH idle AS (
               FROM windlass.ledger
              WHERE ledger.at < windlass.now() - make_interval(secs => greatest($1::float8, 5356800))
                AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = ledger.job)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = ledger.job)
              LIMIT $2::int))
  RETURNING 1
 ), old_ticks AS (

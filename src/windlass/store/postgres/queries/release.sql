@@ -1,16 +1,10 @@
--- Slots come back, in the order of keys, each found by its key whatever the planner thinks of the list. A bucket's tokens
--- are used.   $1 [{key, n}], sorted
+-- Slots come back. The keys are in order, and so is the index, so that all lock in one order. A bucket's tokens are used.
+--   $1 [{key, n}], sorted
 WITH back AS MATERIALIZED (
     SELECT json_object_agg(key, n)::jsonb AS slots, array_agg(key) AS keys
       FROM json_to_recordset(CAST($1 AS json)) AS back (key text, n int)
-), held AS MATERIALIZED (
-    SELECT key
-      FROM windlass.turnstiles
-     WHERE key = ANY ((SELECT keys FROM back)::text[])
-     ORDER BY key
-       FOR UPDATE
 )
 UPDATE windlass.turnstiles
    SET used = greatest(0, used - (SELECT (slots ->> turnstiles.key)::int FROM back)), crowded = false,
        touched_at = windlass.now()
- WHERE key = ANY (ARRAY (SELECT key FROM held))
+ WHERE key = ANY ((SELECT keys FROM back)::text[])

@@ -14,7 +14,8 @@ WITH closed AS MATERIALIZED (
                     FROM worker, unnest(types) AS type, unnest(queues) AS queue) AS somewhere
 ), first AS MATERIALIZED (
     SELECT parked.id
-      FROM json_array_elements_text(CAST($1 AS json)) AS freed (key)
+      FROM (SELECT key FROM json_array_elements_text(CAST($1 AS json)) AS keys (key)
+             WHERE EXISTS (SELECT FROM windlass.jobs WHERE jobs.parked_on IS NOT NULL)) AS freed
      CROSS JOIN LATERAL (
         SELECT jobs.id
           FROM windlass.jobs
