@@ -40,6 +40,7 @@ class Still:
                 worker.kill()  # the grace time would not pass on this clock
 
     async def moves(self, seconds: float) -> None:
+        """The database is ahead of the workers for a moment: what they do may seem to be early by one step."""
         if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
             await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
         self.clock.advance(seconds)
@@ -64,10 +65,7 @@ class Still:
     async def until(
         self, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool] = bool, *, step: float = 0.05
     ) -> T:
-        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time.
-
-        The database is ahead of the workers for a moment: what they do may seem to be early by one step.
-        """
+        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time."""
         async with asyncio.timeout(PATIENCE):
             while not fits(seen := await look()):
                 await self.moves(step)

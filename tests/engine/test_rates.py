@@ -22,7 +22,7 @@ from .rig import PATIENCE, Database, attempts, ended, eventually, failure, in_st
 from .still import Still, claim_ahead
 
 EXACT = 0.001  # seconds: a database counts in microseconds
-STEP = 0.2  # seconds in which time passes where a story waits for something
+STEP = 0.2  # seconds in which time passes near a limit: the database is ahead of the workers by one, for a moment
 
 
 @pytest.fixture
@@ -138,12 +138,12 @@ async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(sti
             record = await in_state(job, State.QUEUED)
             assert (record.attempt, [each.outcome for each in attempts(record)]) == (0, ["snoozed"])
             assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(60, abs=EXACT)
-            await still.moves(59)
+            await still.moves(60 - STEP)
             await still.looked(worker)
             assert (await job.arecord()).fence == 1
-            await still.moves(1 + EXACT)
+            await still.moves(STEP + EXACT)
             await still.now_that(worker, job.arecord, lambda record: record.status is State.SUCCEEDED)
-            assert calls[-1] - calls[-2] == pytest.approx(60, abs=2 * EXACT)
+            assert calls[-1] - calls[-2] >= 60 - STEP - EXACT
 
 
 async def test_several_tasks_that_are_snoozed_are_one_snooze(still: Still) -> None:

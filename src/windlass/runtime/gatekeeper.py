@@ -71,7 +71,7 @@ class Gatekeeper(Service):
         for job in stopped:
             crew.completer.submit(give_back(job))
         if stopped:
-            log.info("%d jobs that have not started go back: they are closed", len(stopped))
+            log.info("unstarted jobs given back, because they are closed: %d", len(stopped))
         return bool(stopped)
 
 

@@ -44,6 +44,9 @@ CREATE TABLE windlass.turnstiles (
 -- Keys whose jobs a claim walks past. A mark, not `used`: an index over that would be written by every claim and finish.
 CREATE INDEX turnstiles_crowded ON windlass.turnstiles (key) WHERE crowded;
 
+-- What everybody holds back: every worker asks once a second.
+CREATE INDEX turnstiles_held ON windlass.turnstiles (held_until) WHERE held_until IS NOT NULL;
+
 -- How many slots or tokens a turnstile has now.
 CREATE FUNCTION windlass.room(most integer, used integer, period float8, burst integer, next_at timestamptz,
                               held_until timestamptz)

@@ -42,6 +42,9 @@ CREATE TABLE windlass_turnstiles (
     touched_at INTEGER NOT NULL
 ) STRICT;
 
+-- What everybody holds back: every worker asks once a second.
+CREATE INDEX windlass_turnstiles_held ON windlass_turnstiles (held_until) WHERE held_until IS NOT NULL;
+
 -- Weights of tenants; one without a row has weight 1.
 CREATE TABLE windlass_tenants (
     name   TEXT NOT NULL PRIMARY KEY,
