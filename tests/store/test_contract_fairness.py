@@ -289,3 +289,14 @@ async def test_tenants_are_shown_with_their_jobs(rig: Rig) -> None:
         TenantRow(name="else", weight=1.0, queued=1, running=0, parked=0, lag=None, cents=0),
         TenantRow(name="resting", weight=0.5, queued=0, running=0, parked=0, lag=None, cents=0),
     ]
+
+
+async def test_what_one_tenant_leaves_belongs_to_its_equals_and_not_to_lower_priorities(rig: Rig) -> None:
+    """A share is half of the room, and one of the two has a single job: the other fills it, not the low one."""
+    await rig.enqueue_many(20, tenant="many", priority=5)
+    await rig.enqueue(tenant="one", priority=5)
+    await rig.enqueue_many(20, tenant="low")
+
+    claimed = await rig.claim(room=10)
+
+    assert sorted(job.tenant for job in claimed) == ["many"] * 9 + ["one"]

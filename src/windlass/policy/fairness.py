@@ -84,8 +84,10 @@ class Fairness:
         weights: Mapping[str, float],
         *,
         filled: bool,
+        left: bool = False,
     ) -> bool:
-        """A claim took so many of each tenant. `filled`: it had no more room, so that nobody is light for that.
+        """A claim took so many of each tenant. `filled`: it had no more room, so that nobody is light for that; `left`:
+        all the same, because others took what some had left.
 
         Whether the others may have more, now that it is known who has not: then ask again for the rest of the room.
         """
@@ -93,7 +95,7 @@ class Fairness:
         if light is None:  # one tenant shares with nobody
             return False
         queue = group[2]
-        fewer = [tenant for tenant, quota in quotas if taken.get(tenant, 0) < quota] if not filled else []
+        fewer = [tenant for tenant, quota in quotas if taken.get(tenant, 0) < quota] if left or not filled else []
         news = any(tenant not in light for tenant in fewer)
         light.update(fewer)
         light.difference_update(tenant for tenant, quota in quotas if taken.get(tenant, 0) >= quota)
@@ -103,7 +105,7 @@ class Fairness:
             if tenant not in light and (queue, tenant) in self._virtual
         ]
         base = min(busy, default=0.0)  # who had nothing to do saves nothing up
-        for tenant, _ in quotas:
+        for tenant in {tenant for tenant, _ in quotas} | taken.keys():
             virtual = max(self._virtual.get((queue, tenant), base), base)
             self._virtual[queue, tenant] = virtual + taken.get(tenant, 0) / weights.get(tenant, 1.0)
         return news

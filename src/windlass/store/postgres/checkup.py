@@ -171,7 +171,8 @@ class PostgresCheckup:
             lanes = [[value] for value in (lane[:5] if lane is not None else ("default", 0, 0, "default", False))]
             told = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {claiming(limited=False)}",
-                *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100], [BEGINNING.run_at], [BEGINNING.id], False),
+                *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100]),
+                *([BEGINNING.run_at], [BEGINNING.id], False, [None]),
             )
         finally:
             await connection.execute("ROLLBACK")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from functools import cache, partial
 from itertools import groupby
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from windlass.store.sql import query
 
 ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or met a key for the first time
 BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, and between two looks at a bucket
+MOST_AGAIN = 200  # tenants that are offered what others left, in one claim
 MOST_PARKED = 5_000  # of those that a claim had to walk past
 
 
@@ -32,15 +34,24 @@ class Share(NamedTuple):
     quotas: list[tuple[str, int]]
 
 
+class Offer(NamedTuple):
+    """A lane in a claim: where to begin, how many at most, and how many of it were offered before in the same claim."""
+
+    lane: Lane
+    floor: Floor
+    quota: int
+    skip: int | None = None
+
+
 class Wish(NamedTuple):
     """The lanes of one claim, in the order in which equals are served, and the shares they come from."""
 
-    lanes: list[tuple[Lane, Floor, int]]
+    offers: list[Offer]
     shares: list[Share]
 
     @property
     def limited(self) -> bool:
-        return any(lane.limited for lane, _, _ in self.lanes)
+        return any(offer.lane.limited for offer in self.offers)
 
 
 class Found(NamedTuple):
@@ -84,7 +95,7 @@ class Claiming(Looks):
         for _ in range(ROUNDS):
             room = claim.room - len(jobs)
             wish = self._wish(claim, room, anew=anew)
-            if not wish.lanes:
+            if not wish.offers:
                 break
             found = await self._ask_for(claim, wish, room)
             others = self._note(wish, found, room, moves=not claim.by_creation)
@@ -103,8 +114,8 @@ class Claiming(Looks):
         )
 
     async def _ask_for(self, claim: Claim, wish: Wish, room: int) -> Found:
-        lanes = wish.lanes
-        priorities = {(lane.phase_rank, lane.urgency) for lane, _, _ in lanes}
+        offers, lanes = wish.offers, [offer.lane for offer in wish.offers]
+        priorities = {(lane.phase_rank, lane.urgency) for lane in lanes}
         arguments = [
             claim.worker,
             room,
@@ -113,15 +124,16 @@ class Claiming(Looks):
             min(claim.aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
             claim.rest,
-            [lane.queue for lane, _, _ in lanes],
-            [lane.phase_rank for lane, _, _ in lanes],
-            [lane.urgency for lane, _, _ in lanes],
-            [lane.tenant for lane, _, _ in lanes],
-            [lane.limited for lane, _, _ in lanes],
-            [quota for _, _, quota in lanes],
-            [floor.run_at for _, floor, _ in lanes],
-            [floor.id for _, floor, _ in lanes],
-            len({lane.queue for lane, _, _ in lanes}) > 1 or len({lane.limited for lane, _, _ in lanes}) > 1,
+            [lane.queue for lane in lanes],
+            [lane.phase_rank for lane in lanes],
+            [lane.urgency for lane in lanes],
+            [lane.tenant for lane in lanes],
+            [lane.limited for lane in lanes],
+            [offer.quota for offer in offers],
+            [offer.floor.run_at for offer in offers],
+            [offer.floor.id for offer in offers],
+            len({lane.queue for lane in lanes}) > 1 or len({lane.limited for lane in lanes}) > 1,
+            [offer.skip for offer in offers],
         ]
         if not wish.limited:
             records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
@@ -148,8 +160,11 @@ class Claiming(Looks):
         return max(0.0, min(waits)) if waits else None
 
     def _wish(self, claim: Claim, room: int, *, anew: bool) -> Wish:
-        """The lanes of a claim: tenants by their shares; those that have none now only where age may choose them."""
-        lanes: list[tuple[Lane, Floor, int]] = []
+        """The lanes of a claim: tenants by their shares, and then by what others left.
+
+        The second offer comes before lower priorities: what one tenant does not use belongs to the others first.
+        """
+        offers: list[Offer] = []
         shares: list[Share] = []
         known = self._floors.lanes(claim.queues, rescan=anew)
         for group, members in groupby(known, key=lambda each: group_of(each[0])):
@@ -158,25 +173,35 @@ class Claiming(Looks):
                 of_tenant.setdefault(lane.tenant, []).append((lane, floor))
             quotas = self._fairness.quotas(group, list(of_tenant), room, self._weights)
             shares.append(Share(group, quotas))
-            for tenant, quota in quotas:
-                lanes += [(lane, floor, quota) for lane, floor in of_tenant.pop(tenant)]
-            if claim.aged:
-                lanes += [(lane, floor, 0) for each in of_tenant.values() for lane, floor in each]
-        return Wish(lanes, shares)
+            offers += [Offer(*each, quota) for tenant, quota in quotas for each in of_tenant[tenant]]
+            if len(of_tenant) > 1:
+                offered = dict(quotas)
+                rest = [tenant for tenant in of_tenant if tenant not in offered]
+                again = [tenant for tenant, quota in quotas if quota < room] + rest
+                offers += [
+                    Offer(*each, room, offered.get(tenant, 0))
+                    for tenant in again[: None if claim.aged else MOST_AGAIN]
+                    for each in of_tenant[tenant]
+                ]
+        return Wish(offers, shares)
 
     def _note(self, wish: Wish, found: Found, room: int, *, moves: bool) -> bool:
         """What a claim brought moves the floors and the tenants' shares; whether other tenants may fill the room."""
         # An aged job may be the only one taken from its lane: nothing is drained by that.
         if moves:
             self._floors.drained(job for job, aged in found.jobs if not aged)
-        taken: dict[Group, dict[str, int]] = {}
-        for job, _ in found.jobs:
-            tenants = taken.setdefault((job.phase_rank, -job.priority, job.queue), {})
-            tenants[job.tenant] = tenants.get(job.tenant, 0) + 1
+        taken: dict[Group, Counter[str]] = {}
+        by_age: Counter[tuple[Group, str]] = Counter()
+        for job, aged in found.jobs:
+            group = (job.phase_rank, -job.priority, job.queue)
+            taken.setdefault(group, Counter())[job.tenant] += 1
+            by_age[group, job.tenant] += aged
         filled = len(found.jobs) >= room or found.refused > 0
         others = False
         for group, quotas in wish.shares:
-            others |= self._fairness.granted(group, quotas, taken.get(group, {}), self._weights, filled=filled)
+            got = taken.get(group, Counter())
+            left = any(got[tenant] - by_age[group, tenant] > quota for tenant, quota in quotas)
+            others |= self._fairness.granted(group, quotas, got, self._weights, filled=filled, left=left)
         return others
 
     # Who is parked

@@ -3,7 +3,7 @@
 --   $1 worker   $2 room   $3 token   $4 types   $5 places for the oldest   $6 suspects: with, without or only
 --   $7 rest in seconds   $8 … $15 the lanes, in the order in which equals are served: queue, phase rank, -priority,
 --   tenant, whether its jobs have limits, quota, and the floor as run_at and id   $16 whether the ages
---   of their first jobs matter
+--   of their first jobs matter   $17 of a lane that is offered once more, to fill what others left: so many were offered before
 --
 -- MATERIALIZED and the join to the write: `UPDATE … WHERE id IN (SELECT … LIMIT 10)` may run its subquery once per
 -- row and has claimed 1,000 rows under another plan. The LATERAL runs lane by lane and stops, with its locks, as
@@ -14,7 +14,7 @@ WITH closed AS MATERIALIZED (
     SELECT kind, name FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
 ){crowded}, open AS MATERIALIZED (
     SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited, lane.quota, lane.floor_at, lane.floor_id,
-           lane.place,
+           lane.place, lane.skip,
            -- Queues of one priority are served by time: whose first job is the oldest comes first, so that none starves;
            -- and so are a tenant's jobs with limits and those without.
            CASE WHEN $16::boolean THEN (
@@ -28,8 +28,8 @@ WITH closed AS MATERIALIZED (
                 ORDER BY jobs.run_at, jobs.id
                 LIMIT 1) END AS head
       FROM unnest($8::text[], $9::int[], $10::int[], $11::text[], $12::boolean[], $13::int[], $14::timestamptz[],
-                  $15::uuid[]) WITH ORDINALITY
-           AS lane (queue, phase_rank, urgency, tenant, limited, quota, floor_at, floor_id, place)
+                  $15::uuid[], $17::int[]) WITH ORDINALITY
+           AS lane (queue, phase_rank, urgency, tenant, limited, quota, floor_at, floor_id, skip, place)
      -- A worker that was declared dead while it was frozen claims nothing: its jobs would only have to be rescued.
      WHERE EXISTS (SELECT FROM windlass.workers WHERE workers.id = $1::uuid AND NOT workers.dead)
      -- place of gates and budgets: everything, a queue, a tenant
@@ -40,7 +40,7 @@ WITH closed AS MATERIALIZED (
     SELECT open.*
       FROM open
      ORDER BY phase_rank, urgency, min(head) OVER (PARTITION BY phase_rank, urgency, queue) NULLS LAST, queue,
-              min(place) OVER (PARTITION BY phase_rank, urgency, queue, tenant), head NULLS LAST
+              skip IS NOT NULL, min(place) OVER (PARTITION BY phase_rank, urgency, queue, tenant), head NULLS LAST
 ), oldest AS MATERIALIZED (
     -- Ageing: a few places go to the oldest due jobs of any priority. One descent per lane, and none at all when
     -- $5 is 0. Locked by the second level, which checks the state again: a row may have gone in between.
@@ -95,7 +95,7 @@ WITH closed AS MATERIALIZED (
          -- The steady pace orders by created_at instead: it claims ten jobs a minute and can afford to sort a lane.
          ORDER BY jobs.{order}, jobs.id
          -- place of fairness: a tenant's share of this claim
-         LIMIT lane.quota
+         LIMIT lane.quota OFFSET coalesce(lane.skip, 0)
            FOR UPDATE SKIP LOCKED) AS due
      LIMIT $2::int - (SELECT count(*) FROM oldest)
 )

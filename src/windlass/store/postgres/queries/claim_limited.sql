@@ -1,6 +1,6 @@
 -- Candidates that have limits: whoever finds room at all its keys is claimed, and who is one too many is parked there.
 --
---   $17 at most so many that were passed over are parked
+--   $18 at most so many that were passed over are parked
 --
 -- A turnstile that another claim or a finish holds is skipped: its jobs stay where they are. A key without a row is told
 -- in the answer; the caller makes one and claims again. A job counts in the line of each of its keys whether or not it
@@ -42,9 +42,9 @@
                 OR (jobs.run_at, jobs.id) < (passed.last_at, passed.last_id))
            AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded))
          ORDER BY jobs.run_at, jobs.id
-         LIMIT $17::int
+         LIMIT $18::int
            FOR UPDATE SKIP LOCKED) AS over
-     LIMIT $17::int
+     LIMIT $18::int
 ), stile AS MATERIALIZED (
     SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room
       FROM windlass.turnstiles
