@@ -15,9 +15,12 @@
      CROSS JOIN LATERAL unnest(chosen.limits) AS need (key)
      WHERE split_part(need.key, ':', 1) IN (SELECT name FROM windlass.limits)
 ), passed AS MATERIALIZED (
-    -- How far each lane was walked: to its last pick, or to its end where there was room for more.
-    SELECT lane.*, last.run_at AS last_at, last.id AS last_id,
-           last.n < lane.quota AND (SELECT count(*) FROM chosen) < $2::int AS whole
+    -- How far each lane was walked: to its last pick, or to its end where there was room for more. As two values, so that
+    -- the next step ends there in the index and does not look at what comes after.
+    SELECT lane.*,
+           CASE WHEN coalesce(last.n, 0) < lane.quota AND (SELECT count(*) FROM chosen) < $2::int THEN 'infinity'
+                ELSE coalesce(last.run_at, '-infinity') END AS end_at,
+           coalesce(last.id, '00000000-0000-0000-0000-000000000000'::uuid) AS end_id
       FROM lane
       LEFT JOIN LATERAL (
             SELECT picked.run_at, picked.id, count(*) OVER () AS n
@@ -38,8 +41,7 @@
            AND (jobs.limits IS NOT NULL) = passed.limited
            AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
            AND jobs.run_at <= windlass.now()
-           AND (coalesce(passed.whole, (SELECT count(*) FROM chosen) < $2::int)
-                OR (jobs.run_at, jobs.id) < (passed.last_at, passed.last_id))
+           AND (jobs.run_at, jobs.id) < (passed.end_at, passed.end_id)
            AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded))
          ORDER BY jobs.run_at, jobs.id
          LIMIT $18::int
