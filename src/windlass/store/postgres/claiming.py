@@ -61,7 +61,11 @@ class Found(NamedTuple):
     unknown: list[str]  # keys that have no turnstile yet
     refused: int  # candidates that were turned away
     busy: int  # of these: because somebody holds a turnstile
-    news: bool  # keys were found full that were not known to be: the next claim walks past them
+
+    @property
+    def crowds(self) -> bool:
+        """Keys were found full that were not known to be: the next claim walks past their jobs."""
+        return self.refused > self.busy
 
 
 class Claiming(Looks):
@@ -105,7 +109,7 @@ class Claiming(Looks):
                 await self._look(partial(ask, "make_turnstiles", sorted(found.unknown)))
             # Half of what was asked for is enough: a few that were turned away are not worth another round trip.
             short = 2 * len(jobs) < claim.room
-            if len(jobs) == claim.room or not (found.unknown or others or (found.news and short)):
+            if len(jobs) == claim.room or not (found.unknown or others or (found.crowds and short)):
                 break
         return Claimed(
             jobs=sorted(jobs, key=rows.creation_order if claim.by_creation else rows.claim_order),
@@ -137,13 +141,12 @@ class Claiming(Looks):
         ]
         if not wish.limited:
             records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
-            return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0, False)
+            return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0)
         arguments.append(MOST_PARKED)
         records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
         first = records[0]
         claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
-        refused, busy = first["refused"], first["busy"]
-        return Found(claimed, first["unknown"] or [], refused, busy, refused > busy)
+        return Found(claimed, first["unknown"] or [], first["refused"], first["busy"])
 
     # Lanes and shares
 
