@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from sqlalchemy.orm import Session
 
 from windlass import State, Windlass, fixed
 from windlass.errors import EnqueueError, UnusableConnection
+from windlass.outcome import Transition
+from windlass.runtime.completer import MOST_WAITING
+from windlass.store.protocol import Settled
 from windlass.store.sqlite.migrator import SqliteMigrator
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, working
@@ -55,6 +59,30 @@ async def test_many_jobs_and_other_queues_wake_it_too(app: Windlass) -> None:
         await idle(app)
         jobs = await app.aenqueue_many(work.options(queue=f"q{n % 3}").call(n) for n in range(300))
         assert [await job.aresult(timeout=PATIENCE) for job in jobs] == list(range(300))
+
+
+async def test_a_worker_that_waited_for_the_database_claims_as_soon_as_it_has_caught_up(app: Windlass) -> None:
+    work = declare(app)
+    jobs = 4 * MOST_WAITING
+    written = asyncio.Event()
+
+    async with working(app, concurrency=200) as (worker, _):
+        await idle(app)
+        store, settle = worker.crew.store, worker.crew.store.settle
+
+        async def slow(transitions: Sequence[Transition]) -> Settled:
+            await written.wait()
+            return await settle(transitions)
+
+        async def stuck() -> bool:
+            return worker.crew.completer.overwhelmed and worker.crew.pools.free == 200
+
+        store.settle = slow  # type: ignore[method-assign]
+        await app.aenqueue_many(work.call(n) for n in range(jobs))
+        await eventually(stuck, bool)
+        written.set()
+
+        await eventually(app.acounts, lambda counts: counts.get(State.SUCCEEDED) == jobs)
 
 
 async def test_a_delayed_job_starts_when_it_is_due_and_not_at_the_poll(app: Windlass) -> None:

@@ -52,7 +52,13 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     store = SlowStore(current=first)
     leases = Leases()
     crew = cast(Any, SimpleNamespace(leases=leases, store=store, clock=SystemClock(), subscribers=[]))
-    completer = Completer(crew, due_again=lambda delay: None, may_close=lambda: None, let_in=lambda queues: None)
+    completer = Completer(
+        crew,
+        due_again=lambda delay: None,
+        may_close=lambda: None,
+        let_in=lambda queues: None,
+        relieved=lambda: None,
+    )
     running = asyncio.create_task(completer.run())
     hold(leases, first)
     completer.submit(Transition(lease=first, verb=Verb.SUCCEED))

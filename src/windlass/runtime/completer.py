@@ -29,6 +29,7 @@ from windlass.store.protocol import Settled
 log = logging.getLogger("windlass")
 
 LARGEST_BATCH = 500
+MOST_WAITING = 2 * LARGEST_BATCH  # transitions: with more the database cannot keep up, and nothing new is claimed
 COMING_BACK = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
 
 
@@ -42,8 +43,10 @@ class Completer:
         due_again: Callable[[float], None],
         may_close: Callable[[], None],
         let_in: Callable[[set[str]], None],
+        relieved: Callable[[], None],
     ) -> None:
         self._crew = crew
+        self._relieved = relieved  # told that there may be claims again
         self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
         self._let_in = let_in  # told the queues in which parked jobs may run now
         self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
@@ -62,6 +65,10 @@ class Completer:
     def backlog(self) -> int:
         return len(self._waiting)
 
+    @property
+    def overwhelmed(self) -> bool:
+        return len(self._waiting) > MOST_WAITING
+
     async def drained(self) -> None:
         """Until everything that was submitted is written or lost."""
         await self._empty.wait()
@@ -69,8 +76,11 @@ class Completer:
     async def run(self) -> None:
         while True:
             await self._something.wait()
+            overwhelmed = self.overwhelmed
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
             await self._write(batch)
+            if overwhelmed and not self.overwhelmed:
+                self._relieved()  # every processor may be idle by now: nobody else would say so before the next poll
             if not self._waiting:
                 self._something.clear()
                 self._empty.set()

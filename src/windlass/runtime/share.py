@@ -38,8 +38,8 @@ class Share:
     def room(self) -> int:
         """How many jobs to ask for: free processors, and what they will eat in a tenth of a second."""
         crew, settings = self._crew, self._crew.settings
-        if crew.completer.backlog > 2 * LARGEST_CLAIM:
-            return 0  # the database cannot keep up with what is finished
+        if crew.completer.overwhelmed:
+            return 0
         free = crew.pools.free if self.phase is None else crew.pools.free_in(self.phase)
         ahead = min(self._appetite(), settings.local_queue or LARGEST_CLAIM)
         room = min(free + ahead - self._waiting(), LARGEST_CLAIM)

@@ -132,7 +132,11 @@ class Worker:
 
         gatekeeper = Gatekeeper(crew, discovery)
         crew.completer = Completer(
-            crew, due_again=discovery.due_again, may_close=gatekeeper.nudge, let_in=discovery.let_in
+            crew,
+            due_again=discovery.due_again,
+            may_close=gatekeeper.nudge,
+            let_in=discovery.let_in,
+            relieved=discovery.nudge,
         )
         crew.progress = ProgressWriter(crew)
         self._discovery = discovery
