@@ -14,7 +14,7 @@ from windlass.job import NewJob, new_id
 from windlass.store.postgres.claiming import claiming
 from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
-from windlass.store.postgres.settling import Reach
+from windlass.store.postgres.settling import Reach, finishing
 from windlass.store.protocol import Suspects
 from windlass.store.sql import query
 
@@ -39,7 +39,7 @@ async def drain(connection: Any) -> None:
     await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
     while claimed := await connection.fetch(claiming(limited=False), *_wish(worker, floor)):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
-        await connection.fetch(query("postgres", "finish"), *_endings(claimed))
+        await connection.fetch(finishing(), *_endings(claimed))
         if time.monotonic() > end:
             raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
 

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: `python benchmarks/hand.py N program [queue]`, on the database WINDLASS_URL.
+"""A worker in a process of its own, on WINDLASS_URL: `python benchmarks/hand.py N program processors [queue]`.
 
 It works until its standard input closes, prints `ready` when the worker has started, and `done` when handlers ran N
 times.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from windlass import Windlass
 
-CONCURRENCY = 200  # processors of the worker
+PROCESSORS = 200  # of the worker
 START_LIMIT = 20.0  # seconds until a worker must have started
 STOP_LIMIT = 40.0  # seconds for its graceful end
 
@@ -53,9 +53,11 @@ class Hand:
 
 
 @asynccontextmanager
-async def hand(url: str, *, tell: int = 0, program: str = "program", queue: str | None = None) -> AsyncIterator[Hand]:
+async def hand(
+    url: str, *, tell: int = 0, program: str = "program", processors: int = PROCESSORS, queue: str | None = None
+) -> AsyncIterator[Hand]:
     """Work for `url` in another process while the block runs: on one queue, or on all of them."""
-    command = [sys.executable, __file__, str(tell), program, *([] if queue is None else [queue])]
+    command = [sys.executable, __file__, str(tell), program, str(processors), *([] if queue is None else [queue])]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, env=os.environ | {"WINDLASS_URL": url}
     )
@@ -67,17 +69,17 @@ async def hand(url: str, *, tell: int = 0, program: str = "program", queue: str 
         await worker.stop()
 
 
-async def work(tell: int, program: str, queues: list[str]) -> None:
+async def work(tell: int, program: str, processors: int, queues: list[str]) -> None:
     app: Windlass = import_module(program).app
     tally.expect(tell, lambda: print("done", flush=True))
     ended = asyncio.Event()
     # Nobody writes there: readable means closed, also when the measuring process was killed.
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    async with app.worker(concurrency=CONCURRENCY, queues=queues or None):
+    async with app.worker(concurrency=processors, queues=queues or None):
         print("ready", flush=True)
         await ended.wait()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; standard input ends this one
-    asyncio.run(work(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    asyncio.run(work(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]))

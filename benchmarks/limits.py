@@ -1,7 +1,7 @@
 """What limits cost: jobs that count against a thousand keys, beside the same jobs without any.
 
     make bench-limits
-    make bench-limits ARGS="--only io --rounds 7 --json figures.json"
+    make bench-limits ARGS="--only io --processors 8 --rounds 7 --json figures.json"
 
 The two sides take turns in one run, each in a database of its own, so that a noisy machine disturbs both alike: read
 the shares, not the absolute figures. Nothing here fails because of a slow machine.
@@ -23,7 +23,7 @@ from uuid import uuid4
 import limited
 from bare import BATCH
 from database import URL, connected, drained, facts, finished, fresh_database, now, rate, tidy
-from hand import hand
+from hand import PROCESSORS, hand
 from quick import show, summary
 from windlass.clock import SystemClock
 from windlass.job import NewJob, new_id
@@ -31,10 +31,11 @@ from windlass.store.postgres.store import PostgresStore
 from windlass.store.protocol import Claim, NewWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 JOBS = 20_000  # per round and side
 ROUNDS = 5
+WAITING = (4, 8, 20, PROCESSORS)  # processors, where jobs wait for something: a few, the usual number, and many
 LIMIT = 120.0  # seconds until all handlers of a round must have run
 CROWD = 10_000  # limited jobs in the database beside which a queue without limits is measured
 ASIDE = "aside"  # their queue
@@ -53,9 +54,12 @@ def job(type: str, number: int, *, queue: str = "default", key: int | None = Non
 class Side:
     """One of the two that are compared: a database, and the jobs that go through it."""
 
-    def __init__(self, url: str, looking: Any, store: PostgresStore, *, queue: str | None = None) -> None:
+    def __init__(
+        self, url: str, looking: Any, store: PostgresStore, *, processors: int = PROCESSORS, queue: str | None = None
+    ) -> None:
         self.rates: list[float] = []
         self._url, self._looking, self._store, self._queue = url, looking, store, queue
+        self._processors = processors
 
     async def round(self, jobs: list[NewJob]) -> None:
         """A worker on a full queue: how many jobs per second, from the first claim to the last finish."""
@@ -63,7 +67,8 @@ class Side:
         for start in range(0, len(jobs), BATCH):
             await self._store.enqueue(jobs[start : start + BATCH])
         since = await now(self._looking)
-        async with hand(self._url, tell=len(jobs), program="limited", queue=self._queue) as worker:
+        working = hand(self._url, tell=len(jobs), program="limited", processors=self._processors, queue=self._queue)
+        async with working as worker:
             await worker.says("done", limit=LIMIT)
             await drained(self._looking, "default")
         self.rates.append(rate(await finished(self._looking, since)))
@@ -82,11 +87,13 @@ class Side:
             pass
 
 
-async def compare(jobs: int, rounds: int, *, order: str, types: tuple[str, str]) -> Figures:
+async def compare(
+    jobs: int, rounds: int, *, order: str, types: tuple[str, str], processors: int = PROCESSORS
+) -> Figures:
     """The same jobs without and with limits, in turns."""
     plain, counted = types
     async with AsyncExitStack() as stack:
-        sides = [await _side(stack), await _side(stack)]
+        sides = [await _side(stack, processors=processors), await _side(stack, processors=processors)]
 
         async def run(which: int) -> None:
             if which == 0:
@@ -107,13 +114,13 @@ async def beside(jobs: int, rounds: int, *, queue: str | None) -> Figures:
     return _figures(("alone", "beside limited jobs"), sides)
 
 
-async def _side(stack: AsyncExitStack, *, queue: str | None = None) -> Side:
+async def _side(stack: AsyncExitStack, *, processors: int = PROCESSORS, queue: str | None = None) -> Side:
     url = await stack.enter_async_context(fresh_database())
     looking = await stack.enter_async_context(connected(url))
     store = PostgresStore(url, clock=SystemClock())
     await store.open()
     stack.push_async_callback(store.close)
-    return Side(url, looking, store, queue=queue)
+    return Side(url, looking, store, processors=processors, queue=queue)
 
 
 async def _in_turns(rounds: int, run: Callable[[int], Any]) -> None:
@@ -138,18 +145,23 @@ def _figures(names: tuple[str, str], sides: list[Side]) -> Figures:
 
 PARTS: dict[str, str] = {
     "noop": "jobs that do nothing: 1,000 keys limited to 2, and no limits",
-    "io": "the same with 1 ms of waiting in each job",
+    "io": "the same with 1 ms of waiting in each job, by the number of processors",
     "beside": "a queue without limits, served by itself, beside limited jobs and without any in the database",
     "together": "the same with a worker that serves the limited jobs' queue too",
 }
 
 
-async def part(name: str, jobs: int, rounds: int, order: str) -> Figures:
+async def part(name: str, arguments: argparse.Namespace) -> Iterable[tuple[str, Figures]]:
+    jobs, rounds, order = arguments.jobs, arguments.rounds, arguments.keys
     if name == "noop":
-        return await compare(jobs, rounds, order=order, types=("plain", "limited"))
+        return [(name, await compare(jobs, rounds, order=order, types=("plain", "limited")))]
     if name == "io":
-        return await compare(jobs, rounds, order=order, types=("plain_io", "limited_io"))
-    return await beside(jobs, rounds, queue="default" if name == "beside" else None)
+        types = ("plain_io", "limited_io")
+        return [
+            (f"io, {count} processors", await compare(jobs, rounds, order=order, types=types, processors=count))
+            for count in arguments.processors or WAITING
+        ]
+    return [(name, await beside(jobs, rounds, queue="default" if name == "beside" else None))]
 
 
 async def measure(arguments: argparse.Namespace) -> Figures:
@@ -157,14 +169,16 @@ async def measure(arguments: argparse.Namespace) -> Figures:
     print("  ".join(f"{name} {value}" for name, value in report["facts"].items()))
     for name in arguments.only or list(PARTS):
         print(f"\n{PARTS[name]}", end="")
-        report[name] = await part(name, arguments.jobs, arguments.rounds, arguments.keys)
-        show(name, report[name])
+        for title, figures in await part(name, arguments):
+            report[title] = figures
+            show(title, figures)
     return report
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What limits cost, as a share of the same jobs without them.")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; may be repeated")
+    parser.add_argument("--processors", action="append", type=int, metavar="N", help="only so many, in the part `io`")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help=f"jobs per round (default {JOBS:,})")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds of each (default {ROUNDS})")
     parser.add_argument("--keys", choices=["in turn", "random"], default="random", help="how jobs meet their keys")

@@ -111,8 +111,8 @@ async def test_coroutines_threads_and_processes_take_from_one_bucket() -> None:
         times = sorted([at for job in jobs for at in await job.aresult(timeout=PATIENCE)])
 
     assert len(times) == len(kinds) * admitted.CALLS
-    # A call may come late after its token, never before it: the last one comes after all the tokens.
-    assert times[-1] - began >= 0.05 * (len(times) - 1)
+    # A call may come late after its token, never before it: two at once, and the last one after all the tokens.
+    assert times[-1] - began >= 0.05 * (len(times) - 2)
 
 
 async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(still: Still) -> None:

@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 from windlass.job import Lease
 from windlass.store.postgres.claiming import MOST_PARKED, claiming
 from windlass.store.postgres.floors import BEGINNING, Floor
+from windlass.store.postgres.settling import finishing
 from windlass.store.sql import query
 
 if TYPE_CHECKING:
@@ -191,11 +192,12 @@ class World:
         await self.connection.execute("ROLLBACK")
         return Plan(json.loads(told)[0]["Plan"])
 
-    async def leases(self, count: int) -> list[Lease]:
+    async def leases(self, count: int, *, limited: bool = False) -> list[Lease]:
         found = await self.connection.fetch(
             "SELECT id, token, fence FROM windlass.jobs"
-            " WHERE status = 'running' AND limits IS NULL ORDER BY id LIMIT $1",
+            " WHERE status = 'running' AND (limits IS NOT NULL) = $2 ORDER BY id LIMIT $1",
             count,
+            limited,
         )
         return [Lease(*record) for record in found]
 
@@ -214,13 +216,15 @@ def _array(values: list[Any] | tuple[Any, ...]) -> str:
 
 
 def statement(name: str) -> str:
-    """The text of a statement; those of a claim are put together."""
-    claims = {
+    """The text of a statement; those of a claim and of an end are put together."""
+    made = {
         "claim": claiming(limited=False),
         "claim_limited": claiming(limited=True),
         "claim_by_creation": claiming(limited=False, by_creation=True),
+        "finish": finishing(),
+        "finish_limited": finishing(gives_back=True),
     }
-    return claims.get(name) or query("postgres", name)
+    return made.get(name) or query("postgres", name)
 
 
 async def populate(server: str, jobs: int, analysed: bool) -> str:

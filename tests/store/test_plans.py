@@ -195,9 +195,10 @@ async def passed_through(world: World) -> None:
 def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
     from windlass.store.postgres import rows
 
-    if statement == "finish":
+    if statement.startswith("finish"):
+        reach = Reach.PLAIN if statement == "finish" else Reach.LIMITED
         return rows.finish_arguments(
-            [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], reach=Reach.PLAIN
+            [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], reach=reach
         )
     return rows.settle_arguments(
         [Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases], reach=Reach.PLAIN
@@ -211,6 +212,18 @@ async def test_an_ending_finds_its_jobs_by_id(world: World, statement: str, coun
 
     assert plan.indexes("jobs") == {"jobs_pkey"}
     assert all("id =" in read["Index Cond"] for read in plan.reads("jobs"))
+    assert count > 1 or plan.buffers <= MOST_BUFFERS
+
+
+@pytest.mark.parametrize("count", [1, 30])
+async def test_an_ending_finds_its_slots_by_their_keys(world: World, count: int) -> None:
+    leases = await world.leases(count, limited=True)
+
+    plan = await world.explain("finish_limited", endings("finish_limited", leases))
+
+    assert len(leases) == count
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert plan.indexes("turnstiles") == {"turnstiles_pkey"}
     assert count > 1 or plan.buffers <= MOST_BUFFERS
 
 

@@ -175,8 +175,10 @@ def releasing(held: Iterable[Sequence[str] | None]) -> Flowing[None]:
     """
     counted = Counter(key for keys in held for key in keys or ())
     if counted:
-        yield from ask("release", [{"key": key, "n": n} for key, n in sorted(counted.items())])
-        yield from ask("unpark", sorted(counted))
+        rows = yield from ask("release", [{"key": key, "n": n} for key, n in sorted(counted.items())])
+        parked_at = sorted(key for (key,) in rows if key is not None)
+        if parked_at:
+            yield from ask("unpark", parked_at)
 
 
 def letting_in() -> Flowing[float | None]:

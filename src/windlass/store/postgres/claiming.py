@@ -25,6 +25,7 @@ ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or me
 BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, and between two looks at a bucket
 MOST_AGAIN = 200  # tenants that are offered what others left, in one claim
 MOST_PARKED = 5_000  # of those that a claim had to walk past
+TIDY = 8  # of claims that fill their room one after the other, one in so many parks whom it walked past
 
 
 class Share(NamedTuple):
@@ -61,11 +62,30 @@ class Found(NamedTuple):
     unknown: list[str]  # keys that have no turnstile yet
     refused: int  # candidates that were turned away
     busy: int  # of these: because somebody holds a turnstile
+    parked: int  # jobs that were taken out of the way
 
     @property
     def crowds(self) -> bool:
         """Keys were found full that were not known to be: the next claim walks past their jobs."""
         return self.refused > self.busy
+
+
+class Haul:
+    """What the rounds of one claim gave together."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.parked = 0
+        self.busy = 0  # in the last round: turned away because somebody held a turnstile
+        self.short = self.filled = False
+
+    def add(self, found: Found, wanted: int) -> None:
+        self.jobs += [job for job, _ in found.jobs]
+        self.parked += found.parked
+        self.busy = found.busy
+        # Half of what was asked for is enough: a few that were turned away are not worth another round trip.
+        self.short = 2 * len(self.jobs) < wanted
+        self.filled = len(self.jobs) == wanted or (found.refused > 0 and not self.short)
 
 
 class Claiming(Looks):
@@ -77,6 +97,7 @@ class Claiming(Looks):
         self._floors = Floors()
         self._fairness = Fairness()
         self._weights: dict[str, float] = {}
+        self._full_claims = 0  # in a row that filled their room
         self._next_token: float | None = None  # when a bucket with jobs at it may let one in, on the monotonic clock
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -94,30 +115,39 @@ class Claiming(Looks):
         if anew or (self._next_token is not None and self._next_token <= self.clock.monotonic()):
             await self._let_in()
         next_due = await self._scan_lanes(claim) if anew else None
-        jobs: list[Job] = []
-        refused = busy = 0
+        haul = await self._haul(claim, anew=anew)
+        self._full_claims = self._full_claims + 1 if haul.filled and haul.parked < claim.room else 0
+        return Claimed(
+            jobs=sorted(haul.jobs, key=rows.creation_order if claim.by_creation else rows.claim_order),
+            next_due=self._soonest(next_due, busy=haul.busy > 0),
+            filled=haul.filled,
+        )
+
+    async def _haul(self, claim: Claim, *, anew: bool) -> Haul:
+        """Rounds of one claim, until its room is filled or nothing more is to be had.
+
+        A busy worker leaves whom it walks past at full keys where they are: its next claim comes at once, and by then
+        most of them may run. Before it rests it parks them: a slot that comes back wakes for the parked only.
+        """
+        haul = Haul()
+        parks = anew or self._full_claims % TIDY == 0
         for _ in range(ROUNDS):
-            room = claim.room - len(jobs)
+            room = claim.room - len(haul.jobs)
             wish = self._wish(claim, room, anew=anew)
             if not wish.offers:
                 break
-            found = await self._ask_for(claim, wish, room)
+            found = await self._ask_for(claim, wish, room, parks=parks)
             others = self._note(wish, found, room, moves=not claim.by_creation)
-            jobs += [job for job, _ in found.jobs]
-            refused, busy = found.refused, found.busy
+            haul.add(found, claim.room)
             if found.unknown:
                 await self._look(partial(ask, "make_turnstiles", sorted(found.unknown)))
-            # Half of what was asked for is enough: a few that were turned away are not worth another round trip.
-            short = 2 * len(jobs) < claim.room
-            if len(jobs) == claim.room or not (found.unknown or others or (found.crowds and short)):
+            rests = wish.limited and not (haul.filled or parks or found.unknown)
+            if len(haul.jobs) == claim.room or not (found.unknown or others or rests or (found.crowds and haul.short)):
                 break
-        return Claimed(
-            jobs=sorted(jobs, key=rows.creation_order if claim.by_creation else rows.claim_order),
-            next_due=self._soonest(next_due, busy=busy > 0),
-            filled=len(jobs) == claim.room or (refused > 0 and 2 * len(jobs) >= claim.room),
-        )
+            parks |= rests
+        return haul
 
-    async def _ask_for(self, claim: Claim, wish: Wish, room: int) -> Found:
+    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, parks: bool) -> Found:
         offers, lanes = wish.offers, [offer.lane for offer in wish.offers]
         priorities = {(lane.phase_rank, lane.urgency) for lane in lanes}
         arguments = [
@@ -141,12 +171,12 @@ class Claiming(Looks):
         ]
         if not wish.limited:
             records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
-            return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0)
-        arguments.append(MOST_PARKED)
+            return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0, 0)
+        arguments.append(MOST_PARKED if parks else 0)
         records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
         first = records[0]
         claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
-        return Found(claimed, first["unknown"] or [], first["refused"], first["busy"])
+        return Found(claimed, first["unknown"] or [], first["refused"], first["busy"], first["parked"])
 
     # Lanes and shares
 

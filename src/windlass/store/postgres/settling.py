@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from windlass.outcome import Transition
 from windlass.state import FINISHING, SETTLING, State, Verb
 from windlass.store.admitting import charging, holding, releasing
-from windlass.store.asking import Ask, Flowing, Rows, adrive, queues_of
+from windlass.store.asking import Ask, Flowing, Rows, adrive, ask, queues_of
 from windlass.store.following import after
 from windlass.store.postgres import rows
 from windlass.store.sql import query
@@ -29,13 +30,16 @@ class Reach(IntEnum):
 
 
 class Written(NamedTuple):
-    """What transitions came to: the states of those whose lease was current, and the slots they held."""
+    """What transitions came to: the states of those whose lease was current, and keys."""
 
     states: dict[UUID, State]
-    slots: list[list[str]]
+    slots: list[list[str]]  # to be given back; or, where that was done, those at which jobs are parked
 
     def joined(self, other: Written) -> Written:
         return Written({**self.states, **other.states}, self.slots + other.slots)
+
+
+NOTHING = Written({}, [])
 
 
 class Follower:
@@ -66,13 +70,29 @@ def in_order(transitions: Sequence[Transition]) -> list[Transition]:
     return sorted(transitions, key=lambda transition: transition.lease.job)
 
 
-async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
-    """Transitions that change nothing beside their own job: a statement each for those that go and those that stay.
+async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
+    """Transitions that change nothing but their own job and its slots: one statement for those that go, and
+    one for those that stay.
 
     A job that somebody began to wait for since its claim is left alone, and is missing from the answer.
     """
-    plain = [t for t in transitions if not (_is_followed(t) or t.limited or t.charged or t.hold is not None)]
-    return (await _write(connection, plain, Reach.PLAIN)).states
+    plain = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
+    ending = [t for t in plain if t.verb in FINISHING]
+    staying = [t for t in plain if t.verb in SETTLING and not t.limited]
+    reach = Reach.LIMITED if any(t.limited for t in ending) else Reach.PLAIN
+    written = await _finish(connection, ending, reach, gives_back=True)
+    return written.joined(await _settle(connection, staying, Reach.PLAIN))
+
+
+async def let_in(connection: Any, given_back: Sequence[Sequence[str]]) -> set[str]:
+    """Slots of these keys were given back, and that is committed: let in who is parked there; returns their queues.
+
+    A claim that parks holds the key's lock, so that whoever it parked before the slot came back is seen here. If this
+    process dies first, the next rescan of any worker lets them in.
+    """
+    follower = Follower(connection)
+    await follower.drive(ask("unpark", sorted(key for keys in given_back for key in keys)))
+    return follower.let_in
 
 
 async def settle_rest(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
@@ -93,7 +113,7 @@ async def settle_rest(follower: Follower, connection: Any, transitions: Sequence
 
 async def _settle_followed(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> Written:
     advancing = [(t, t.flow.advance) for t in transitions if t.flow is not None and t.flow.advance is not None]
-    written = Written({}, [])
+    written = NOTHING
     if advancing:
         arguments = rows.advance_arguments(advancing)
         written = _told(await connection.fetch(query("postgres", "advance"), *arguments))
@@ -110,16 +130,31 @@ def _is_followed(transition: Transition) -> bool:
 
 
 async def _write(connection: Any, transitions: Sequence[Transition], reach: Reach) -> Written:
-    written = Written({}, [])
-    finishing = [t for t in transitions if t.verb in FINISHING]
-    settling = [t for t in transitions if t.verb in SETTLING]
-    if finishing:
-        arguments = rows.finish_arguments(finishing, reach=reach)
-        written = written.joined(_told(await connection.fetch(query("postgres", "finish"), *arguments)))
-    if settling:
-        arguments = rows.settle_arguments(settling, reach=reach)
-        written = written.joined(_told(await connection.fetch(query("postgres", "settle"), *arguments)))
-    return written
+    finished = await _finish(connection, [t for t in transitions if t.verb in FINISHING], reach, gives_back=False)
+    return finished.joined(await _settle(connection, [t for t in transitions if t.verb in SETTLING], reach))
+
+
+async def _finish(connection: Any, ending: Sequence[Transition], reach: Reach, *, gives_back: bool) -> Written:
+    if not ending:
+        return NOTHING
+    statement = finishing(gives_back=gives_back and reach >= Reach.LIMITED)
+    return _told(await connection.fetch(statement, *rows.finish_arguments(ending, reach=reach)))
+
+
+async def _settle(connection: Any, staying: Sequence[Transition], reach: Reach) -> Written:
+    if not staying:
+        return NOTHING
+    return _told(await connection.fetch(query("postgres", "settle"), *rows.settle_arguments(staying, reach=reach)))
+
+
+@cache
+def finishing(*, gives_back: bool = False) -> str:
+    """The statement that ends jobs, with or without their slots."""
+    text = query("postgres", "finish")
+    if not gives_back:
+        return text.replace("{slots}", "").replace("{told}", "limits")
+    waiting = "CASE WHEN row_number() OVER () = 1 THEN (SELECT array_agg(key) FROM released WHERE parked) END"
+    return text.replace("{slots}", query("postgres", "slots").rstrip()).replace("{told}", waiting)
 
 
 def _told(records: Sequence[Any]) -> Written:

@@ -13,7 +13,7 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, TransitionRefused
+from windlass.errors import JobNotFound, StoreUnavailable, TransitionRefused
 from windlass.flow import Memory
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
@@ -37,7 +37,7 @@ from windlass.store.postgres.claiming import Claiming
 from windlass.store.postgres.heart import PostgresHeart
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.settling import Follower, in_order, settle_plain, settle_rest
+from windlass.store.postgres.settling import Follower, in_order, let_in, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
@@ -160,24 +160,27 @@ class PostgresStore(Claiming):
         if failpoints.armed:
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
-        states = await self._pool.run(lambda connection: settle_plain(connection, ordered))
-        # What is missing is followed, perhaps since its claim, holds slots, or lost its lease: the second way tells.
+        states, parked_at = await self._pool.run(lambda connection: settle_plain(connection, ordered))
+        # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
         rest = [transition for transition in ordered if transition.job not in states]
-        let_in: set[str] = set()
+        queues: set[str] = set()
 
         async def settle_all(follower: Follower, connection: Any) -> dict[UUID, State]:
             settled = await settle_rest(follower, connection, rest)
             # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
-            let_in.update(follower.let_in)
+            queues.update(follower.let_in)
             follower.let_in.clear()
             return settled
 
+        if parked_at:
+            with suppress(StoreUnavailable):  # they are given back: whoever waits there is found by the next rescan
+                queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
         if rest:
-            states |= await self._transact(settle_all)
+            states = states | await self._transact(settle_all)
         if failpoints.armed:
             failpoints.hit("finish.committed")
         lost = frozenset(t.job for t in ordered if t.job not in states)
-        return Settled(states=states, lost=lost, let_in=frozenset(let_in))
+        return Settled(states=states, lost=lost, let_in=frozenset(queues))
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))

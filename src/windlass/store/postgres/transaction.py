@@ -13,7 +13,7 @@ from windlass.job import Lease, NewJob
 from windlass.outcome import Transition
 from windlass.store.asking import Flowing
 from windlass.store.following import enqueueing, is_simple
-from windlass.store.postgres.settling import Follower, settle_plain, settle_rest
+from windlass.store.postgres.settling import Follower, settle_rest
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -66,8 +66,6 @@ class PostgresTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        if await settle_plain(self._connection, [transition]):
-            return True
         follower = Follower(self._connection)
         settled = await settle_rest(follower, self._connection, [transition])
         self.queues |= follower.queues | follower.let_in

@@ -1,6 +1,6 @@
 -- Candidates that have limits: whoever finds room at all its keys is claimed, and who is one too many is parked there.
 --
---   $18 at most so many that were passed over are parked
+--   $18 at most so many that were passed over are parked; with 0 nobody is, and who is one too many stays where it is
 --
 -- A turnstile that another claim or a finish holds is skipped: its jobs stay where they are. A key without a row is told
 -- in the answer; the caller makes one and claims again. A job counts in the line of each of its keys whether or not it
@@ -28,7 +28,7 @@
              WHERE picked.lane = lane.place
              ORDER BY picked.run_at DESC, picked.id DESC
              LIMIT 1) AS last ON true
-     WHERE lane.limited AND EXISTS (SELECT FROM crowded)
+     WHERE $18::int > 0 AND lane.limited AND EXISTS (SELECT FROM crowded)
 ), excess AS MATERIALIZED (
     SELECT over.id, over.key
       FROM passed
@@ -48,7 +48,7 @@
            FOR UPDATE SKIP LOCKED) AS over
      LIMIT $18::int
 ), stile AS MATERIALIZED (
-    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room
+    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room, crowded AND used > 0 AS marked
       FROM windlass.turnstiles
      WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM excess))
      ORDER BY key
@@ -68,9 +68,10 @@
     SELECT stile.key FROM stile LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= stile.room
 ), late AS MATERIALIZED (
     SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM excess) AS late
-     WHERE key IN (SELECT key FROM full_now)
+     WHERE $18::int > 0 AND key IN (SELECT key FROM full_now)
 ), turn AS MATERIALIZED (
-    SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM full_now) AS crowded
+    SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM full_now) OR stile.marked AS crowded,
+           stile.key IN (SELECT key FROM late) AS parks
       FROM stile
       LEFT JOIN taken USING (key)
 ), turned AS (
@@ -78,9 +79,10 @@
        SET used = CASE WHEN most IS NULL THEN used ELSE used + turn.n END,
            next_at = CASE WHEN period IS NULL OR turn.n = 0 THEN next_at
                           ELSE greatest(next_at, windlass.now()) + make_interval(secs => turn.n * period) END,
-           crowded = turn.crowded, touched_at = windlass.now()
+           crowded = turn.crowded, parked = turnstiles.parked OR turn.parks, touched_at = windlass.now()
       FROM turn
      WHERE turnstiles.key = turn.key
+       AND (turn.n > 0 OR turnstiles.crowded <> turn.crowded OR turn.parks AND NOT turnstiles.parked)
 ), parked AS (
     UPDATE windlass.jobs SET parked_on = late.key
       FROM late
@@ -100,6 +102,7 @@ SELECT claimed.*,
          WHERE wanted.key NOT IN (SELECT key FROM stile)
            AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)) AS unknown,
        (SELECT count(*) FROM refused)::int AS refused,
-       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy
+       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy,
+       (SELECT count(*) FROM parked)::int AS parked
   FROM (VALUES (1)) AS always (one)
   LEFT JOIN claimed ON true

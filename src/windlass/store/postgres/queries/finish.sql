@@ -4,7 +4,7 @@
 --   $5 errors   $6 attempt entries   $7 seconds since the start   $8 totals   $9 processed   $10 failed
 --   $11 cost   $12 attempts that count   $13 reasons   $14 actions for the audit (null: no row)   $15 which
 --   jobs may be finished: 0 plain ones, 1 also those that hold slots, 2 also those whose end changes more than themselves;
---   only the transaction that looks after the rest says so
+--   only who gives back the slots, or looks after the rest in the same transaction, says so
 --
 -- A lease that is not current matches nothing, and its id is missing from the answer. A token means running (a CHECK of
 -- the table); saying so again would let the planner walk jobs_running, dead entries and all, instead of the key.
@@ -16,7 +16,7 @@ WITH ending AS MATERIALIZED (
 ), gone AS (
     DELETE FROM windlass.jobs
      USING ending
-     WHERE jobs.id = ending.id AND jobs.token = ending.token 
+     WHERE jobs.id = ending.id AND jobs.token = ending.token
        AND ($15::int = 2 OR NOT jobs.followed AND ($15::int = 1 OR jobs.limits IS NULL))
  RETURNING jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at,
            jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.cancel_requested,
@@ -27,17 +27,19 @@ WITH ending AS MATERIALIZED (
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
     SELECT action, id, type, queue, tenant, reason FROM gone WHERE action IS NOT NULL
-)
-INSERT INTO windlass.history (
-    id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
-    finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
-    cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-    attempts, followed, consequences, key_scope, limits)
-SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at,
-       windlass.now() - make_interval(secs => elapsed), windlass.now(), cost_cents, priority, attempt, max_attempts,
-       crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
-       pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
-       CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
-       followed, consequences, key_scope, limits
-  FROM gone
-RETURNING id, status, limits
+), kept AS (
+    INSERT INTO windlass.history (
+        id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
+        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
+        cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
+        attempts, followed, consequences, key_scope, limits)
+    SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at,
+           windlass.now() - make_interval(secs => elapsed), windlass.now(), cost_cents, priority, attempt, max_attempts,
+           crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
+           pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
+           CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
+           followed, consequences, key_scope, limits
+      FROM gone
+    RETURNING id, status, limits
+){slots}
+SELECT id, status, {told} FROM kept
