@@ -300,3 +300,16 @@ async def test_what_one_tenant_leaves_belongs_to_its_equals_and_not_to_lower_pri
     claimed = await rig.claim(room=10)
 
     assert sorted(job.tenant for job in claimed) == ["many"] * 9 + ["one"]
+
+
+async def test_a_tenant_that_is_new_beside_a_flood_does_not_wait_for_a_rescan(rig: Rig) -> None:
+    await rig.enqueue_many(20, tenant="loud")
+    assert len(await rig.claim(room=2)) == 2
+    await rig.advance(0.01)
+    new = await rig.enqueue(tenant="new")
+
+    await rig.advance(0.2)
+    claimed = await rig.claim(room=4, rescan=False)
+
+    assert new in [job.id for job in claimed]
+    assert len(claimed) == 4

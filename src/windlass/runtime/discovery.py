@@ -104,7 +104,9 @@ class Discovery(Service):
             room = share.room()
             if room == 0:
                 continue
+            began = self.clock.monotonic()
             claimed = await self._look(share, room, rescan=rescan)
+            share.claimed(self.clock.monotonic() - began)
             if not claimed.jobs:
                 hungry = True
                 pause = pause if claimed.next_due is None else min(pause, claimed.next_due + 0.001)

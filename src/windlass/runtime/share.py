@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from windlass.pipeline import phases
 from windlass.runtime.crew import Crew
 
-LONGEST_WAIT_IN_MEMORY = 0.1  # seconds: so much work is claimed ahead of the processors
+AHEAD = 4  # claims: so much work is claimed ahead of the processors, as they take while so many claims are made
+LEAST_AHEAD, MOST_AHEAD = 0.02, 0.1  # seconds of it
 LARGEST_CLAIM = 500
 RATE_EVERY = 0.02  # seconds between two looks at how fast attempts end
 
@@ -30,13 +31,20 @@ class Share:
         self._ended = 0  # attempts since the rate was last taken
         self._rate_at = crew.clock.monotonic()
         self._rate = 0.0  # attempts per second, lately
+        self._took = MOST_AHEAD / AHEAD  # seconds of a claim, lately
+        self._ahead = MOST_AHEAD  # seconds of work in memory
 
     def ended(self) -> None:
         """An attempt in one of its processors ended."""
         self._ended += 1
 
+    def claimed(self, took: float) -> None:
+        """A claim for it took so many seconds. The faster they are, the less has to wait in memory, out of turn."""
+        self._took = 0.7 * self._took + 0.3 * took
+        self._ahead = min(max(AHEAD * self._took, LEAST_AHEAD), MOST_AHEAD)
+
     def room(self) -> int:
-        """How many jobs to ask for: free processors, and what they will eat in a tenth of a second."""
+        """How many jobs to ask for: free processors, and what they will eat until the next ones are there."""
         crew, settings = self._crew, self._crew.settings
         if crew.completer.overwhelmed:
             return 0
@@ -48,7 +56,7 @@ class Share:
     def is_low(self) -> bool:
         """Whether the processors will soon have nothing to take from memory."""
         waiting = self._waiting()
-        return waiting == 0 or waiting < self._rate * LONGEST_WAIT_IN_MEMORY / 2
+        return waiting == 0 or waiting < self._rate * self._ahead / 2
 
     def _waiting(self) -> int:
         queue = self._crew.local_queue
@@ -57,13 +65,13 @@ class Share:
         return len(queue) - sum(other._waiting() for other in self._beside)
 
     def _appetite(self) -> int:
-        """Jobs the processors will take within LONGEST_WAIT_IN_MEMORY, from how many they ended lately."""
+        """Jobs the processors will take until the next ones are there, from how many they ended lately."""
         now = self._crew.clock.monotonic()
         passed = now - self._rate_at
         if passed >= RATE_EVERY:
             self._rate = 0.5 * self._rate + 0.5 * self._ended / passed
             self._rate_at, self._ended = now, 0
-        return int(self._rate * LONGEST_WAIT_IN_MEMORY)
+        return int(self._rate * self._ahead)
 
 
 class Shares:

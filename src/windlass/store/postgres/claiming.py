@@ -28,6 +28,10 @@ MOST_PARKED = 5_000  # of those that a claim had to walk past
 TIDY = 8  # of claims that fill their room one after the other, one in so many parks whom it walked past
 
 
+SCAN_EVERY = 0.1  # seconds at least between two looks for lanes: so long may the first job of a tenant be overlooked
+SCAN_SHARE = 20  # such a look may take one part in so many of the time
+
+
 class Share(NamedTuple):
     """The tenants of one queue and priority, each with how many it may have of this claim."""
 
@@ -97,6 +101,7 @@ class Claiming(Looks):
         self._floors = Floors()
         self._fairness = Fairness()
         self._weights: dict[str, float] = {}
+        self._next_scan = 0.0  # when a claim looks for new lanes again, on the monotonic clock
         self._full_claims = 0  # in a row that filled their room
         self._next_token: float | None = None  # when a bucket with jobs at it may let one in, on the monotonic clock
 
@@ -114,7 +119,7 @@ class Claiming(Looks):
         anew = claim.rescan or claim.by_creation
         if anew or (self._next_token is not None and self._next_token <= self.clock.monotonic()):
             await self._let_in()
-        next_due = await self._scan_lanes(claim) if anew else None
+        next_due = await self._scan_lanes(claim) if anew or self._next_scan <= self.clock.monotonic() else None
         haul = await self._haul(claim, anew=anew)
         self._full_claims = self._full_claims + 1 if haul.filled and haul.parked < claim.room else 0
         return Claimed(
@@ -182,7 +187,10 @@ class Claiming(Looks):
 
     async def _scan_lanes(self, claim: Claim) -> float | None:
         """Learn where claimable jobs are; returns the seconds until the next one that is not due yet."""
+        began = self.clock.monotonic()
         records = await self._fetch(query("postgres", "lanes"), claim.types)
+        ended = self.clock.monotonic()
+        self._next_scan = ended + max(SCAN_EVERY, SCAN_SHARE * (ended - began))
         self._floors.scanned(rows.lane(record) for record in records)
         self._weights |= {record["tenant"]: record["weight"] for record in records}
         waits = [
