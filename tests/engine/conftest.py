@@ -15,10 +15,13 @@ import pytest
 
 from store.conftest import URL, _administer, _database, template
 from windlass import Windlass, failpoints
+from windlass.client import Client
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.testing.clock import START
 
+from .programs import admitted
 from .rig import PATIENCE, Database
+from .still import Still
 
 __all__ = ["template"]  # a fixture: pytest finds it by its presence here
 
@@ -109,3 +112,19 @@ def whatever_happens() -> Iterator[threading.Event]:
 def _disarmed() -> Iterator[None]:
     yield
     failpoints.disarm()
+
+
+@pytest.fixture
+def still(still_database: Database) -> Still:
+    return Still(still_database)
+
+
+@pytest.fixture
+async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Windlass]:
+    """The program of every isolation, on this story's database."""
+    settings = admitted.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
+    client = Client(settings, admitted.app.clock)
+    monkeypatch.setattr(admitted.app, "settings", settings)
+    monkeypatch.setattr(admitted.app, "client", client)
+    yield admitted.app
+    await client.aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from windlass import Context, Dead, JobHandle, JobType, Retry, Snooze, State, Windlass, fixed, phase
 from windlass.admission import BudgetRow
-from windlass.client import Client
 from windlass.observe.events import JobStarted
 from windlass.outcome import Ending
 
@@ -22,22 +20,6 @@ from .still import Still, claim_ahead
 
 STEP = 20.0  # seconds in which time passes where a story waits for something
 INSERT = "INSERT INTO effects (n) VALUES ($1)"
-
-
-@pytest.fixture
-def still(still_database: Database) -> Still:
-    return Still(still_database)
-
-
-@pytest.fixture
-async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """The program of every isolation, on this story's database."""
-    settings = admitted.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
-    client = Client(settings, admitted.app.clock)
-    monkeypatch.setattr(admitted.app, "settings", settings)
-    monkeypatch.setattr(admitted.app, "client", client)
-    yield
-    await client.aclose()
 
 
 async def adds_up(database: Database) -> int:

@@ -13,7 +13,7 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, StoreUnavailable, TransitionRefused
+from windlass.errors import JobNotFound, StoreError, TransitionRefused
 from windlass.flow import Memory
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
@@ -173,7 +173,7 @@ class PostgresStore(Claiming):
             return settled
 
         if parked_at:
-            with suppress(StoreUnavailable):  # they are given back: whoever waits there is found by the next rescan
+            with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
                 queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
         if rest:
             states = states | await self._transact(settle_all)

@@ -37,7 +37,7 @@ CREATE TABLE windlass.turnstiles (
     burst     integer     NOT NULL DEFAULT 1,
     next_at   timestamptz NOT NULL DEFAULT '2000-01-01 00:00+00',
     held_until timestamptz,                                    -- nobody takes a token before
-    crowded    boolean     NOT NULL DEFAULT false,             -- it was full after the last claim, and nothing came back since
+    crowded    boolean     NOT NULL DEFAULT false,             -- it was full after a claim, and not all slots came back since
     touched_at timestamptz NOT NULL DEFAULT windlass.now()
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 

@@ -1,0 +1,208 @@
+"""Holding everybody back: `ctx.hold_back` and `Retry(bucket=…)`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from windlass import Context, JobType, Retry, State, Windlass, fixed, rate
+from windlass.observe.events import JobStarted
+from windlass.outcome import Ending
+
+from .programs import admitted
+from .rig import ended, failure, in_state, working
+from .still import Still, claim_ahead
+from .tokens import EXACT, STEP, granted, grown, held
+
+# Holding back
+
+
+async def test_nobody_calls_while_everybody_holds_back(still: Still) -> None:
+    still.app.rate("wiki", 1, every="2s")
+    calls: list[float] = []
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    @still.app.job
+    async def refused(ctx: Context) -> None:
+        await ctx.hold_back("wiki", "2m")  # "Retry-After: 120"
+
+    async with still.working(queues=("here",)) as (here, ear), still.working(queues=("there",)) as (there, ear_there):
+        waits, waits_there = granted(here), granted(there)
+        await ear.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        # Two handlers, one in each worker, sleep with tokens for later when they are told.
+        one = await call.options(queue="here").aenqueue()
+        await grown(waits, 2)
+        two = await call.options(queue="there").aenqueue()
+        await grown(waits_there, 1)
+        assert [*waits, *waits_there] == pytest.approx([0, 2, 4], abs=EXACT)
+        await ear.ended(await refused.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        began = still.now
+
+        await still.moves(2)
+        await ear.ended(one, Ending.SNOOZED)
+        await still.moves(2)
+        await ear_there.ended(two, Ending.SNOOZED)
+        three = await call.options(queue="there").aenqueue()
+        await ear_there.ended(three, Ending.SNOOZED)
+        jobs = [await in_state(job, State.QUEUED) for job in (one, two, three)]
+        assert [job.attempt for job in jobs] == [0, 0, 0]
+
+        await still.moves(115)
+        for job in (one, two, three):
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+
+    assert len(calls) == 4
+    for nth, at in enumerate(calls[1:]):
+        assert at - began >= 120 + 2 * nth - STEP - EXACT
+
+
+async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(still: Still) -> None:
+    still.app.rate("wiki", 1, every="1s")
+    calls: list[float] = []
+
+    @still.app.job
+    async def call(ctx: Context) -> None:
+        await ctx.acquire("wiki")
+        calls.append(still.now)
+
+    async with still.working() as (worker, _):
+        waits = granted(worker)
+        jobs = []
+        for n in range(3):
+            jobs.append(await call.aenqueue())
+            await grown(waits, n + 1)
+        await still.app.client.aask(lambda store: store.hold_back("wiki", 2.5))
+        for n in (4, 5):  # each wakes when its time comes, and takes another token: those of 1 s and 2 s are lost
+            await still.moves(1)
+            await grown(waits, n)
+        for n in (2, 3):
+            await still.moves(1)
+            await grown(calls, n)
+        records = [await in_state(job, State.SUCCEEDED) for job in jobs]
+
+    assert calls == pytest.approx([0, 3, 4], abs=EXACT)
+    assert [(record.attempt, record.fence) for record in records] == [(1, 1)] * 3, "nobody was snoozed"
+
+
+@pytest.mark.parametrize("how", ["told", "failed"])
+async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(still: Still, how: str) -> None:
+    go = asyncio.Event()
+    calls: list[float] = []
+
+    @still.app.job
+    async def block() -> None:
+        await go.wait()
+
+    @still.app.job(limits=[rate("wiki", 1, every="2s", burst=3)])
+    async def call() -> None:
+        calls.append(still.now)
+
+    @still.app.job(queue="there", max_attempts=1)
+    async def refused(ctx: Context) -> None:
+        if how == "failed":
+            raise Retry(after="2m", bucket="wiki")
+        await ctx.hold_back("wiki", "2m")
+
+    here, there = still.working(concurrency=1, queues=("default",)), still.working(queues=("there",))
+    async with here as (worker, ear), there as (_, ear_there):
+        blocking = await block.aenqueue()
+        await ear.until(JobStarted)
+        jobs = [await call.aenqueue() for _ in range(2)]
+        assert await claim_ahead(worker, "call") == 2
+        began = still.now
+        await ear_there.ended(await refused.aenqueue())
+        for job in jobs:
+            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was told
+            assert (record.attempt, record.attempts) == (0, None)
+        go.set()
+        await ear.ended(blocking, Ending.SUCCEEDED)
+        await still.moves(115)
+        for job in jobs:
+            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+
+    assert len(calls) == 2
+    for nth, at in enumerate(calls):
+        assert at - began >= 120 + 2 * nth - STEP - EXACT
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    "kind",
+    [admitted.holds_in_coroutine, admitted.holds_in_thread, admitted.holds_in_process, admitted.retries_in_process],
+)
+async def test_every_isolation_can_hold_back(kind: JobType[[], None]) -> None:
+    async with working(admitted.app):
+        await ended(await kind.aenqueue())
+
+    assert 500 < await held(admitted.app, f"wiki:{kind.definition.type}") <= 600
+    assert await held(admitted.app, "wiki") == 0
+
+
+# Retry(bucket=…)
+
+
+@pytest.mark.parametrize(
+    ("after", "attempts", "state", "seconds"),
+    [("2m", 4, State.FAILED, 120), (None, 4, State.FAILED, 90), ("2m", 1, State.DEAD, 120), (None, 1, State.DEAD, 90)],
+)
+async def test_a_retry_with_a_bucket_holds_everybody_back(
+    still: Still, after: str | None, attempts: int, state: State, seconds: int
+) -> None:
+    still.app.rate("wiki", 5, every="1s")
+
+    @still.app.job(max_attempts=attempts, retry=fixed(90))
+    async def refused() -> None:
+        raise Retry("429", after=after, bucket="wiki")
+
+    async with still.working() as (_, ear):
+        job = await refused.aenqueue()
+        await ear.ended(job, Ending.RETRY)
+        record = await in_state(job, state)  # what is seen with the failure was written with it
+        assert await held(still.app, "wiki") == pytest.approx(seconds, abs=EXACT)
+
+    if state is State.FAILED:
+        assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(seconds, abs=EXACT)
+
+
+async def test_a_retry_with_a_key_holds_back_that_key_only(still: Still) -> None:
+    still.app.rate("domain", 5, every="1s")
+
+    @still.app.job
+    async def refused() -> None:
+        raise Retry("429", after="2m", bucket="domain:a.org")
+
+    async with still.working() as (_, ear):
+        job = await refused.aenqueue()
+        await ear.ended(job, Ending.RETRY)
+        await in_state(job, State.FAILED)
+
+    held_back = [await held(still.app, bucket) for bucket in ("domain:a.org", "domain:b.org", "domain")]
+    assert held_back == pytest.approx([120, 0, 0], abs=EXACT)
+
+
+async def test_a_retry_with_an_unknown_bucket_is_written_all_the_same(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(max_attempts=1)
+    async def refused() -> None:
+        raise Retry("429", after="2m", bucket="wikki")
+
+    async with working(app):
+        record = await ended(await refused.aenqueue())
+
+    assert (record.status, record.reason, failure(record).message) == (State.DEAD, "exhausted", "429")
+    (line,) = [line for line in caplog.messages if "wikki" in line]
+    assert "nobody holds back" in line
+    assert "app.rate(" in line
+
+
+@pytest.mark.parametrize("bucket", ["", 5, b"wiki"])
+def test_a_bucket_has_a_name(bucket: Any) -> None:
+    with pytest.raises(ValueError, match=r"Retry\(bucket="):
+        Retry(bucket=bucket)
