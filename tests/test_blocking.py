@@ -93,7 +93,11 @@ def test_ctrl_c_while_waiting_cancels_what_was_waited_for(portal: Portal) -> Non
     cancelled = threading.Event()
 
     async def wait() -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        main = threading.main_thread().ident or 0
+        # Until it waits for this:
+        while sys._current_frames()[main].f_code.co_filename != threading.__file__:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -337,7 +337,7 @@ def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
         ({"every": "10ms"}, "too short; 0.1 s is the least"),
         ({"every": timedelta(seconds=-1)}, "negative or not finite"),
         ({"every": "soon"}, "is not a duration"),
-        ({"every": "1h", "tz": "UTC"}, "tz= is for cron="),
+        ({"every": "1h", "tz": "UTC"}, "a time zone is for a cron line"),
         ({"at": NOON.replace(tzinfo=None)}, "has no time zone; add tzinfo=UTC, or write"),
         ({"at": "2026-01-01"}, "is not a datetime"),
         ({"at": datetime(1960, 1, 1, tzinfo=UTC)}, "is not in the years 1970 to 2999"),
@@ -371,7 +371,7 @@ def test_an_edit_keeps_what_it_does_not_name() -> None:
 
 
 def test_an_edit_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="tz= is for cron="):
+    with pytest.raises(ScheduleError, match="a time zone is for a cron line"):
         changed("x", Timing(every=60.0), Edit(tz="Europe/Berlin"))
     with pytest.raises(ScheduleError, match="never fires"):
         changed("x", Timing(every=60.0), Edit(cron="0 0 30 2 *"))

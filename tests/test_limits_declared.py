@@ -110,7 +110,9 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
         (lambda: rate("x", 5), r"rate\('x', 5\) has no period; say how long it is: rate\('x', 5, every=\"1s\"\)"),
         (lambda: rate("x", 0, every="1s"), r"rate\('x', 0\): the count is a whole number from 1 .*make the period lon"),
         (lambda: rate("x", -5, every="1s"), "not -5"),
-        (lambda: rate("x", 0.5, every="1s"), r"not 0\.5; .*make the period longer"),  # type: ignore[arg-type]
+        (lambda: rate("x", 0.5, every="1s"), r"not 0\.5; write rate\('x', 1, every=\"2s\"\)"),  # type: ignore[arg-type]
+        (lambda: rate("x", 1.5, every="1m"), r"not 1\.5; write rate\('x', 3, every=\"2m\"\)"),  # type: ignore[arg-type]
+        (lambda: rate("x", float("nan"), every="1s"), r"not nan; .*make the period longer"),  # type: ignore[arg-type]
         (lambda: rate("x", True, every="1s"), "not True"),
         (lambda: rate("x", 5, every=0), r"rate\('x', 5\): every=0 is no time at all; say how long .*every=\"1s\""),
         (lambda: rate("x", 5, every=timedelta(0)), "is no time at all"),
@@ -121,7 +123,10 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
         (lambda: rate("x", 5, every=True), "every: True is not a duration"),
         (lambda: rate("x", 5, every=[1]), "is not a duration"),  # type: ignore[arg-type]
         (lambda: rate("x", 2_000_000, every="1s"), "more than a million per second"),
-        (lambda: rate("x", 5, every="1s", burst=0), "burst is a whole number from 1 to .*, not 0; leave it out"),
+        (
+            lambda: rate("x", 5, every="1s", burst=0),
+            "burst is a whole number from 1 .*, not 0; 1 is an even spacing",
+        ),
         (lambda: rate("x", 5, every="1s", burst=-1), "not -1"),
         (lambda: rate("x", 5, every="1s", burst=True), "not True"),
         (lambda: rate("x", 5, every="1s", burst=1.5), r"not 1\.5"),  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def declare(app: Windlass) -> Any:
         (
             {"every": "1h", "call": "reprot"},
             UnknownType,
-            "no job type 'reprot' in this program; did you mean 'report'?",
+            "schedule 'nightly': no job type 'reprot' in this program; did you mean 'report'?",
         ),
         ({"every": "1h", "call": "report"}, ScheduleError, "give it a call, with its arguments: report.call(…)"),
         ({"every": "1h", "call": 5}, ScheduleError, "schedule 'nightly' is given int; give it a call of a job type"),
@@ -56,6 +56,15 @@ def test_a_declaration_that_cannot_be(
 
     assert message in str(refused.value)
     assert app.registry.schedules == {}
+
+
+@pytest.mark.parametrize("count", [-1, True, 2.5, "5", 10**30])
+def test_a_count_that_cannot_be(app: Windlass, count: Any) -> None:
+    nightly = app.schedule("nightly", declare(app).call(), every="1h")
+
+    for call in (nightly.upcoming, nightly.ticks):
+        with pytest.raises(ScheduleError, match=f"schedule 'nightly': {call.__name__}.*say how many, a whole number"):
+            call(count)
 
 
 def test_calls_that_no_tick_can_make(app: Windlass) -> None:

@@ -17,6 +17,8 @@ GATES = {
     GateState.PAUSED: "GATE_PAUSED",
     GateState.DRAINING: "GATE_DRAINED",
 }
+LIMIT_HELD = "LIMIT_HELD"  # by an operator; what handlers hold back is theirs to log
+LIMIT_RELEASED = "LIMIT_RELEASED"
 BUDGET_SET = "BUDGET_SET"
 BUDGET_DROPPED = "BUDGET_DROPPED"
 TENANT_WEIGHED = "TENANT_WEIGHED"

@@ -152,7 +152,10 @@ class Context:
         return self._tokens.acquire(name, key)
 
     def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
-        """Let nobody call at this rate for so long, in any worker: `await ctx.hold_back("wiki", retry_after)`."""
+        """Let nobody call at this rate for so long, in any worker: `await ctx.hold_back("wiki", retry_after)`.
+
+        A day is the longest; `windlass limits release` ends it before.
+        """
         self._check_loop("hold_back")
         return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
 

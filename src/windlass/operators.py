@@ -86,16 +86,18 @@ class Operators:
 
     # Budgets
 
-    def budget(self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration = "day") -> None:
+    def budget(
+        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
+    ) -> None:
         """What a tenant or a queue may cost: `app.budget(tenant="acme", cents=500, per="day")`.
 
-        `per` is hour, day, week, month or a span; windows are counted in UTC. What the window that is now has cost
-        already counts.
+        `per` has to be given: hour, day, week, month or a span; windows are counted in UTC. What the window that is now
+        has cost already counts.
         """
         self.client.ask(self._budget(budget(tenant, queue, cents, per)), twin="app.abudget(…)")
 
     async def abudget(
-        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration = "day"
+        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
     ) -> None:
         await self.client.aask(self._budget(budget(tenant, queue, cents, per)))
 
@@ -184,14 +186,16 @@ def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
     return kind, name
 
 
-def budget(tenant: str | None, queue: str | None, cents: int, per: Duration) -> Budget:
+def budget(tenant: str | None, queue: str | None, cents: int, per: Duration | None) -> Budget:
     kind, name = spender(tenant, queue)
+    if per is None:
+        raise AdmissionError(f"a budget without a window; say per what, as in per='day': {_windows()}")
     if isinstance(cents, bool) or not isinstance(cents, int):
         raise AdmissionError(f"a budget of {cents!r}: it is a whole number of cents, such as 500")
     if cents < 0:
         raise AdmissionError(f"a budget of {cents} cents is below zero; 0 lets nothing start")
     if cents > MOST_CENTS:
-        raise AdmissionError(f"a budget of {cents!r:.30} cents is more than {MOST_CENTS}; without any: drop it")
+        raise AdmissionError(f"the budget is more than {MOST_CENTS:,} cents; without any: drop it")
     return Budget(kind=kind, name=name, cents=cents, seconds=window(per))
 
 
@@ -202,10 +206,20 @@ def window(per: Duration) -> float | None:
     try:
         length = seconds(per, what="per")
     except ConfigError:
-        raise AdmissionError(f"per {per!r} is no window: write {', '.join(WINDOWS)}, or a span such as 30m") from None
+        raise AdmissionError(f"per {per!r} is no window: write {_windows()}") from None
     if length < SHORTEST_WINDOW:
         raise AdmissionError(f"per {per!r} is too short a window; {spell(SHORTEST_WINDOW)} is the least")
     return length
+
+
+def _windows() -> str:
+    return f"{', '.join(WINDOWS)}, or a span such as 30m"
+
+
+def spelled_window(length: float | None) -> str:
+    """`day`, or how long it is."""
+    names = {seconds: name for name, seconds in WINDOWS.items()}
+    return names[length] if length in names else spell(length or 0.0)
 
 
 def checked_weight(weight: float) -> float:
@@ -213,7 +227,8 @@ def checked_weight(weight: float) -> float:
         raise AdmissionError(f"a weight of {weight!r}: it is a number, such as 3 or 0.5")
     if not weight > 0 or weight == math.inf:  # NaN is not above anything
         raise AdmissionError(
-            f"a weight of {weight!r}: it must be above 0 and finite; to let a tenant start nothing, pause it"
+            f"a weight of {weight!r}: it must be above 0 and finite; to let a tenant start nothing, pause it: "
+            "app.pause(tenant=…)"
         )
     if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         raise AdmissionError(f"a weight of {weight!r:.30} is not between {LEAST_WEIGHT:g} and {MOST_WEIGHT:,.0f}")

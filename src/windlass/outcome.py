@@ -32,7 +32,10 @@ class Retry(Word):
         after: Duration | None = None,
         bucket: str | None = None,
     ) -> None:
-        """With `bucket`, everybody who takes tokens of that rate holds back for as long: `Retry-After` for all."""
+        """With `bucket`, everybody who takes tokens of that rate holds back for as long: `Retry-After` for all.
+
+        For a day at most: a job may come back later than that, and does not keep the others waiting.
+        """
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
         if bucket is not None and not (isinstance(bucket, str) and bucket):

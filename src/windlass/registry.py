@@ -103,6 +103,8 @@ class Registry:
         self._definitions: dict[str, Definition] = {}
         self._rules: dict[str, tuple[Rule, str]] = {}  # with who declared them
         self._scopes: dict[str, str] = {}  # as a rule was first declared
+        self._keyed: set[str] = set()  # rules that are declared with a key per value …
+        self._shared: set[str] = set()  # … and those of which a job type counts against the bare name
         self.pipelines: dict[str, Plan] = {}
         self.schedules: dict[str, Declaration] = {}
 
@@ -116,14 +118,18 @@ class Registry:
         for limit in definition.limits:
             self._check_rule(limit.rule, place(definition.fn))
         for limit in definition.limits:
-            self.add_rule(limit.rule, place(definition.fn), limit.scope)
+            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.keyed)
+            if not limit.keyed:
+                self._shared.add(limit.name)
         self._definitions[definition.type] = definition
 
-    def add_rule(self, rule: Rule, declared_by: str, scope: str) -> None:
+    def add_rule(self, rule: Rule, declared_by: str, scope: str, *, keyed: bool = False) -> None:
         """A limit or rate of this program; its name means the same wherever it is declared."""
         self._check_rule(rule, declared_by)
         self._rules.setdefault(rule.name, (rule, declared_by))
         self._scopes.setdefault(rule.name, scope)
+        if keyed:
+            self._keyed.add(rule.name)
 
     def rules(self) -> list[Rule]:
         """Every limit and rate of the program, for a worker to declare."""
@@ -132,6 +138,10 @@ class Registry:
     def rule(self, name: str) -> Rule | None:
         """The limit or rate of that name; one that only another program declares is none here."""
         return self._rules[name][0] if name in self._rules else None
+
+    def is_keyed(self, name: str) -> bool:
+        """Whether the bare name of a rule is no key that any job of this program counts against."""
+        return name in self._keyed and name not in self._shared
 
     def scope_of(self, name: str, type: str | None = None) -> str:
         """Whether a rule counts tenants apart: as the job type has it, else as it was first declared."""

@@ -31,6 +31,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 FIRES_SHOWN = 5
+MOST_SHOWN = 100_000  # fires, or ticks, in one list
 REFUSED_OPTIONS = ("delay", "run_at", "idempotency_key", "conn")
 """Of a call: its tick says when, and each tick is another request."""
 
@@ -77,19 +78,19 @@ class Schedule(Generic[R]):
 
     def ticks(self, count: int = 50) -> list[TickRow]:
         """What became of its last ticks, the newest first."""
-        return self._ask(lambda store: store.ticks(self.name, page=count), "schedule.aticks()")
+        return self._ask(self._ticks(count), "schedule.aticks()")
 
     async def aticks(self, count: int = 50) -> list[TickRow]:
-        return await self._aask(lambda store: store.ticks(self.name, page=count))
+        return await self._aask(self._ticks(count))
 
     # Operating
 
-    def pause(self, reason: str | None = None) -> None:
-        """No tick fires until it is resumed; a deploy does not resume it."""
-        self._ask(self._pause(reason), "schedule.apause(…)")
+    def pause(self, reason: str | None = None) -> bool:
+        """No tick fires until it is resumed; a deploy does not resume it. False: it was paused already."""
+        return self._ask(self._pause(reason), "schedule.apause(…)")
 
-    async def apause(self, reason: str | None = None) -> None:
-        await self._aask(self._pause(reason))
+    async def apause(self, reason: str | None = None) -> bool:
+        return await self._aask(self._pause(reason))
 
     def resume(self) -> bool:
         """Go on with the next tick from now; those of the pause are gone. False: it was not paused."""
@@ -98,12 +99,12 @@ class Schedule(Generic[R]):
     async def aresume(self) -> bool:
         return await self._aask(self._resume)
 
-    def edit(self, **change: Unpack[Change]) -> None:
-        """Change it over what the code says, until `reset()`: `nightly.edit(cron="0 4 * * *")`."""
-        self._ask(self._edit(change), "schedule.aedit(…)")
+    def edit(self, **change: Unpack[Change]) -> bool:
+        """Change it over what the code says, until `reset()`: `nightly.edit(cron="0 4 * * *")`. False: it was so."""
+        return self._ask(self._edit(change), "schedule.aedit(…)")
 
-    async def aedit(self, **change: Unpack[Change]) -> None:
-        await self._aask(self._edit(change))
+    async def aedit(self, **change: Unpack[Change]) -> bool:
+        return await self._aask(self._edit(change))
 
     def reset(self) -> bool:
         """Back to what the code says; False where nothing was edited."""
@@ -125,19 +126,31 @@ class Schedule(Generic[R]):
         return await find(store, self.name)
 
     def _upcoming(self, count: int) -> Callable[[Store], Awaitable[list[datetime]]]:
+        self._check_count("upcoming", count)
+
         async def look(store: Store) -> list[datetime]:
             return upcoming(await self._find(store), count)
 
         return look
 
-    def _pause(self, reason: str | None) -> Callable[[Store], Awaitable[None]]:
+    def _ticks(self, count: int) -> Callable[[Store], Awaitable[list[TickRow]]]:
+        self._check_count("ticks", count)
+        return lambda store: store.ticks(self.name, page=count)
+
+    def _check_count(self, call: str, count: object) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_SHOWN:
+            raise ScheduleError(
+                f"schedule {self.name!r}: {call}({count!r}): say how many, a whole number from 0 to {MOST_SHOWN:,}"
+            )
+
+    def _pause(self, reason: str | None) -> Callable[[Store], Awaitable[bool]]:
         reason = checked_reason(reason)
         return lambda store: store.pause_schedule(self.name, reason=reason, actor=self._actor)
 
     def _resume(self, store: Store) -> Awaitable[bool]:
         return store.resume_schedule(self.name, actor=self._actor)
 
-    def _edit(self, change: Change) -> Callable[[Store], Awaitable[None]]:
+    def _edit(self, change: Change) -> Callable[[Store], Awaitable[bool]]:
         edit = edit_of(f"schedule {self.name!r}", change)
         return lambda store: store.edit_schedule(self.name, edit, actor=self._actor)
 
@@ -196,8 +209,8 @@ def declare(
     declaration = Declaration(
         name=name,
         timing=timed(what, **when),
-        catch_up=_choice(what, "catch_up", catch_up, CatchUp),
-        overlap=_choice(what, "overlap", overlap, Overlap),
+        catch_up=_choice(what, "catch_up=", catch_up, CatchUp),
+        overlap=_choice(what, "overlap=", overlap, Overlap),
         call=call,
     )
     return declaration, Schedule(app, declaration)
@@ -205,7 +218,7 @@ def declare(
 
 def _check_call(app: Windlass, what: str, call: object) -> None:
     if isinstance(call, str):
-        app.registry.require(call)  # says what was meant
+        _require(app, what, call)
     if isinstance(call, (str, Bound)):
         name = call if isinstance(call, str) else call.definition.signature.name
         raise ScheduleError(f"{what} is given a job type; give it a call, with its arguments: {name}.call(…)")
@@ -218,20 +231,35 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
             raise ScheduleError(f"{what}: its call has {option}=, which a tick cannot have; leave it out")
 
 
-def edit_of(what: str, change: Change) -> Edit:
-    """A checked edit; what depends on the schedule as it is now is checked when it is laid over it."""
+def _require(app: Windlass, what: str, type: str) -> None:
+    try:
+        app.registry.require(type)  # says what was meant
+    except UnknownType as error:
+        raise UnknownType(f"{what}: {error}") from None
+
+
+def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
+    """A checked edit; what depends on the schedule as it is now is checked when it is laid over it.
+
+    With `flags`, errors name the fields as they are typed after a command.
+    """
+
+    def spelled(name: str) -> str:
+        return f"--{name.replace('_', '-')} " if flags else f"{name}="
+
     for name in change:
         if name not in Change.__annotations__:
             raise ScheduleError(f"{what}: unknown field {name!r}{suggest(name, Change.__annotations__)}")
     given: dict[str, Any] = {name: value for name, value in change.items() if value is not None}
     if not given:
-        raise ScheduleError(f"{what}: nothing to edit; there are: {', '.join(Change.__annotations__)}")
+        names = (spelled(name).rstrip("= ") for name in Change.__annotations__)
+        raise ScheduleError(f"{what}: nothing to edit; there are: {', '.join(names)}")
     if len({"cron", "every", "at"} & set(given)) > 1:
         raise ScheduleError(f"{what}: cron, every and at each say when; give one of them")
     if "catch_up" in given:
-        given["catch_up"] = _choice(what, "catch_up", given["catch_up"], CatchUp)
+        given["catch_up"] = _choice(what, spelled("catch_up"), given["catch_up"], CatchUp)
     if "overlap" in given:
-        given["overlap"] = _choice(what, "overlap", given["overlap"], Overlap)
+        given["overlap"] = _choice(what, spelled("overlap"), given["overlap"], Overlap)
     if isinstance(given.get("tz"), ZoneInfo):
         given["tz"] = given["tz"].key
     if "every" in given:
@@ -242,7 +270,9 @@ def edit_of(what: str, change: Change) -> Edit:
     priority = given.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
         lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
-        raise ScheduleError(f"{what}: priority={priority!r} is not a whole number from {lowest} to {highest}")
+        raise ScheduleError(
+            f"{what}: {spelled('priority')}{priority!r} is not a whole number from {lowest} to {highest}"
+        )
     return Edit(**given)
 
 
@@ -260,4 +290,4 @@ def _choice(what: str, name: str, given: str, kind: type[C]) -> C:
     try:
         return kind(given)
     except ValueError:
-        raise ScheduleError(f"{what}: {name}={given!r}; there are: {', '.join(kind)}") from None
+        raise ScheduleError(f"{what}: {name}{given!r}; there are: {', '.join(kind)}") from None

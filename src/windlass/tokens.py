@@ -6,11 +6,11 @@ away is not worth a processor, and the job is snoozed until then with no attempt
 
 from __future__ import annotations
 
-from windlass.clock import Clock
+from windlass.clock import Clock, spell
 from windlass.errors import FlowError
 from windlass.notebook import Notebook
 from windlass.outcome import Snooze
-from windlass.policy.limit import Value, bucket_of
+from windlass.policy.limit import LONGEST_HOLD, OWN, Value, bucket_of
 from windlass.registry import Registry
 from windlass.steps import step_of
 
@@ -47,6 +47,11 @@ class Tokens:
 
     async def hold_back(self, name: str, seconds: float, key: Value | None) -> None:
         """Nobody calls for so long."""
+        if seconds > LONGEST_HOLD:
+            raise FlowError(
+                f"ctx.hold_back({name!r}): {spell(seconds)} is longer than {spell(LONGEST_HOLD)}, the longest hold; "
+                "close a gate: await app.apause(…)"
+            )
         bucket = self._bucket("hold_back", name, key)
         await self._notebook.insist(lambda: self._notebook.store.hold_back(bucket, seconds))
 
@@ -55,6 +60,9 @@ class Tokens:
         rule = None if known is None else known.rule(name)
         if word == "acquire" and rule is not None and rule.period is None:
             raise FlowError(f"ctx.acquire({name!r}): that is a limit, which has no tokens; declare a rate: app.rate(…)")
+        if key is None and known is not None and known.is_keyed(name):
+            own = f"ctx.job.{name}" if name in OWN else "…"
+            raise FlowError(f"ctx.{word}({name!r}): it has a key per value; say which: key={own}")
         self._notebook.transaction.check()
         self._refuse_in_a_transaction(word)
         scope = "global" if known is None else known.scope_of(name, job.type)

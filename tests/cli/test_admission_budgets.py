@@ -83,7 +83,27 @@ def test_a_budget_of_nothing_lets_nothing_start(desk: Desk) -> None:
     desk.enqueue(tenant="acme")
 
     assert desk.take() == []
-    assert "0: nothing starts" in told
+    assert told.splitlines()[1:] == [
+        "  0 spent, 0 left; 0: nothing starts",
+        "  running jobs finish; nothing new starts until it has another budget or none; workers know within a second",
+        "  → windlass budgets drop --tenant acme",
+    ]
+
+
+def test_the_same_budget_and_the_same_weight_again_leave_no_row_in_the_audit(desk: Desk) -> None:
+    for cents in ("5", "5", "1"):
+        desk.run("budgets", "set", "--tenant", "acme", cents, "--per", "day")
+    for weight in ("2", "2", "3"):
+        desk.run("tenants", "weigh", "acme", weight)
+
+    rows = [(row["action"], row["reason"]) for row in desk.json("audit")["audit"]]
+
+    assert rows == [
+        ("TENANT_WEIGHED", "weight 3"),
+        ("TENANT_WEIGHED", "weight 2"),
+        ("BUDGET_SET", "1 cent per day"),
+        ("BUDGET_SET", "5 cents per day"),
+    ]
 
 
 def test_a_budget_is_dropped_once_and_the_second_time_changes_nothing(desk: Desk) -> None:
@@ -168,7 +188,7 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("acme", "0"), "it must be above 0 and finite; to let a tenant start nothing, pause it"),
+        (("acme", "0"), "it must be above 0; to let acme start nothing: windlass gates pause --tenant acme"),
         (("acme", "-3"), "a weight of -3.0: it must be above 0"),
         (("acme", "nan"), "it must be above 0 and finite"),
         (("acme", "inf"), "it must be above 0 and finite"),

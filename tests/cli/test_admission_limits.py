@@ -94,6 +94,7 @@ def test_a_rate_is_shown_with_its_tokens(desk: Desk) -> None:
     assert (row["most"], row["period"], row["burst"], row["used"], row["free_in"]) == (None, 600.0, 3, 2, 0.0)
     assert left == "wikidata  1 per 10m, 3 at once: 1 of 3 tokens left"
     assert (empty["used"], empty["waiting"]) == (3, 1)
+    assert desk.run("limits").stdout.split("\t")[2] == "3/3"
     assert 0 < empty["free_in"] <= 600
     told = desk.run("limits", "show", "wikidata").stdout
     assert re.search(r"^  the next token is there in (10m|9m\d+s)$", told, re.MULTILINE)
@@ -118,6 +119,55 @@ def test_everybody_holds_back(desk: Desk) -> None:
     document = desk.json("limits", "hold", KEY, "5m")
     assert (list(document), document["key"]) == (["key", "held"], KEY)
     assert 290 < document["held"] <= 300
+    (row,) = desk.json("limits")["limits"]
+    assert 290 < row["free_in"] == pytest.approx(row["held"])
+
+
+def test_a_hold_is_ended_and_both_are_in_the_audit(desk: Desk) -> None:
+    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    desk.enqueue(limits=(KEY,))
+    held = desk.run("limits", "hold", KEY, "2m", WINDLASS_ACTOR="ann")
+    desk.run("limits", "hold", KEY, "30s", WINDLASS_ACTOR="ann")  # changes nothing
+    assert desk.take() == []
+
+    told = desk.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
+    again = desk.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
+
+    assert held.stdout.splitlines()[-1] == f"  → windlass limits release {KEY}"
+    assert told.stdout == (
+        f"nobody holds back from {KEY} any more\n  the next one may start: now; workers know within a second\n"
+    )
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", f"windlass: nobody holds back from {KEY}\n")
+    assert desk.json("limits", "release", KEY) == {"key": KEY, "released": False}
+    assert len(desk.take()) == 1
+    assert [line.split("\t")[1:] for line in desk.run("audit").stdout.splitlines()] == [
+        ["LIMIT_RELEASED", f"limit:{KEY}", "", "bob", ""],
+        ["LIMIT_HELD", f"limit:{KEY}", "", "ann", "for 2m"],
+    ]
+
+
+def test_a_name_that_jobs_count_against_without_a_key_is_held_beside_its_keys(file_desk: Desk) -> None:
+    limited(file_desk, jobs=1)
+    file_desk.enqueue(limits=("domain",))
+    assert len(file_desk.take()) == 1
+
+    assert file_desk.run("limits", "hold", "domain", "2m").exit_code == 0
+
+
+def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words(file_desk: Desk) -> None:
+    file_desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
+    file_desk.enqueue(2, limits=("wikidata",))
+    file_desk.take()
+
+    seen, _ = file_desk.terminal("limits", NO_COLOR="1")
+    held, _ = file_desk.terminal("limits", "hold", "wikidata", "2m", width=60, NO_COLOR="1")
+
+    assert " 1 left of 3 " in seen.splitlines()[1]
+    assert held.splitlines()[1:] == [
+        "  running jobs finish; no slot and no token is given until",
+        "  then; workers know within a second",
+        "  → windlass limits release wikidata",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,9 +179,12 @@ def test_everybody_holds_back(desk: Desk) -> None:
         (("show",), "Missing argument 'KEY'"),
         (("hold", "nothing", "2m"), "no limit or rate is called 'nothing'"),
         (("hold", KEY, "0s"), "is no time at all"),
-        (("hold", KEY, "soon"), "is not a duration"),
-        (("hold", KEY, "2d"), "is more than a day, and a hold cannot be taken back; close a gate"),
+        (("hold", KEY, "soon"), "TIME: 'soon' is not a duration; write it like 30s, 2m or 1h30m"),
+        (("hold", KEY, "2d"), "is more than 1d, the longest hold; close a gate: windlass gates"),
         (("hold", KEY), "Missing argument 'TIME'"),
+        (("hold", "domain", "2m"), f"domain has a key per value; say which, as in {KEY} (windlass limits domain lists"),
+        (("hold", "domain", "2m"), "for all of them, close a gate: windlass gates pause --type"),
+        (("release", "zzz"), "those in use: windlass limits"),
         (("list", "-n", "0"), "0 is not in the range"),
     ],
 )

@@ -271,3 +271,11 @@ def test_lines_tell_of_the_phases_while_orders_are_under_way(
     assert "worker 2: pack-processor-1 busy\n" in told
     assert " queued · " in told_later
     assert "orders:" not in told_later
+
+
+def test_the_line_of_one_worker_says_so(scene: Scene) -> None:
+    from windlass.cli.demo.plain import _status
+
+    assert " · 2 workers · " in _status(scene)
+    scene.killed(1)
+    assert " · 1 worker · " in _status(scene)

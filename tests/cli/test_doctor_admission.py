@@ -169,6 +169,18 @@ def test_of_many_keys_some_are_named() -> None:
     assert {first.level, second.level} == {Level.PROBLEM}
 
 
+def test_one_is_told_as_one() -> None:
+    seen = Admitted(slots=[Slots("a", 2, 1), Slots("b", 1, 2)], parked=[Parked("c", 1, "9f3c21ab")])
+
+    said = [finding.said for finding in judge_admission(Settings.load({}, url="sqlite:///x.db"), seen)[:3]]
+
+    assert said == [
+        "1 slot is in use by no running job: a (2 in use, 1 running)",
+        "1 running job has no slot of its limit: b (1 in use, 2 running)",
+        "1 job waits at a limit or rate that has room: c; such as 9f3c21ab",
+    ]
+
+
 def test_where_workers_look_seldom_a_full_look_may_take_longer_than_the_doctor() -> None:
     slow = Settings.load({}, url="sqlite:///x.db", pace="steady")
 

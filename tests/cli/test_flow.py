@@ -119,6 +119,19 @@ def test_the_audit_is_a_table_at_a_terminal(file_desk: Desk) -> None:
     assert more.startswith("more: windlass audit -n 1 --below ")
 
 
+def test_a_narrow_audit_keeps_who_and_why(file_desk: Desk) -> None:
+    file_desk.run(
+        "gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann@ship.example"
+    )
+
+    seen, _ = file_desk.terminal("audit", width=80, NO_COLOR="1")
+
+    heading, row = seen.splitlines()
+    assert heading.split() == ["WHEN", "ACTION", "JOB", "ACTOR", "REASON"]
+    assert "ann@ship" in row
+    assert "the server" in row
+
+
 def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(desk: Desk) -> None:
     first, second, third = desk.enqueue(3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -35,7 +36,7 @@ app.schedule("nightly", report.call("today"), cron="0 3 * * *", tz="Asia/Tokyo")
 
 
 def declare(desk: Desk, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
-    job = NewJob(id=NOBODY, type="send", input='{"to":"a@example.org"}', **options)
+    job = NewJob(**{"id": NOBODY, "type": "send", "input": '{"to":"a@example.org"}', **options})
     declared = Declared(timing=timing, catch_up=CatchUp.ONE, overlap=Overlap.ALLOW, job=job)
     desk.ask(lambda store: store.declare_schedules({name: declared}))
 
@@ -120,6 +121,33 @@ def test_a_table_at_a_terminal(file_desk: Desk) -> None:
     assert row.endswith("on, edited")
 
 
+def test_a_tick_that_is_due_is_told_from_the_first_second_on(file_desk: Desk) -> None:
+    declare(file_desk, "just", Timing(at=datetime.now(UTC) - timedelta(seconds=9)))
+
+    listed, _ = file_desk.terminal("schedules", NO_COLOR="1")
+    told = file_desk.run("schedules", "show", "just").stdout
+
+    assert re.search(r"  due since \d+s +– +send  on$", listed.splitlines()[1])
+    assert re.match(r"just  due since \d+s\n", told)
+    assert file_desk.json("schedules", "show", "just")["late"] is None
+
+
+def test_a_story_fits_a_narrow_terminal(file_desk: Desk) -> None:
+    recipients = json.dumps([f"somebody-{number}@example.org" for number in range(5)], separators=(",", ":"))
+    declare(file_desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)), input=f'{{"to":{recipients}}}')
+    file_desk.ask(lambda store: store.tick("nightly"))
+
+    seen, _ = file_desk.terminal("schedules", "show", "nightly", width=80, NO_COLOR="1")
+    job = file_desk.json("schedules", "show", "nightly")["last_job"]
+
+    lines = seen.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert f"job {job.replace('-', '')[-8:]}" in seen
+    assert job not in seen
+    assert job in file_desk.run("schedules", "show", "nightly").stdout
+    assert " ".join(seen.split()).endswith("late, missed, and made up for")
+
+
 def test_without_schedules_it_says_how_to_declare_one(file_desk: Desk) -> None:
     result = file_desk.run("schedules", "list")
 
@@ -169,6 +197,23 @@ def test_pause_and_resume(desk: Desk) -> None:
     assert (shown["paused"], shown["paused_by"], shown["reason"]) == (True, "ann", "wrong numbers")
     assert (resumed["paused"], resumed["changed"], resumed["reason"]) == (False, True, None)
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nightly was not paused")
+
+
+def test_what_is_so_already_is_told_and_changes_nothing(desk: Desk) -> None:
+    declare(desk)
+    words = (["pause", "nightly"], ["edit", "nightly", "--every", "15m"])
+    desk.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
+    desk.run("schedules", "edit", "nightly", "--every", "15m", WINDLASS_ACTOR="ann")
+
+    told = [desk.run("schedules", *each).stdout.splitlines() for each in words]
+    changed = [desk.json("schedules", *each)["changed"] for each in words]
+
+    assert [lines[0] for lines in told] == ["nightly was paused already", "nightly was so already"]
+    assert told[0][2].startswith("  paused since ")
+    assert told[0][2].endswith(" by ann: wrong numbers")
+    assert told[0][3] == "  → windlass schedules resume nightly"
+    assert changed == [False, False]
+    assert len(desk.run("audit").stdout.splitlines()) == 2
 
 
 def test_edit_and_reset(desk: Desk) -> None:
@@ -224,6 +269,33 @@ def test_forget(desk: Desk) -> None:
     assert desk.json("schedules")["schedules"] == []
 
 
+def test_forget_is_refused_while_a_worker_may_fire_it(desk: Desk) -> None:
+    declare(desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+    desk.ask(lambda store: store.tick("nightly"))
+    declare(desk, "new")
+    desk.register()
+
+    fired = desk.run("schedules", "forget", "nightly")
+    new = desk.run("schedules", "forget", "new", "--json")
+    known = [row["name"] for row in desk.json("schedules")["schedules"]]
+
+    assert [(each.exit_code, each.stdout) for each in (fired, new)] == [(2, "")] * 2
+    assert "schedule 'nightly' is not forgotten: it fired 2" in fired.stderr.replace(",", "")
+    assert "would bring it back when its next worker starts" in fired.stderr
+    assert "→ windlass schedules pause nightly" in fired.stderr
+    assert "→ windlass schedules forget nightly --yes" in fired.stderr
+    assert "schedule 'new' is not forgotten: it is not late and a worker is alive" in new.stderr
+    assert known == ["new", "nightly"]
+    assert desk.run("schedules", "forget", "nightly", "--yes").stdout == "nightly is forgotten\n"
+
+
+def test_a_late_one_is_forgotten_beside_a_worker(desk: Desk) -> None:
+    declare(desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+    desk.register()
+
+    assert desk.json("schedules", "forget", "nightly") == {"name": "nightly", "forgotten": True}
+
+
 def test_everything_is_in_the_audit(desk: Desk) -> None:
     declare(desk)
     for words in (
@@ -260,19 +332,23 @@ def test_an_unknown_name_is_answered_with_what_was_meant(desk: Desk, command: st
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "nothing to edit; there are: cron, every, at, tz"),
+        (
+            [],
+            "nothing to edit; there are: --cron, --every, --at, --tz, --catch-up, --overlap, --queue, --priority",
+        ),
         (["--cron", "0 0 30 2 *"], "never fires"),
         (["--cron", "at three"], "wrong number of fields"),
         (["--tz", "Asia/Tokio"], "did you mean 'Asia/Tokyo'?"),
-        (["--every", "0s"], "is too short"),
-        (["--every", "-5m"], "is not a duration"),
+        (["--every", "0s"], "--every '0s' is too short; 0.1 s is the least"),
+        (["--every", "-5m"], "--every '-5m' is no time; write it like 90s, 15m or 1h30m"),
+        (["--every", "1h", "--tz", "Asia/Tokyo"], "a time zone is for a cron line"),
         (["--at", "2020-01-01T00:00+00:00"], "has passed; to fire it now: windlass schedules fire nightly"),
-        (["--at", "2999-01-01"], "has no time zone"),
+        (["--at", "2999-01-01"], "--at '2999-01-01' has no time zone; write it like 2026-08-01T03:00+02:00, or"),
         (["--at", "tomorrow"], "is no time; write it like 2026-08-01T03:00+02:00"),
         (["--every", "1h", "--cron", "@daily"], "each say when; give one of them"),
-        (["--catch-up", "none"], "there are: skip, one, all"),
-        (["--overlap", "maybe"], "there are: allow, skip, cancel"),
-        (["--priority", "99999"], "is not a whole number from"),
+        (["--catch-up", "none"], "--catch-up 'none'; there are: skip, one, all"),
+        (["--overlap", "maybe"], "--overlap 'maybe'; there are: allow, skip, cancel"),
+        (["--priority", "99999"], "--priority 99999 is not a whole number from"),
         (["--queue", ""], "queue is empty"),
     ],
 )

@@ -88,6 +88,32 @@ async def test_the_cost_of_an_attempt_counts_however_it_ends(database: Database,
     assert (await adds_up(database), (await budget_of(app, "acme")).spent) == (7, 7)
 
 
+async def test_a_budget_is_overspent_by_what_was_running_at_most(database: Database) -> None:
+    """Jobs that take no time, and more of them in memory than the budget pays for."""
+    app, begun = database.app(), 0
+
+    @app.job
+    async def warm() -> None: ...
+
+    @app.job
+    async def dear(ctx: Context) -> None:
+        nonlocal begun
+        begun += 1
+        ctx.cost(10)
+
+    async with working(app, concurrency=2) as (worker, _):
+        await app.aenqueue_many(warm.call() for _ in range(1_000))
+        await eventually(app.acounts, lambda counts: counts.get(State.SUCCEEDED) == 1_000)
+        await app.abudget(tenant="acme", cents=50, per="month")
+        await eventually(lambda: asyncio.sleep(0, worker.crew.gates.knows_budgets), bool)
+        await app.aenqueue_many(dear.options(tenant="acme").call() for _ in range(200))
+        await eventually(lambda: budget_of(app, "acme"), lambda row: row.spent >= row.cents)
+        await eventually(app.acounts, lambda counts: counts.get(State.RUNNING, 0) == 0)
+
+    assert 5 <= begun <= 5 + 2
+    assert (await budget_of(app, "acme")).spent == 10 * begun
+
+
 async def end(ctx: Context, how: str) -> None:
     match how:
         case "commits":

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, JobType, Retry, State, Windlass, fixed, rate
+from windlass import Context, JobType, Retry, State, Windlass, fixed, per, rate
+from windlass.errors import FlowError
 from windlass.observe.events import JobStarted
 from windlass.outcome import Ending
 
@@ -131,6 +132,18 @@ async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(still: Sti
         assert at - began >= 120 + 2 * nth - STEP - EXACT
 
 
+async def test_when_a_hold_is_ended_workers_look_at_once(still: Still) -> None:
+    @still.app.job(limits=[per("gpu", 1)])
+    async def call() -> None: ...
+
+    async with still.working() as (_, ear):
+        await still.app.client.aask(lambda store: store.hold_back("gpu", 3600))
+        job = await call.aenqueue()
+        await still.until(job.arecord, lambda record: record.parked_on == "gpu")
+        assert await still.app.client.aask(lambda store: store.end_hold("gpu"))
+        await ear.ended(job, Ending.SUCCEEDED)  # while no time passes
+
+
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(
     "kind",
@@ -200,6 +213,73 @@ async def test_a_retry_with_an_unknown_bucket_is_written_all_the_same(
     (line,) = [line for line in caplog.messages if "wikki" in line]
     assert "nobody holds back" in line
     assert "app.rate(" in line
+
+
+async def test_a_retry_without_the_key_is_told_and_holds_back_nobody(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(max_attempts=1, limits=[rate("site", 5, every="1s", key="host")])
+    async def refused(host: str) -> None:
+        raise Retry("429", after="2m", bucket="site")
+
+    async with working(app):
+        record = await ended(await refused.aenqueue("a.org"))
+
+    assert (record.status, failure(record).message) == (State.DEAD, "429")
+    assert await held(app, "site") == 0
+    (line,) = [line for line in caplog.messages if "bucket='site'" in line]
+    assert "it has a key per value; say which, as in bucket='site:example.org'" in line
+
+
+async def test_nobody_holds_back_for_longer_than_a_day(still: Still) -> None:
+    still.app.rate("wiki", 5, every="1s")
+
+    @still.app.job
+    async def refused() -> None:
+        raise Retry("429", after="40d", bucket="wiki")
+
+    @still.app.job(max_attempts=1)
+    async def holds(ctx: Context) -> None:
+        await ctx.hold_back("wiki", "25h")
+
+    async with still.working() as (_, ear):
+        wrong = await holds.aenqueue()
+        await ear.ended(wrong)
+        error = failure(await in_state(wrong, State.DEAD))
+        assert await held(still.app, "wiki") == 0
+        job = await refused.aenqueue()
+        await ear.ended(job, Ending.RETRY)
+        record = await in_state(job, State.FAILED)
+        assert await held(still.app, "wiki") == pytest.approx(86_400, abs=EXACT)
+
+    assert error.message == (
+        "ctx.hold_back('wiki'): 1d1h is longer than 1d, the longest hold; close a gate: await app.apause(…)"
+    )
+    assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(40 * 86_400, abs=EXACT)
+
+
+@pytest.mark.parametrize("word", ["acquire", "hold_back"])
+async def test_a_bare_name_is_refused_where_there_is_a_key_per_value(app: Windlass, word: str) -> None:
+    app.rate("site", 5, every="1s", key="host")
+    app.rate("tenant", 5, every="1s")
+    said = []
+
+    @app.job
+    async def calls(ctx: Context) -> None:
+        more = () if word == "acquire" else ("1ms",)
+        for name in ("site", "tenant"):
+            with pytest.raises(FlowError) as refused:
+                await getattr(ctx, word)(name, *more)
+            said.append(str(refused.value))
+        await getattr(ctx, word)("site", *more, key="a.org")
+
+    async with working(app):
+        assert (await ended(await calls.aenqueue())).status is State.SUCCEEDED
+
+    assert said == [
+        f"ctx.{word}('site'): it has a key per value; say which: key=…",
+        f"ctx.{word}('tenant'): it has a key per value; say which: key=ctx.job.tenant",
+    ]
 
 
 @pytest.mark.parametrize("bucket", ["", 5, b"wiki"])

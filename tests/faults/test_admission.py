@@ -109,6 +109,7 @@ def test_a_gate_closed_under_load_holds_and_loses_nothing(yard: Yard) -> None:
     jobs = yard.enqueue("plain", scaled(3_000, 60_000))
     workers = [yard.ready("--concurrency", "50") for _ in range(2)]
     yard.until(lambda: yard.final() > len(jobs) // 10, "the load is on")
+    jobs += yard.enqueue("plain", scaled(3_000, 60_000))  # whoever looks may have been slower than the workers
 
     yard.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.PAUSED, reason="maintenance", actor="test"))
     closed = clock(yard)

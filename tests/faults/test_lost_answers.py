@@ -15,6 +15,7 @@ from windlass.errors import StoreUnavailable
 from windlass.job import Job, Lease, new_id
 from windlass.outcome import Transition
 from windlass.runtime.completer import Completer
+from windlass.runtime.gates import Gates
 from windlass.runtime.leases import Leases
 from windlass.state import Verb
 from windlass.store.protocol import Settled
@@ -51,7 +52,7 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     first, second = Lease(job, uuid4(), 1), Lease(job, uuid4(), 2)
     store = SlowStore(current=first)
     leases = Leases()
-    crew = cast(Any, SimpleNamespace(leases=leases, store=store, clock=SystemClock(), subscribers=[]))
+    crew = cast(Any, SimpleNamespace(leases=leases, store=store, clock=SystemClock(), gates=Gates(), subscribers=[]))
     completer = Completer(
         crew,
         due_again=lambda delay: None,

@@ -63,6 +63,64 @@ async def test_a_longer_hold_stays(rig: Rig) -> None:
         assert await rig.store.held_for(BUCKET) == exact(expected)
 
 
+@pytest.mark.parametrize("burst", [1, 4])
+async def test_a_hold_can_be_ended_and_the_rate_is_not_exceeded(rig: Rig, burst: int) -> None:
+    await rig.store.declare([rate(BUCKET, 5, burst=burst)])
+    await rig.enqueue_many(30, limits=(BUCKET,))
+    assert await started(rig) == burst
+    await rig.store.hold_back(BUCKET, 120)
+    assert await started(rig) == 0
+
+    assert await rig.store.end_hold(BUCKET)
+
+    assert await rig.store.held_for(BUCKET) == 0
+    assert await rig.store.closures() == []
+    starts = []
+    for _ in range(8):
+        starts.append(await started(rig))
+        await rig.advance(STEP)
+    assert starts == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert not await rig.store.end_hold(BUCKET)
+    assert not await rig.store.end_hold("nobody")
+
+
+async def test_tokens_for_the_time_after_a_hold_stay_taken_when_it_is_ended(rig: Rig) -> None:
+    await rig.store.declare([rate(BUCKET, 1)])
+    await rig.store.hold_back(BUCKET, 3)
+    assert (await call(rig)).wait == exact(3)
+
+    assert await rig.store.end_hold(BUCKET)
+
+    assert (await call(rig)).wait == exact(4)
+
+
+async def test_who_waits_at_a_limit_is_let_in_when_a_hold_is_ended(rig: Rig) -> None:
+    await rig.store.declare([limit("domain", 2)])
+    await rig.enqueue_many(4, limits=("domain:a",))
+    await rig.store.hold_back("domain:a", 3600)
+    assert await rig.claim() == []
+
+    assert await rig.store.end_hold("domain:a")
+
+    assert len(await rig.claim()) == 2
+    assert await rig.claim() == []
+
+
+async def test_what_an_operator_holds_back_and_lets_go_is_in_the_audit(rig: Rig) -> None:
+    await rig.store.declare([rate(BUCKET, 5)])
+
+    await rig.store.hold_back(BUCKET, 5)  # a handler
+    await rig.store.hold_back(BUCKET, 90, actor="ann")
+    await rig.store.hold_back(BUCKET, 60, actor="ann")  # the longer one stays
+    await rig.store.end_hold(BUCKET, actor="bob")
+    await rig.store.end_hold(BUCKET, actor="bob")
+
+    assert [(row.action, row.actor, row.subject, row.reason) for row in await rig.store.audit()] == [
+        ("LIMIT_RELEASED", "bob", f"limit:{BUCKET}", None),
+        ("LIMIT_HELD", "ann", f"limit:{BUCKET}", "for 1m30s"),
+    ]
+
+
 async def test_a_hold_is_a_closure_and_its_end_is_told(rig: Rig) -> None:
     await rig.store.declare([rate(BUCKET, 5)])
     await rig.enqueue_many(2, limits=(BUCKET,))

@@ -199,6 +199,30 @@ async def test_a_resume_goes_on_from_now(rig: Rig) -> None:
     assert await rig.store.tick("nightly") == NOTHING
 
 
+async def test_a_pause_said_twice_changes_nothing(rig: Rig) -> None:
+    await declare(rig)
+
+    assert await rig.store.pause_schedule("nightly", reason="wrong", actor="ann") is True
+    assert await rig.store.pause_schedule("nightly", actor="ben") is False
+    assert await rig.store.pause_schedule("nightly", reason="wrong", actor="ben") is False
+
+    row = await known(rig)
+    assert (row.paused, row.paused_by, row.reason) == (True, "ann", "wrong")
+    assert [each.actor for each in await rig.store.audit()] == ["ann"]
+
+
+async def test_another_reason_is_written_down(rig: Rig) -> None:
+    await declare(rig)
+    await rig.store.pause_schedule("nightly", reason="wrong", actor="ann")
+    paused_at = (await known(rig)).paused_at
+    await rig.advance(MINUTE)
+
+    assert await rig.store.pause_schedule("nightly", reason="worse", actor="ben") is True
+
+    row = await known(rig)
+    assert (row.paused_by, row.paused_at, row.reason) == ("ben", paused_at, "worse")
+
+
 async def test_one_time_that_fell_into_a_pause_is_made_up_for(rig: Rig) -> None:
     await declare(rig, Timing(at=rig.clock.now() + timedelta(minutes=1)))
     await rig.store.pause_schedule("nightly")
@@ -237,6 +261,27 @@ async def test_an_edit_back_to_what_the_code_says_is_none(rig: Rig) -> None:
 
     row = await known(rig)
     assert (row.edited, row.edited_by) == (None, None)
+
+
+async def test_an_edit_said_twice_changes_nothing(rig: Rig) -> None:
+    await declare(rig)
+    edit = Edit(cron="30 * * * *", priority=5)
+
+    assert await rig.store.edit_schedule("nightly", edit, actor="ann") is True
+    before = await known(rig)
+    assert await rig.store.edit_schedule("nightly", edit, actor="ben") is False
+    assert await rig.store.edit_schedule("nightly", Edit(priority=5), actor="ben") is False
+
+    after = await known(rig)
+    assert after == msgspec.structs.replace(before, now=after.now)
+    assert [each.actor for each in await rig.store.audit()] == ["ann"]
+
+
+async def test_an_edit_to_what_the_code_says_changes_nothing(rig: Rig) -> None:
+    await declare(rig)
+
+    assert await rig.store.edit_schedule("nightly", Edit(every=MINUTE), actor="ann") is False
+    assert await rig.store.audit() == []
 
 
 async def test_edits_at_one_moment_are_all_there(rig: Rig) -> None:

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from windlass.store.protocol import AuditRow, Store
 
 USUAL = 25  # rows
+SHORT = 10  # characters of an actor and a reason, before a column is left out
 ENGINE = "–"  # no actor: the engine itself
 
 COLUMNS = (
     Column("WHEN"),
     Column("ACTION"),
     Column("JOB", flexible=True),  # or what else somebody acted on
-    Column("TYPE", flexible=True, spare=1),
-    Column("ACTOR", flexible=True),
-    Column("REASON", flexible=True, spare=2),
+    Column("TYPE", flexible=True, spare=2),  # rows about no job have none
+    Column("ACTOR", flexible=True, least=SHORT),
+    Column("REASON", flexible=True, spare=1, least=SHORT),
 )
 
 
@@ -54,9 +55,10 @@ def audit(
     """Show the audit, newest first: the end of each job, and what operators did.
 
     An ACTION is JOB_SUCCEEDED, JOB_EXHAUSTED_RETRIES, JOB_DEAD, JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED,
-    JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED, or a type's own word; GATE_PAUSED, GATE_DRAINED, GATE_OPENED, BUDGET_SET,
-    BUDGET_DROPPED, TENANT_WEIGHED and those of schedules name what they were done to instead of a job. Without an
-    ACTOR it was the engine. In a pipe: one line per row, with tabs between the columns and the time in UTC.
+    JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED, or a type's own word; GATE_PAUSED, GATE_DRAINED, GATE_OPENED, LIMIT_HELD,
+    LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED, TENANT_WEIGHED and those of schedules name what they were done to
+    instead of a job. Without an ACTOR it was the engine. In a pipe: one line per row, with tabs between the columns
+    and the time in UTC.
     """
     settings = settings_of(url, app)
     id = None if job is None else _job(ctx, settings, job)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, note, print_json, print_table, say, since
+from windlass.cli.output import Cell, Column, as_json, explain, note, plural, print_json, print_table, say, since
 from windlass.cli.place import app_option, ask, settings_of, url_option
 from windlass.cli.run import SHIELD, WithNegatives
-from windlass.cli.targets import Listing, hint, known_names, spender_of, spender_options
+from windlass.cli.targets import SOON, Listing, hint, known_names, spender_of, spender_options
+from windlass.cli.words import shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -88,11 +89,9 @@ def standing(row: BudgetRow, now: datetime) -> str:
 
 def window_of(seconds: float | None) -> str:
     """`day`, or how long it is."""
-    from windlass.clock import spell
-    from windlass.operators import WINDOWS
+    from windlass.operators import spelled_window
 
-    names = {length: name for name, length in WINDOWS.items()}
-    return names[seconds] if seconds in names else spell(seconds or 0.0)
+    return spelled_window(seconds)
 
 
 def document(row: BudgetRow) -> dict[str, Any]:
@@ -174,10 +173,13 @@ def _tell(row: BudgetRow) -> None:
     from windlass.clock import SystemClock
 
     now = SystemClock().now()
-    say(f"{row.kind} {row.name} may cost {row.cents:,} cents per {window_of(row.seconds)}", style="green")
-    say(f"  {row.spent:,} spent, {left_of(row):,} left; {standing(row, now)}")
-    if is_spent(row):
-        say("  running jobs finish; nothing new starts until then; workers know within a second")
+    say(f"{row.kind} {row.name} may cost {plural(row.cents, 'cent')} per {window_of(row.seconds)}", style="green")
+    explain(f"{row.spent:,} spent, {left_of(row):,} left; {standing(row, now)}")
+    if row.cents == 0:
+        explain("running jobs finish; nothing new starts until it has another budget or none; " + SOON)
+        explain(f"→ windlass budgets drop {shown([f'--{row.kind}', row.name])}", style="dim")
+    elif is_spent(row):
+        explain(f"running jobs finish; nothing new starts until then; {SOON}")
 
 
 @budgets.command("drop", short_help="Forget a budget.")

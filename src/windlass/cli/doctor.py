@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.output import as_json, click_style, inert, plural, print_json, say
+from windlass.cli.output import as_json, click_style, inert, plural, print_json, say, wrapped
 from windlass.cli.place import APP, settings_of, url_option
 
 if TYPE_CHECKING:
@@ -87,26 +87,10 @@ def _tell(findings: Sequence[Finding]) -> None:
     for each in findings:
         level = f"{each.level:<{LEVEL}}"
         shown = click.style(level, **click_style(STYLES[each.level])) if coloured(sys.stdout) else level
-        said = _wrapped(inert(each.said), margin, "")
+        said = wrapped(inert(each.said), margin, "")
         click.echo(f"{shown}  {each.check:<{width}}  {said[len(margin) :]}", color=True)
         if each.advice is not None:
-            click.echo(_wrapped(f"→ {inert(each.advice)}", margin, "  "))
+            click.echo(wrapped(f"→ {inert(each.advice)}", margin, "  "))
     counts = Counter(each.level.value for each in findings)
     told = [plural(counts[level], level) for level in ("problem", "warning") if counts[level]]
     say("\n" + (", ".join(told) if told else "everything is well"), style="bold" if told else "green")
-
-
-def _wrapped(text: str, margin: str, hanging: str) -> str:
-    """The text in the room beside the margin; a long word, such as a path to copy, stays whole."""
-    import shutil
-    import textwrap
-
-    room = max(len(margin) + 40, shutil.get_terminal_size().columns)
-    return textwrap.fill(
-        text,
-        room,
-        initial_indent=margin,
-        subsequent_indent=margin + hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, note, print_json, print_table, say, since
+from windlass.cli.output import Cell, Column, as_json, explain, note, print_json, print_table, say, since
 from windlass.cli.place import app_option, ask, settings_of, url_option
-from windlass.cli.targets import Listing, gate_options, hint, known_names, target_of
+from windlass.cli.targets import SOON, Listing, gate_options, hint, known_names, target_of
 from windlass.cli.words import shown
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ MEANING = {
     "draining": "running jobs finish, and so does what workers have claimed already; nothing more is claimed",
     "open": "what waits may start",
 }
-SOON = "workers know within a second"
 
 
 @click.group(cls=Listing, short_help="Open and close: everything, a queue, a type, a tenant.")
@@ -164,7 +163,7 @@ def _help(verb: str) -> str:
     return f"""{ABOUT[verb]}
 
     {meaning[0].upper()}{meaning[1:]}; {SOON}. It is written down with --reason, your name and the time
-    (windlass audit). Saying it twice changes nothing."""
+    (windlass audit). Saying it again changes nothing but the reason, where another one is given."""
 
 
 async def _turn(
@@ -190,9 +189,9 @@ def _tell(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> Non
     state = VERBS[verb]
     if changed:
         say(f"{words_of(target)} is {state}", style=STYLES[state])
-        say(f"  {MEANING[state]}; {SOON}")
+        explain(f"{MEANING[state]}; {SOON}")
         if state != "open":
-            say(f"  → {opener(target.kind, target.name)}", style="dim")
+            explain(f"→ {opener(target.kind, target.name)}", style="dim")
         return
     story = ""
     if gate is not None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, note, plural, print_json, print_table, say, since
+from windlass.cli.output import Cell, Column, as_json, explain, note, plural, print_json, print_table, say, since
 from windlass.cli.place import app_option, ask, settings_of, url_option
-from windlass.cli.targets import ListingByName
+from windlass.cli.targets import SOON, ListingByName, hint
 from windlass.cli.words import shown
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ USUAL = 25  # keys in a list
 SHOWN_HOLDERS = 100
 SHOWN_WAITERS = 10
 EVEN = 1e-6  # seconds by which so many periods may miss a second
-LONGEST_HOLD = 86_400.0  # seconds; there is no way to take a hold back, so that a slip must not last
 
 COLUMNS = (
     Column("KEY", flexible=True),
@@ -72,7 +71,8 @@ def list_limits(name: str | None, limit: int, app: str | None, url: str | None, 
     """Show the keys in use, those with most jobs waiting first; with NAME, those of one limit or rate.
 
     IN USE is slots that are taken of those there are; of a rate, tokens that are left. In a pipe: one line per key,
-    with tabs between the columns and ROOM as seconds until there may be some.
+    with tabs between the columns, of a rate the tokens that are gone (1/1: none is left, as in --json), and ROOM as
+    seconds until there may be some.
     """
     settings = settings_of(url, app)
     rows = ask(settings, lambda store: store.limits(name))
@@ -93,9 +93,9 @@ def _row(row: LimitRow) -> list[Cell]:
     return [
         Cell(row.key),
         Cell(rule_of(row)),
-        Cell(use_of(row), raw=f"{taken(row)}/{capacity(row)}"),
+        Cell(use_of(row), raw=f"{row.used}/{capacity(row)}"),
         Cell(f"{row.waiting:,}", "yellow" if row.waiting else "dim", raw=str(row.waiting)),
-        Cell(room_of(row), "yellow" if full else "green", raw=f"{max(row.free_in, row.held):.3f}"),
+        Cell(room_of(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
     ]
 
 
@@ -111,11 +111,6 @@ def rule_of(row: LimitRow) -> str:
     return spaced + (f", {row.burst} at once" if row.burst > 1 else "")
 
 
-def taken(row: LimitRow) -> int:
-    """Slots that are in use; of a rate, tokens that are left."""
-    return row.used if row.period is None else row.burst - row.used
-
-
 def capacity(row: LimitRow) -> str:
     if row.period is not None:
         return str(row.burst)
@@ -123,9 +118,15 @@ def capacity(row: LimitRow) -> str:
 
 
 def use_of(row: LimitRow) -> str:
-    """`2 of 2`, `3 of 5 tokens`."""
-    of = f" of {capacity(row)}" if capacity(row) else ""
-    return f"{taken(row)}{of}" + (" tokens" if row.period is not None else "")
+    """`2 of 2` slots that are taken; of a rate, `3 left of 5` tokens."""
+    if row.period is not None:
+        return f"{row.burst - row.used} left of {row.burst}"
+    return f"{row.used} of {capacity(row)}" if capacity(row) else str(row.used)
+
+
+def free_in(row: LimitRow) -> float:
+    """Seconds until there may be room."""
+    return max(row.free_in, row.held)
 
 
 def room_of(row: LimitRow) -> str:
@@ -163,7 +164,7 @@ def document(row: LimitRow) -> dict[str, Any]:
         "period": row.period,
         "burst": row.burst if row.period is not None else None,
         "waiting": row.waiting,
-        "free_in": row.free_in,
+        "free_in": free_in(row),
         "held": row.held,
     }
 
@@ -231,7 +232,8 @@ async def _unknown(store: Store, key: str) -> Exception:
 def _tell_key(row: LimitRow) -> None:
     from windlass.clock import spell
 
-    say(f"{row.key}  {rule_of(row)}: {use_of(row)} {'in use' if row.period is None else 'left'}", style="bold")
+    tokens = f"{row.burst - row.used} of {row.burst} tokens left"
+    say(f"{row.key}  {rule_of(row)}: {f'{use_of(row)} in use' if row.period is None else tokens}", style="bold")
     if row.held > 0:
         say(f"  everybody holds back for {spell(_rounded(row.held))} more", style="yellow")
     elif row.period is not None and row.free_in > 0:
@@ -324,44 +326,88 @@ def _waiter(job: Job) -> dict[str, Any]:
 def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Let everybody hold back from KEY for a TIME such as 2m: no slot and no token is given.
 
-    Running jobs finish. A longer hold that is there already stays, and none can be taken back: for longer than a day,
-    close a gate.
+    Running jobs finish. A longer hold that is there already stays; `limits release` ends it. A day is the most: for
+    longer, close a gate.
     """
     from windlass.clock import spell
 
     span = _span(time)
     settings = settings_of(url, app)
-    held = ask(settings, lambda store: _hold(store, key, span))
+    held = ask(settings, lambda store: _hold(store, key, span, settings.acting))
     if as_json:
         print_json({"key": key, "held": held})
         return
     say(f"everybody holds back from {key} for {spell(_rounded(held))}", style="yellow")
-    say("  running jobs finish; no slot and no token is given until then; workers know within a second")
+    explain(f"running jobs finish; no slot and no token is given until then; {SOON}")
+    explain(f"→ windlass limits release {shown([key])}", style="dim")
     if held > span + 1:
         note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
 
 
 def _span(time: str) -> float:
-    from windlass.clock import seconds
+    from windlass.clock import seconds, spell
     from windlass.errors import ConfigError
+    from windlass.policy.limit import LONGEST_HOLD
 
     try:
-        span = seconds(time, what="TIME")
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
+        span = seconds(time)
+    except ConfigError:
+        raise click.UsageError(f"TIME: {time!r} is not a duration; write it like 30s, 2m or 1h30m") from None
     if span <= 0:
         raise click.UsageError(f"TIME: {time!r} is no time at all; write it like 30s or 2m")
     if span > LONGEST_HOLD:
         raise click.UsageError(
-            f"TIME: {time!r} is more than a day, and a hold cannot be taken back; close a gate: windlass gates"
+            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; close a gate: windlass gates --help"
         )
     return span
 
 
-async def _hold(store: Store, key: str, span: float) -> float:
-    from windlass.cli.targets import hint
-
-    known = [row.key for row in await store.limits()]
-    await store.hold_back(key, span)
-    hint("key", key, known)
+async def _hold(store: Store, key: str, span: float, actor: str) -> float:
+    rows = await store.limits()
+    _refuse_a_name(key, rows)
+    await store.hold_back(key, span, actor=actor)
+    hint("key", key, [row.key for row in rows])
     return await store.held_for(key)
+
+
+def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
+    """Where there is a key per value nobody counts against the bare name, and nobody would hold back."""
+    from windlass.errors import AdmissionError
+
+    own = [row.key for row in rows if row.name == key and row.key != key]
+    shared = any(row.key == key and (row.used or row.waiting) for row in rows)
+    if own and not shared:
+        raise AdmissionError(
+            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {shown([key])} lists them); "
+            "for all of them, close a gate: windlass gates pause --type …"
+        )
+
+
+@limits.command("release", short_help="End a hold: let nobody hold back from a key any more.")
+@click.argument("key")
+@app_option
+@url_option
+@as_json
+def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """End a hold of KEY, whoever began it: `limits hold`, or a handler.
+
+    A rate goes on at its pace: its next token may be as far away as if all of them had just been taken. Where nobody
+    holds back, nothing changes.
+    """
+    settings = settings_of(url, app)
+    released, row = ask(settings, lambda store: _release(store, key, settings.acting))
+    if as_json:
+        print_json({"key": key, "released": released})
+    elif released:
+        say(f"nobody holds back from {key} any more", style="green")
+        explain(f"the next one may start: {room_of(row)}; {SOON}")
+    if not released:
+        note(f"nobody holds back from {key}")
+
+
+async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
+    released = await store.end_hold(key, actor=actor)
+    for row in await store.limits(key):
+        if row.key == key:
+            return released, row
+    raise await _unknown(store, key)

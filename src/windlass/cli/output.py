@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-NARROWEST = 20  # characters that a flexible column should keep; before, others are left out
+NARROWEST = 20  # characters that a flexible column should keep, unless it says otherwise; before, others are left out
 GAP = 2  # spaces between two columns
 
 as_json: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -32,6 +32,7 @@ class Column(msgspec.Struct, frozen=True):
     right: bool = False
     flexible: bool = False  # gives way, with an ellipsis
     spare: int = 0  # left out of a narrow table, the highest first; 0: never
+    least: int = NARROWEST  # characters that it should keep, where it is flexible
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -84,11 +85,15 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
     """The places of the columns that there is room for."""
     from rich.cells import cell_len
 
+    def widest(place: int) -> int:
+        return max(cell_len(inert(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
+
     def least(place: int) -> int:
-        widest = max(cell_len(inert(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
-        return min(widest, NARROWEST) if columns[place].flexible else widest
+        return min(widest(place), columns[place].least) if columns[place].flexible else widest(place)
 
     kept = list(range(len(columns)))
+    if sum(widest(place) + GAP for place in kept) - GAP > width:  # before anything is cut, what says nothing goes
+        kept = [place for place in kept if not columns[place].spare or any(row[place].text for row in rows)]
     while sum(least(place) + GAP for place in kept) - GAP > width:
         spare = max(kept, key=lambda place: columns[place].spare)
         if columns[spare].spare == 0:
@@ -125,6 +130,27 @@ def say(text: str, *, style: str | None = None, err: bool = False) -> None:
     shown = inert(text, lines=True)
     wanted = style is not None and coloured(sys.stderr if err else sys.stdout)
     click.echo(click.style(shown, **click_style(style)) if wanted and style else shown, err=err, color=True)
+
+
+def wrapped(text: str, margin: str = "", hanging: str = "") -> str:
+    """The text in the room beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
+    import textwrap
+
+    if not sys.stdout.isatty():
+        return margin + text
+    return textwrap.fill(
+        text,
+        max(len(margin) + 40, shutil.get_terminal_size().columns),
+        initial_indent=margin,
+        subsequent_indent=margin + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def explain(text: str, *, style: str | None = None) -> None:
+    """What the line above means, below it; on a terminal it breaks between words."""
+    say(wrapped(text, "  "), style=style)
 
 
 def note(text: str) -> None:

@@ -51,8 +51,8 @@ def schedules() -> None:
 def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
     """Show each schedule: when it ticks in plain words, its next and its last tick, and its state.
 
-    `late`: a tick is due, and no worker of its program is there to fire it. `over`: it does not tick again. In a pipe:
-    one line per schedule, with tabs between the columns and times in UTC.
+    `late`: a tick is due for more than 30 seconds, so no worker of its program is there to fire it. `over`: it does not
+    tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
     """
     from windlass.cli.timetable import document
 
@@ -73,14 +73,14 @@ def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
 
 
 def _row(row: ScheduleRow) -> list[Cell]:
-    from windlass.cli.timetable import relative, words
+    from windlass.cli.timetable import coming, relative, words
 
     state = _state(row)
     return [
         Cell(row.name),
         Cell(words(row.timing)),
         Cell(
-            "–" if row.next_at is None or row.paused else relative(row.next_at, row.now),
+            coming(row) or "–",
             raw="" if row.next_at is None or row.paused else row.next_at.isoformat(),
         ),
         Cell(
@@ -151,16 +151,23 @@ async def _find(store: Store, name: str) -> ScheduleRow:
 @url_option
 @as_json
 def pause(name: str, reason: str | None, app: str | None, url: str | None, as_json: bool) -> None:
-    """Let no tick of the schedule fire until it is resumed. A deploy does not resume it; jobs that run go on."""
+    """Let no tick of the schedule fire until it is resumed. A deploy does not resume it; jobs that run go on.
+
+    Said twice it changes nothing, unless another --reason is given.
+    """
     from windlass.operators import checked_reason
 
     why = checked_reason(reason)
-
-    async def act(store: Store, actor: str) -> bool:
-        await store.pause_schedule(name, reason=why, actor=actor)
-        return True
-
-    _operate(name, act, app, url, as_json=as_json, done="is paused", hint=f"windlass schedules resume {name}")
+    _operate(
+        name,
+        lambda store, actor: store.pause_schedule(name, reason=why, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is paused",
+        already="was paused already",
+        hint=f"windlass schedules resume {shlex.quote(name)}",
+    )
 
 
 @schedules.command("resume", short_help="Let its ticks fire again, from now on.")
@@ -197,30 +204,56 @@ def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 @app_option
 @url_option
 @as_json
-def edit(name: str, at: str | None, app: str | None, url: str | None, as_json: bool, **given: Any) -> None:
+def edit(
+    name: str, every: str | None, at: str | None, app: str | None, url: str | None, as_json: bool, **given: Any
+) -> None:
     """Change when and how a schedule fires. What the code says is kept beside it: `windlass schedules reset` goes back.
 
     A new timetable begins with its next tick from now. Deploys leave an edit alone.
     """
     from windlass.scheduled import edit_of
 
-    change: Change = {**given, "at": None if at is None else _moment(at)}  # type: ignore[typeddict-item]
-    wish = edit_of(f"schedule {name!r}", change)
+    typed = {"every": None if every is None else _interval(every), "at": None if at is None else _moment(at)}
+    change: Change = {**given, **typed}  # type: ignore[typeddict-item]
+    wish = edit_of(f"schedule {name!r}", change, flags=True)
+    _operate(
+        name,
+        lambda store, actor: store.edit_schedule(name, wish, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is edited",
+        already="was so already",
+        hint=f"windlass schedules reset {shlex.quote(name)}",
+    )
 
-    async def act(store: Store, actor: str) -> bool:
-        await store.edit_schedule(name, wish, actor=actor)
-        return True
 
-    _operate(name, act, app, url, as_json=as_json, done="is edited", hint=f"windlass schedules reset {name}")
+def _interval(text: str) -> float:
+    from windlass.clock import seconds
+    from windlass.errors import ConfigError
+    from windlass.policy.cron import SHORTEST
+
+    try:
+        every = seconds(text)
+    except ConfigError:
+        raise click.UsageError(f"--every {text!r} is no time; write it like 90s, 15m or 1h30m") from None
+    if every < SHORTEST:
+        raise click.UsageError(f"--every {text!r} is too short; {SHORTEST:g} s is the least, and 15m a common one")
+    return every
 
 
 def _moment(text: str) -> datetime:
     from datetime import datetime
 
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(f"--at {text!r} is no time; write it like 2026-08-01T03:00+02:00") from None
+    if moment.tzinfo is None:
+        raise click.UsageError(
+            f"--at {text!r} has no time zone; write it like 2026-08-01T03:00+02:00, or 2026-08-01T01:00Z for UTC"
+        )
+    return moment
 
 
 @schedules.command("reset", short_help="Go back to what the code says.")
@@ -263,20 +296,47 @@ def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
 @schedules.command("forget", short_help="Forget one that no program declares any more.")
 @click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Although a worker is alive and the schedule is not late.")
 @app_option
 @url_option
 @as_json
-def forget(name: str, app: str | None, url: str | None, as_json: bool) -> None:
+def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool) -> None:
     """Forget a schedule that no program declares any more, with its edits and its pause. Its jobs stay.
 
-    One that is still declared comes back when a worker of its program starts.
+    One that is still declared would stop, and come back when a worker of its program starts: it is refused where it is
+    not late and a worker is alive, unless you add --yes. To stop a schedule: windlass schedules pause.
     """
     settings = settings_of(url, app)
-    ask(settings, lambda store: store.forget_schedule(name, actor=settings.acting))
+
+    async def act(store: Store) -> None:
+        if not yes:
+            await _check_forgettable(store, name)
+        await store.forget_schedule(name, actor=settings.acting)
+
+    ask(settings, act)
     if as_json:
         print_json({"name": name, "forgotten": True})
     else:
         say(f"{name} is forgotten", style="green")
+
+
+async def _check_forgettable(store: Store, name: str) -> None:
+    """Which program declares it, the store does not know: a schedule that ticks in time beside a live worker may be."""
+    from windlass.cli.timetable import lateness, relative
+    from windlass.cli.workers import is_alive
+    from windlass.errors import ScheduleError
+
+    row = await _find(store, name)
+    if lateness(row) is not None or not any(is_alive(worker, row.now) for worker in await store.workers()):
+        return
+    said = f"it fired {relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
+    quoted = shlex.quote(name)
+    raise ScheduleError(
+        f"schedule {name!r} is not forgotten: {said} and a worker is alive, so a program may still declare it,\n"
+        "  and would bring it back when its next worker starts\n"
+        f"  → windlass schedules pause {quoted}   to stop it, or, when it is declared no more:\n"
+        f"  → windlass schedules forget {quoted} --yes"
+    )
 
 
 def _operate(
@@ -291,7 +351,7 @@ def _operate(
     hint: str | None = None,
 ) -> None:
     """Do it, and tell what the schedule looks like now."""
-    from windlass.cli.timetable import document, tell_fires, words
+    from windlass.cli.timetable import document, standing, tell_fires, words
 
     settings = settings_of(url, app)
 
@@ -305,6 +365,8 @@ def _operate(
         return
     say(f"{name} {done if changed else already}", style="green" if changed else None)
     say(f"  {words(row.timing)}")
-    if hint is not None:
+    if row.paused and not changed:
+        say(f"  {standing(row)[0]}")
+    if hint is not None and (changed or row.paused):
         say(f"  → {hint}", style="dim")
     tell_fires(row)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from windlass.operators import Target
     from windlass.store.protocol import Store
 
+SOON = "workers know within a second"
+
 
 class Listing(click.Group):
     """`windlass gates` is short for `windlass gates list`, and so is `windlass gates --json`."""

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, print_json, print_table, say, span
+from windlass.cli.output import Cell, Column, as_json, explain, print_json, print_table, say, span, wrapped
 from windlass.cli.place import app_option, ask, settings_of, url_option
 from windlass.cli.run import SHIELD, WithNegatives
 from windlass.cli.targets import Listing, hint
+from windlass.cli.words import shown
 
 if TYPE_CHECKING:
     from windlass.admission import TenantRow
@@ -52,7 +53,9 @@ def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
     if not rows:
         from windlass.store import masked
 
-        say(f"no tenant has jobs or a weight in {masked(settings.url)}; say whose a job is: enqueue --tenant", err=True)
+        place = masked(settings.url)
+        advice = "say whose a job is: windlass enqueue TYPE --tenant acme"
+        say(wrapped(f"no tenant has jobs or a weight in {place}; {advice}"), err=True)
         return
     print_table(COLUMNS, [_row(row) for row in rows])
 
@@ -92,7 +95,11 @@ def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: b
     from windlass.operators import check_name, checked_weight
 
     check_name("tenant", tenant)
-    given = checked_weight(_number(weight.removeprefix(SHIELD)))
+    given = _number(weight.removeprefix(SHIELD))
+    if given <= 0:
+        pause = f"windlass gates pause {shown(['--tenant', tenant])}"
+        raise click.UsageError(f"a weight of {given}: it must be above 0; to let {tenant} start nothing: {pause}")
+    given = checked_weight(given)
     settings = settings_of(url, app)
     known = ask(settings, lambda store: _weigh(store, tenant, given, settings.acting))
     hint("tenant", tenant, known)
@@ -100,7 +107,7 @@ def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: b
         print_json({"tenant": tenant, "weight": given})
         return
     say(f"tenant {tenant} has weight {given:g}", style="green")
-    say(f"  where others have jobs, too, it starts {given:g} for each 1 of a tenant with weight 1; within seconds")
+    explain(f"where others have jobs, too, it starts {given:g} for each 1 of a tenant with weight 1; within seconds")
 
 
 async def _weigh(store: Store, tenant: str, weight: float, actor: str) -> set[str]:

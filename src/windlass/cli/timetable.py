@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from windlass.cli.output import inert, say, span
+from windlass.cli.lines import short
+from windlass.cli.output import inert, say, span, wrapped
 from windlass.clock import spell
 from windlass.errors import ScheduleError
 from windlass.job import DEFAULT_TENANT
@@ -17,7 +20,7 @@ from windlass.policy.cron import timetable, upcoming
 from windlass.schedule import Outcome, ScheduleRow, TickRow, Timing
 
 FIRES = 5
-LATE = 30.0  # seconds: a tick that nobody fired by then has no worker
+LATE = 30.0  # seconds: a tick that nobody fired by then has no worker; before, one may be busy or just starting
 INDENT = "  "
 STYLES = {Outcome.FIRED: "green", Outcome.SKIPPED: "yellow", Outcome.MISSED: "red", Outcome.BY_HAND: ""}
 
@@ -44,6 +47,16 @@ def lateness(row: ScheduleRow) -> float | None:
         return None
     late = (row.now - row.next_at).total_seconds()
     return late if late > LATE else None
+
+
+def coming(row: ScheduleRow) -> str:
+    """When its next tick is, or since when it is due: `in 14h`, `due since 9s`; nothing where none comes."""
+    if row.paused or row.next_at is None:
+        return ""
+    waited = (row.now - row.next_at).total_seconds()
+    if waited < 0:
+        return relative(row.next_at, row.now)
+    return f"due since {span(waited)}" if waited >= 1 else "due now"
 
 
 def relative(moment: datetime, now: datetime) -> str:
@@ -114,13 +127,14 @@ def tick_document(tick: TickRow) -> dict[str, Any]:
 def tell(row: ScheduleRow, ticks: Sequence[TickRow]) -> None:
     """The whole story of one schedule."""
     state, style = standing(row)
-    say(f"{row.name}  {state}", style=f"bold {style}".strip())
-    say(words(row.timing), style="dim")
+    say(wrapped(f"{row.name}  {state}", hanging=INDENT), style=f"bold {style}".strip())
+    say(wrapped(words(row.timing)), style="dim")
     say("")
     known = list(_facts(row))
     width = max(len(name) for name, _ in known)
     for name, value in known:
-        say(f"{INDENT}{name:<{width}}  {inert(value)}")
+        margin = f"{INDENT}{name:<{width}}  "
+        say(margin + wrapped(inert(value), " " * len(margin))[len(margin) :])
     tell_fires(row)
     _tell_ticks(ticks)
 
@@ -136,12 +150,14 @@ def standing(row: ScheduleRow) -> tuple[str, str]:
     late = lateness(row)
     if late is not None:
         return f"due since {span(late)}: no worker fires it", "red"
-    return f"next {relative(row.next_at, row.now)}", "green"
+    if row.next_at <= row.now:
+        return coming(row), "yellow"
+    return f"next {coming(row)}", "green"
 
 
 def _facts(row: ScheduleRow) -> Iterator[tuple[str, str]]:
     job = row.job
-    yield "job", f"{job.type} {job.input}"
+    yield "job", f"{job.type} {_input(job.input)}"
     yield "queue", job.queue
     if job.tenant != DEFAULT_TENANT:
         yield "tenant", job.tenant
@@ -153,7 +169,17 @@ def _facts(row: ScheduleRow) -> Iterator[tuple[str, str]]:
         by = f" by {row.edited_by}" if row.edited_by else ""
         yield "edited", f"{name}{by}; the code says: {code}"
     if row.last_at is not None:
-        yield "last", f"{local(row.last_at, row.timing)}, {relative(row.last_at, row.now)}, job {row.last_job}"
+        yield "last", f"{local(row.last_at, row.timing)}, {relative(row.last_at, row.now)}" + _job(row.last_job)
+
+
+def _input(document: str) -> str:
+    """At a terminal with spaces, where a line may end."""
+    return msgspec.json.format(document, indent=0) if sys.stdout.isatty() else document
+
+
+def _job(job: UUID | None) -> str:
+    """At a terminal the short id, as in every table; `windlass jobs show` takes it."""
+    return "" if job is None else f", job {short(job) if sys.stdout.isatty() else job}"
 
 
 def _edits(row: ScheduleRow) -> Iterator[tuple[str, str]]:
@@ -192,10 +218,10 @@ def _tell_ticks(ticks: Sequence[TickRow]) -> None:
     for tick in ticks:
         late = (tick.noted_at - tick.at).total_seconds()
         parts = [
-            tick.outcome.value,
-            "" if tick.job is None else f"job {tick.job}",
+            tick.outcome.value + _job(tick.job),
             f"{spell(round(late))} late" if late >= 1 else "",
             tick.reason or "",
         ]
-        told = ", ".join(filter(None, parts))
-        say(f"{INDENT}{tick.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}", style=STYLES[tick.outcome] or None)
+        when = f"{tick.at.astimezone():%Y-%m-%d %H:%M:%S}  "
+        told = wrapped(when + inert(", ".join(filter(None, parts))), INDENT, " " * len(when))
+        say(told, style=STYLES[tick.outcome] or None)

@@ -201,7 +201,9 @@ def timed(
         zone = _zone(what, tz)
         return Timing(cron=_line(what, cron, zone), tz=zone)
     if tz is not None:
-        raise ScheduleError(f"{what}: tz= is for cron=; every= counts from the epoch, and at= has its own time zone")
+        raise ScheduleError(
+            f"{what}: a time zone is for a cron line; an interval counts from the epoch, and one time has its own"
+        )
     if every is not None:
         return Timing(every=_interval(what, every))
     return Timing(at=_moment(what, at))

@@ -20,6 +20,7 @@ from windlass.config import Settings
 from windlass.flow import Advance, Flow
 from windlass.job import Attempt, Failure, Job
 from windlass.outcome import Ending, Outcome, Transition
+from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 from windlass.state import Verb
 
@@ -101,7 +102,7 @@ def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
     if exhausted and outcome.bucket is None:
         return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED)
     delay = _delay(retry, job.attempt) if outcome.delay is None else outcome.delay
-    hold = None if outcome.bucket is None else (outcome.bucket, delay)
+    hold = None if outcome.bucket is None else (outcome.bucket, min(delay, LONGEST_HOLD))
     if exhausted:
         return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED, hold=hold)
     return _transition(run, outcome, Verb.FAIL, delay=delay, hold=hold)

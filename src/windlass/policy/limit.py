@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LONGEST_NAME = 100  # characters; so that a key that is cut still begins with all of it
 MOST = 2**31 - 1  # what a database's integer holds
 SHORTEST_PERIOD = 1e-6  # seconds; the stores count no shorter time
+LONGEST_HOLD = 86_400.0  # seconds for which everybody may hold back; for longer there are gates
+LEAST_COUNT, MOST_PARTS = 0.001, 1_000  # of a fraction that is told in whole numbers
 AT_ONCE = 0.1  # seconds whose tokens may be taken at once, unless a rate says otherwise
 OWN = ("tenant", "queue", "type")
 """Names of rules whose value is the job's own, where no key is given."""
@@ -51,6 +54,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.rule.name
+
+    @property
+    def keyed(self) -> bool:
+        """Whether there is a key per value: then nobody counts against the bare name."""
+        return self.key is not None or self.name in OWN
 
 
 def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
@@ -83,15 +91,15 @@ def rate(
     what = f"rate({name!r}, {count!r})"
     if every is None:
         raise ConfigError(f'{what} has no period; say how long it is: rate({name!r}, {count!r}, every="1s")')
-    _check_count(count, f"{what}: the count", "for less than one per second, make the period longer")
     length = seconds(every, what=f"{what}: every")
+    _check_count(count, f"{what}: the count", _whole(name, count, length))
     if length == 0:
         raise ConfigError(f'{what}: every={every!r} is no time at all; say how long the period is: every="1s"')
     if length / count < SHORTEST_PERIOD:
         raise ConfigError(f"{what}: more than a million per second are not counted; leave the rate out")
     if burst is None:
         burst = max(1, int(count / length * AT_ONCE))
-    _check_count(burst, f"{what}: burst", "leave it out for an even spacing")
+    _check_count(burst, f"{what}: burst", "1 is an even spacing")
     rule = Rule(name=_name(name), period=length / count, burst=burst)
     return Limit(rule=rule, key=_key(what, key), scope=_scope(what, scope))
 
@@ -221,6 +229,14 @@ def _name(name: object) -> str:
     if problem is not None:
         raise ConfigError(f"the name of a limit {problem}")
     return str(name)
+
+
+def _whole(name: str, count: object, length: float) -> str:
+    """The rate that a fraction means, in whole numbers: 1.5 per second are 3 every 2 s."""
+    if isinstance(count, float) and LEAST_COUNT <= count <= MOST:
+        meant = Fraction(count).limit_denominator(MOST_PARTS)
+        return f'write rate({name!r}, {meant.numerator}, every="{spell(length * meant.denominator)}")'
+    return "for less than one per period, make the period longer"
 
 
 def _check_count(value: object, what: str, otherwise: str) -> None:

@@ -93,9 +93,11 @@ class Completer:
         failures = 0
         while batch := [transition for transition in batch if self._crew.leases.holds(transition.lease)]:
             try:
-                self._done(batch, await self._crew.store.settle(batch))
-                await self._tell_holds(batch)
-                return
+                settled = await self._crew.store.settle(batch)
+                done = [transition for transition in batch if transition.job not in settled.left]
+                self._done(done, settled)
+                await self._tell_others(done)
+                batch = [transition for transition in batch if transition.job in settled.left]
             except StoreUnavailable as error:
                 failures += 1
                 pause = backoff(failures)
@@ -144,9 +146,11 @@ class Completer:
             ]
         )
 
-    async def _tell_holds(self, batch: list[Transition]) -> None:
-        """Jobs may have been claimed just before everybody was to hold back: whoever has them in memory looks now."""
-        if any(transition.hold is not None for transition in batch):
+    async def _tell_others(self, batch: list[Transition]) -> None:
+        """Jobs may have been claimed just before everybody was to hold back, or before a budget was spent: whoever has
+        them in memory looks now."""
+        emptied, self._crew.gates.emptied = self._crew.gates.emptied, False
+        if emptied or any(transition.hold is not None for transition in batch):
             with suppress(StoreError):  # they look once a second anyhow
                 await self._crew.store.wake(WAKE_GATES)
 

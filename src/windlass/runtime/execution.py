@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import Any
 
 import msgspec
 
-from windlass.admission import LONGEST_KEY
+from windlass.admission import LONGEST_KEY, key_of
 from windlass.context import Context
 from windlass.errors import LeaseLost, StoreUnavailable
 from windlass.job import Job
 from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
 from windlass.policy.unique import shortened
-from windlass.registry import Definition
+from windlass.registry import Definition, Registry
 from windlass.waiting import Suspended
+
+log = logging.getLogger("windlass")
 
 ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 """What a coroutine lets through: these are addressed to the task, or to the process."""
@@ -101,6 +104,18 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
         )
     permanent = False if isinstance(error, StoreUnavailable) else definition.is_permanent(error)
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
+
+
+def with_a_key(outcome: Outcome, registry: Registry) -> Outcome:
+    """Of a Retry: the bare name of what has a key per value would hold back nobody, and is told instead."""
+    if outcome.bucket is None or not registry.is_keyed(outcome.bucket):
+        return outcome
+    log.warning(
+        "Retry(bucket=%r): nobody holds back: it has a key per value; say which, as in bucket=%r",
+        outcome.bucket,
+        key_of(outcome.bucket, "example.org"),
+    )
+    return msgspec.structs.replace(outcome, bucket=None)
 
 
 def _said(error: BaseException) -> BaseException:

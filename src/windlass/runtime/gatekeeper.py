@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 
-from windlass.admission import Closure
+from windlass.admission import BudgetRow, Closure
 from windlass.errors import StoreError
 from windlass.runtime.crew import Crew
 from windlass.runtime.discovery import Discovery
@@ -38,9 +38,11 @@ class Gatekeeper(Service):
         self._deaf = False  # the last look failed
 
     async def round(self) -> float:
-        closures = await self._ask()
-        if closures is not None:
+        answer = await self._ask()
+        if answer is not None:
+            closures, budgets = answer
             closed, opened = self._crew.gates.learn(closures, self.clock.monotonic())
+            self._crew.gates.learn_budgets(budgets, self._crew.leases.known())
             for closure in closed:
                 log.info("%s", _told(closure))
             for closure in opened:
@@ -50,10 +52,10 @@ class Gatekeeper(Service):
                 self._discovery.nudge()
         return self._every
 
-    async def _ask(self) -> list[Closure] | None:
+    async def _ask(self) -> tuple[list[Closure], list[BudgetRow]] | None:
         """Not with the pauses of a service that failed: the first answer after an outage must not be late."""
         try:
-            closures = await self._crew.store.closures()
+            answer = await self._crew.store.closures(), await self._crew.store.budgets()
         except StoreError as error:
             if not self._deaf:
                 log.warning("the gates can't be asked (%s); what was known of them holds", error)
@@ -62,7 +64,7 @@ class Gatekeeper(Service):
         if self._deaf:
             log.info("the gates can be asked again")
         self._deaf = False
-        return closures
+        return answer
 
     def _give_back(self) -> bool:
         """What waits in memory and must not start. A claim under way may bring more: the coordinator looks too."""

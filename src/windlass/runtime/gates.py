@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
-from windlass.admission import Closure, GateState
+from windlass.admission import BudgetRow, Closure, GateState
 from windlass.job import Job
+from windlass.runtime.purses import Purses
 
 
 class Gates:
@@ -13,6 +15,9 @@ class Gates:
 
     def __init__(self) -> None:
         self.closed = False  # something keeps jobs that are in memory from starting
+        self.emptied = False  # a budget was spent by what ended here: others do not know yet
+        self._stopping = False
+        self._purses = Purses()
         self._heard_at = float("-inf")
         self._known: dict[tuple[str, str, str], Closure] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -24,9 +29,27 @@ class Gates:
         stopping = [closure for closure in self._known.values() if closure.state != GateState.DRAINING]
         kinds = {closure.kind for closure in stopping}
         self._names = {kind: frozenset(each.name for each in stopping if each.kind == kind) for kind in kinds}
-        self._heard_at, self.closed = at, bool(stopping)
+        self._heard_at, self._stopping = at, bool(stopping)
+        self._look()
         closed = [closure for place, closure in self._known.items() if before.get(place) != closure]
         return closed, [closure for place, closure in before.items() if place not in self._known]
+
+    def learn_budgets(self, budgets: Iterable[BudgetRow], held: set[UUID]) -> None:
+        """The store's answer, and the jobs that are held here."""
+        self._purses.learn(budgets, held)
+        self._look()
+
+    @property
+    def knows_budgets(self) -> bool:
+        return self._purses.known
+
+    def pay(self, job: Job, cents: int) -> None:
+        """An attempt of this job ended that has cost something; it is written later."""
+        self.emptied |= self._purses.pay(job, cents)
+        self._look()
+
+    def _look(self) -> None:
+        self.closed = self._stopping or bool(self._purses.empty)
 
     def stops(self, job: Job, claimed_at: float | None) -> bool:
         """Whether this job must not start.
@@ -34,6 +57,8 @@ class Gates:
         A claim looks at the gates itself. One that began after the answer came knows better than the answer; else a
         worker that has not heard yet of an opened gate would claim and give back, again and again.
         """
+        if self._purses.stops(job):
+            return True
         if claimed_at is not None and claimed_at > self._heard_at:
             return False
         names = self._names

@@ -29,7 +29,7 @@ from windlass.policy.failure import judge
 from windlass.registry import Definition, Isolation
 from windlass.runtime.commit import account, commit
 from windlass.runtime.crew import Crew
-from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow
+from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
 from windlass.runtime.pool import Processor
 from windlass.state import State
 
@@ -248,6 +248,8 @@ class Attempt:
         if crew.subscribers:
             self._tell(outcome, transition)
         crew.local_queue.complete(self.processor.name)
+        if self.context is not None and self.context.spent:
+            crew.gates.pay(self.job, self.context.spent)
         if transition is not None:
             crew.completer.submit(transition)
         else:
@@ -273,7 +275,7 @@ class Attempt:
         run = account(self.job, self.context, worker=crew.worker, waited=self._waited(started), elapsed=now - started)
         return judge(
             run,
-            outcome,
+            with_a_key(outcome, crew.registry),
             retry=self.definition.retry_policy(crew.settings),
             settings=crew.settings,
             advance=self.advance if outcome.ending is Ending.SUCCEEDED else None,

@@ -23,8 +23,19 @@ class Admission(Protocol):
         """
         ...
 
-    async def hold_back(self, bucket: str, seconds: float) -> None:
-        """Nobody gets a token (or a slot) of this key for so long; a longer hold stays. Raises UnknownLimit."""
+    async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
+        """Nobody gets a token (or a slot) of this key for so long; a longer hold stays. Raises UnknownLimit.
+
+        What an `actor` holds back has a row of the audit, what a handler does has none.
+        """
+        ...
+
+    async def end_hold(self, bucket: str, *, actor: str | None = None) -> bool:
+        """Nobody holds back any more, with a row of the audit; False where nobody did.
+
+        A rate goes on with its next token, which may be as far away as a whole bucket takes to fill: when the last one
+        was taken is not known any more, and the rate must hold.
+        """
         ...
 
     async def held_for(self, bucket: str) -> float:

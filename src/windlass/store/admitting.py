@@ -4,8 +4,8 @@ Generators that ask for statements (see `asking.py`): some ride in the transacti
 `charging`, `holding`), the others are calls of their own. Times go in as seconds from now and come back as seconds
 since the epoch.
 
-The order of locks: jobs first, turnstiles after them and sorted by key, budgets last; jobs that are let in again are
-taken with SKIP LOCKED. So whoever waits for a turnstile holds nothing that its holder could wait for.
+The order of locks: jobs, budgets, turnstiles, each sorted; jobs that are let in again are taken with SKIP LOCKED. So
+whoever waits for a turnstile holds nothing that its holder could wait for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from windlass.admission import (
     Rule,
     TenantRow,
 )
+from windlass.clock import spell
 from windlass.errors import UnknownLimit
+from windlass.operators import spelled_window
 from windlass.outcome import Progress, Transition
 from windlass.store.asking import Flowing, Rows, ask
 
@@ -57,7 +59,7 @@ class Admitting:
         raise NotImplementedError
 
     async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Where nothing is written."""
+        """Without a transaction: each statement stands for itself."""
         raise NotImplementedError
 
     async def wake(self, message: str) -> None:
@@ -73,9 +75,29 @@ class Admitting:
         async with self._turn_to_acquire:
             return await self._follow(lambda: acquiring(bucket, most))
 
-    async def hold_back(self, bucket: str, seconds: float) -> None:
-        await self._follow(lambda: holding([(bucket, seconds)]))
+    async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
+        def hold() -> Flowing[None]:
+            before = [] if actor is None else (yield from ask("held_for", [bucket]))
+            yield from holding([(bucket, seconds)])
+            if actor is not None and not (before and before[0][0] >= seconds):  # a longer hold stays
+                yield from telling(audit.LIMIT_HELD, actor, f"limit:{bucket}", f"for {spell(seconds)}")
+
+        await self._follow(hold)
         await self.wake(WAKE_GATES)
+
+    async def end_hold(self, bucket: str, *, actor: str | None = None) -> bool:
+        def end() -> Flowing[bool]:
+            found = bool((yield from ask("end_hold", [bucket])))
+            if found:
+                yield from ask("unpark", [bucket])
+                yield from telling(audit.LIMIT_RELEASED, actor, f"limit:{bucket}", None)
+            return found
+
+        found = await self._follow(end)
+        if found:
+            await self.wake(WAKE_GATES)
+            await self.wake("*")
+        return found
 
     async def held_for(self, bucket: str) -> float:
         rows = await self._look(lambda: ask("held_for", [bucket]))
@@ -127,10 +149,14 @@ class Admitting:
         ]
 
     async def set_budget(self, budget: Budget, *, actor: str | None = None) -> None:
+        new = (budget.kind, budget.name, budget.cents, budget.seconds)
+        words = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
+
         def set_it() -> Flowing[None]:
+            known = any(tuple(row[:4]) == new for row in (yield from ask("budgets", [])))
             yield from ask("set_budget", [budget])
-            words = f"{budget.cents} cents per {'month' if budget.seconds is None else f'{budget.seconds:g} s'}"
-            yield from telling(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", words)
+            if not known:
+                yield from telling(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", words)
 
         await self._follow(set_it)
         await self.wake(WAKE_GATES)
@@ -158,8 +184,8 @@ class Admitting:
 
     async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
         def set_it() -> Flowing[None]:
-            yield from ask("weigh", [{"name": tenant, "weight": weight}])
-            yield from telling(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
+            if (yield from ask("weigh", [{"name": tenant, "weight": weight}])):
+                yield from telling(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
 
         await self._follow(set_it)
 
@@ -182,12 +208,12 @@ def releasing(held: Iterable[Sequence[str] | None]) -> Flowing[None]:
 
 
 def letting_in() -> Flowing[float | None]:
-    """Let in who is parked on a key that has room; the seconds until a bucket with jobs at it has its next token."""
+    """Let in who is parked on a key that has room; the seconds until a bucket with jobs at it has one more token."""
     keys, soonest = [], None
     for key, room, wait in (yield from ask("parked_keys", [])):
         if room > 0:
             keys.append(key)
-        elif wait is not None:
+        if wait is not None:
             soonest = wait if soonest is None else min(soonest, wait)
     if keys:
         yield from ask("unpark", keys)

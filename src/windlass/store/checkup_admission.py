@@ -113,10 +113,16 @@ def _judge_limits(settings: Settings, seen: Admitted) -> list[Finding]:
     findings: list[Finding] = []
     if lost:
         count = sum(slots.used - slots.running for slots in lost)
-        findings.append(_miscounted(settings, lost, f"{count:,} slots are in use by no running job"))
+        findings.append(_miscounted(settings, lost, f"{_said(count, 'slot is', 'slots are')} in use by no running job"))
     if short:
         count = sum(slots.running - slots.used for slots in short)
-        findings.append(_miscounted(settings, short, f"{count:,} running jobs have no slot of their limit"))
+        findings.append(
+            _miscounted(
+                settings,
+                short,
+                f"{_said(count, 'running job has no slot of its', 'running jobs have no slot of their')} limit",
+            )
+        )
     if seen.parked:
         findings.append(_judge_parked(settings, seen.parked))
     return findings or [
@@ -135,13 +141,17 @@ def _miscounted(settings: Settings, wrong: Sequence[Slots], said: str) -> Findin
     )
 
 
+def _said(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def _judge_parked(settings: Settings, parked: Sequence[Parked]) -> Finding:
     jobs = sum(each.jobs for each in parked)
     keys = ", ".join(each.key for each in parked[:TOLD]) + (" …" if len(parked) > TOLD else "")
     judge = warning if 2 * settings.poll > LONGEST_PAUSE else problem
     return judge(
         "limits",
-        f"{jobs:,} jobs wait at a limit or rate that has room: {keys}; such as {parked[0].first}",
+        f"{_said(jobs, 'job waits', 'jobs wait')} at a limit or rate that has room: {keys}; such as {parked[0].first}",
         f"a live worker lets them in within {spell(settings.poll)}: windlass worker app.py; if there is one, look for "
         "'discovery' in its log",
     )

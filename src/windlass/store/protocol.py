@@ -84,6 +84,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
+    left: frozenset[UUID] = frozenset()  # not written, because the store went away after it had written others
     let_in: frozenset[str] = frozenset()  # queues in which parked jobs may run now; nobody has been told yet
 
 

@@ -35,16 +35,19 @@ class Schedules(Protocol):
         """What became of the last ticks of a schedule, and of fires by hand, newest first."""
         ...
 
-    async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> None:
-        """No tick fires until it is resumed."""
+    async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """No tick fires until it is resumed; False where it was paused already, and no other reason is given."""
         ...
 
     async def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
         """Go on with the next tick from now; False where it was not paused."""
         ...
 
-    async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> None:
-        """Lay an edit over what is declared; a new timetable goes on from now. Raises ScheduleError."""
+    async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
+        """Lay an edit over what is declared; a new timetable goes on from now. Raises ScheduleError.
+
+        False where it was so already.
+        """
         ...
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:

@@ -95,14 +95,14 @@ class Scheduling:
 
     # Operators
 
-    async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> None:
-        await self._follow(lambda: pausing(name, reason, actor))
+    async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        return await self._follow(lambda: pausing(name, reason, actor))
 
     async def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
         return await self._follow(lambda: resuming(name, actor))
 
-    async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> None:
-        await self._follow(lambda: editing(name, edit, actor))
+    async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
+        return await self._follow(lambda: editing(name, edit, actor))
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
         return await self._follow(lambda: resetting(name, actor))
@@ -238,10 +238,14 @@ def _note(schedule: str, at: datetime, outcome: Outcome, job: UUID | None = None
 # Operators
 
 
-def pausing(name: str, reason: str | None, actor: str | None) -> Flowing[None]:
+def pausing(name: str, reason: str | None, actor: str | None) -> Flowing[bool]:
+    """Said twice, it changes nothing: the first one's name and reason stay, unless there is another reason."""
     row = yield from _locked(name)
+    if row.paused and reason in (None, row.reason):
+        return False
     yield from _set(row, paused=True, paused_by=actor, reason=reason)
     yield from telling(audit.SCHEDULE_PAUSED, actor, f"schedule:{name}", reason)
+    return True
 
 
 def resuming(name: str, actor: str | None) -> Flowing[bool]:
@@ -257,7 +261,7 @@ def resuming(name: str, actor: str | None) -> Flowing[bool]:
     return True
 
 
-def editing(name: str, edit: Edit, actor: str | None) -> Flowing[None]:
+def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
     from windlass.policy.cron import changed, first
 
     row = yield from _locked(name)
@@ -274,10 +278,13 @@ def editing(name: str, edit: Edit, actor: str | None) -> Flowing[None]:
         queue=_unlike(edit.queue or row.job.queue, declared.job.queue),
         priority=_unlike(row.job.priority if edit.priority is None else edit.priority, declared.job.priority),
     )
-    next_at = row.next_at if timing == row.timing else first(timing, row.now)
     kept = None if edited == Edited() else edited
+    if kept == row.edited:
+        return False
+    next_at = row.next_at if timing == row.timing else first(timing, row.now)
     yield from _set(row, edited=kept, edited_by=None if kept is None else actor, next_at=next_at)
     yield from telling(audit.SCHEDULE_EDITED, actor, f"schedule:{name}", _words(edit))
+    return True
 
 
 def resetting(name: str, actor: str | None) -> Flowing[bool]:

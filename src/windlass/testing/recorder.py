@@ -39,7 +39,7 @@ class Recorder:
         for definition in registry:
             listening.add(self._listen_at(definition))
         for rule in registry.rules():
-            listening.add_rule(rule, "the program", registry.scope_of(rule.name))
+            listening.add_rule(rule, "the program", registry.scope_of(rule.name), keyed=registry.is_keyed(rule.name))
         # One attempt at a time: a pool's size would only spread work over time.
         listening.pipelines = {name: plan.unsized() for name, plan in registry.pipelines.items()}
         listening.schedules = dict(registry.schedules)

@@ -14,6 +14,7 @@ from windlass.cli.demo.reports import Ended
 from windlass.cli.demo.scene import Health, Scene, Sentence, Tone
 from windlass.cli.demo.summary import Summary
 from windlass.cli.lines import COLOURS, SHORT_ID, coloured
+from windlass.cli.output import plural
 from windlass.runtime.pool import ProcessorState
 from windlass.state import State
 
@@ -92,7 +93,7 @@ def _status(scene: Scene) -> str:
     told = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
     alive = sum(worker.health is Health.ALIVE for worker in scene.workers.values())
     beats = f"heartbeat {len(scene.beats)}"
-    return f"{told} · {alive} workers · {scene.throughput.current:.0f} jobs/s · {beats}"
+    return f"{told} · {plural(alive, 'worker')} · {scene.throughput.current:.0f} jobs/s · {beats}"
 
 
 def _limits(scene: Scene) -> list[str]:

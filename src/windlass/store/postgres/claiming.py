@@ -26,8 +26,6 @@ BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, 
 MOST_AGAIN = 200  # tenants that are offered what others left, in one claim
 MOST_PARKED = 5_000  # of those that a claim had to walk past
 TIDY = 8  # of claims that fill their room one after the other, one in so many parks whom it walked past
-
-
 SCAN_EVERY = 0.1  # seconds at least between two looks for lanes: so long may the first job of a tenant be overlooked
 SCAN_SHARE = 20  # such a look may take one part in so many of the time
 
@@ -67,6 +65,7 @@ class Found(NamedTuple):
     refused: int  # candidates that were turned away
     busy: int  # of these: because somebody holds a turnstile
     parked: int  # jobs that were taken out of the way
+    token_in: float | None = None  # seconds until a bucket that turned somebody away has its next token
 
     @property
     def crowds(self) -> bool:
@@ -144,8 +143,9 @@ class Claiming(Looks):
             found = await self._ask_for(claim, wish, room, parks=parks)
             others = self._note(wish, found, room, moves=not claim.by_creation)
             haul.add(found, claim.room)
+            self._expect_token(found.token_in)
             if found.unknown:
-                await self._look(partial(ask, "make_turnstiles", sorted(found.unknown)))
+                await self._meet(found.unknown)
             rests = wish.limited and not (haul.filled or parks or found.unknown)
             if len(haul.jobs) == claim.room or not (found.unknown or others or rests or (found.crowds and haul.short)):
                 break
@@ -181,7 +181,9 @@ class Claiming(Looks):
         records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
         first = records[0]
         claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
-        return Found(claimed, first["unknown"] or [], first["refused"], first["busy"], first["parked"])
+        return Found(
+            claimed, first["unknown"] or [], first["refused"], first["busy"], first["parked"], first["token_in"]
+        )
 
     # Lanes and shares
 
@@ -248,8 +250,20 @@ class Claiming(Looks):
     # Who is parked
 
     async def _let_in(self) -> None:
-        soonest = await self._look(letting_in)
-        self._next_token = None if soonest is None else self.clock.monotonic() + soonest
+        await self._fetch(query("postgres", "count_turnstiles"))
+        self._next_token = None
+        self._expect_token(await self._look(letting_in))
+
+    async def _meet(self, keys: list[str]) -> None:
+        """Keys that nobody has met: make their turnstiles, and count who runs already where somebody does."""
+        made = await self._look(partial(ask, "make_turnstiles", sorted(keys)))
+        if not all(counted for _, counted in made):
+            await self._fetch(query("postgres", "count_turnstiles"))
+
+    def _expect_token(self, wait: float | None) -> None:
+        if wait is not None:
+            at = self.clock.monotonic() + wait
+            self._next_token = at if self._next_token is None else min(self._next_token, at)
 
     def _soonest(self, next_due: float | None, *, busy: bool) -> float | None:
         times = [] if next_due is None else [next_due]

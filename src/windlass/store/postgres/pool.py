@@ -180,6 +180,8 @@ def translated(error: BaseException, url: str) -> BaseException:
         return error
     if isinstance(error, (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)):
         return StoreUnavailable(f"{masked(url)}: {error}; check the database's name, user and password in WINDLASS_URL")
+    if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
+        return StoreUnavailable(f"{masked(url)}: a connection was not to be used, another one is tried: {error}")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(
             f"{masked(url)} does not answer ({type(error).__name__}: {error}); is PostgreSQL running, and is "

@@ -13,7 +13,7 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, StoreError, TransitionRefused
+from windlass.errors import JobNotFound, StoreError, StoreUnavailable, TransitionRefused
 from windlass.flow import Memory
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
@@ -161,26 +161,33 @@ class PostgresStore(Claiming):
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
         states, parked_at = await self._pool.run(lambda connection: settle_plain(connection, ordered))
-        # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
-        rest = [transition for transition in ordered if transition.job not in states]
         queues: set[str] = set()
-
-        async def settle_all(follower: Follower, connection: Any) -> dict[UUID, State]:
-            settled = await settle_rest(follower, connection, rest)
-            # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
-            queues.update(follower.let_in)
-            follower.let_in.clear()
-            return settled
-
         if parked_at:
             with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
                 queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
+        # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
+        rest = [transition for transition in ordered if transition.job not in states]
+        left: frozenset[UUID] = frozenset()
         if rest:
-            states = states | await self._transact(settle_all)
+            try:
+                states = states | await self._transact(partial(self._settle_rest, rest, queues))
+            except StoreUnavailable:
+                if not states:
+                    raise
+                left = frozenset(transition.job for transition in rest)
         if failpoints.armed:
             failpoints.hit("finish.committed")
-        lost = frozenset(t.job for t in ordered if t.job not in states)
-        return Settled(states=states, lost=lost, let_in=frozenset(queues))
+        lost = frozenset(t.job for t in ordered if t.job not in states) - left
+        return Settled(states=states, lost=lost, left=left, let_in=frozenset(queues))
+
+    async def _settle_rest(
+        self, rest: Sequence[Transition], queues: set[str], follower: Follower, connection: Any
+    ) -> dict[UUID, State]:
+        settled = await settle_rest(follower, connection, rest)
+        # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
+        queues |= follower.let_in
+        follower.let_in.clear()
+        return settled
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))

@@ -10,5 +10,5 @@ WITH held AS MATERIALIZED (
 SELECT turnstiles.key, turnstiles.used, coalesce(held.jobs, 0)
   FROM windlass.turnstiles
   LEFT JOIN held ON held.key = turnstiles.key
- WHERE turnstiles.most IS NOT NULL AND turnstiles.used <> coalesce(held.jobs, 0)
+ WHERE turnstiles.most IS NOT NULL AND turnstiles.counted AND turnstiles.used <> coalesce(held.jobs, 0)
  ORDER BY turnstiles.key

@@ -48,7 +48,8 @@
            FOR UPDATE SKIP LOCKED) AS over
      LIMIT $18::int
 ), stile AS MATERIALIZED (
-    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room, crowded AND used > 0 AS marked
+    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room, crowded AND used > 0 AS marked,
+           period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
       FROM windlass.turnstiles
      WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM excess))
      ORDER BY key
@@ -82,7 +83,7 @@
            crowded = turn.crowded, parked = turnstiles.parked OR turn.parks, touched_at = windlass.now()
       FROM turn
      WHERE turnstiles.key = turn.key
-       AND (turn.n > 0 OR turnstiles.crowded <> turn.crowded OR turn.parks AND NOT turnstiles.parked)
+       AND (turn.n > 0 OR turn.parks OR turnstiles.crowded <> turn.crowded)
 ), parked AS (
     UPDATE windlass.jobs SET parked_on = late.key
       FROM late
@@ -103,6 +104,12 @@ SELECT claimed.*,
            AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)) AS unknown,
        (SELECT count(*) FROM refused)::int AS refused,
        (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy,
-       (SELECT count(*) FROM parked)::int AS parked
+       (SELECT count(*) FROM parked)::int AS parked,
+       -- Seconds until the first of the buckets that turned somebody away has its next token.
+       (SELECT min(greatest(0.0, extract(epoch FROM greatest(held_until, next_at + make_interval(
+                   secs => (coalesce(taken.n, 0) - burst + 1) * period)) - windlass.now())::float8))
+          FROM stile
+          LEFT JOIN taken USING (key)
+         WHERE period IS NOT NULL AND stile.key IN (SELECT key FROM refused)) AS token_in
   FROM (VALUES (1)) AS always (one)
   LEFT JOIN claimed ON true

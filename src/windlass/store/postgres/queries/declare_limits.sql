@@ -17,7 +17,10 @@ WITH new AS MATERIALIZED (
 )
 UPDATE windlass.turnstiles
    SET most = keys.most, period = keys.period, burst = keys.burst,
-       used = CASE WHEN keys.most IS NULL THEN 0 WHEN turnstiles.most IS NOT NULL THEN turnstiles.used ELSE (
-           SELECT count(*) FROM windlass.jobs WHERE jobs.status = 'running' AND keys.key = ANY (jobs.limits)) END
+       -- A rate that becomes a limit is closed until those who run are counted.
+       used = CASE WHEN keys.most IS NULL THEN 0
+                   WHEN turnstiles.most IS NOT NULL AND turnstiles.counted THEN turnstiles.used
+                   ELSE keys.most END,
+       counted = keys.most IS NULL OR turnstiles.most IS NOT NULL AND turnstiles.counted
   FROM keys
  WHERE turnstiles.key = keys.key

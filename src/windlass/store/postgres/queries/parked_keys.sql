@@ -8,11 +8,14 @@ WITH RECURSIVE parked AS (
       FROM parked
      WHERE parked.key IS NOT NULL
 )
-SELECT parked.key,
-       CASE WHEN turnstiles.key IS NULL THEN 1000000
-            ELSE windlass.room(most, used, period, burst, next_at, held_until) END,
+SELECT parked.key, coalesce(room, 1000000),
+       -- Beyond those that are let in now: the worker looks again at that time.
        CASE WHEN period IS NOT NULL OR held_until > windlass.now() THEN greatest(0.0, extract(epoch FROM greatest(
-           next_at - make_interval(secs => (burst - 1) * coalesce(period, 0)), held_until) - windlass.now())::float8) END
+           held_until, greatest(next_at, windlass.now()) + make_interval(secs => (room - burst + 1) * coalesce(period, 0))
+       ) - windlass.now())::float8) END
   FROM parked
-  LEFT JOIN windlass.turnstiles USING (key)
+  LEFT JOIN LATERAL (
+        SELECT turnstiles.*, windlass.room(most, used, period, burst, next_at, held_until) AS room
+          FROM windlass.turnstiles
+         WHERE turnstiles.key = parked.key) AS stile ON true
  WHERE parked.key IS NOT NULL AND CAST($1 AS json) IS NOT NULL

@@ -1,11 +1,20 @@
--- Slots come back. The keys are in order, and so is the index, so that all lock in one order. A bucket's tokens are used.
---   $1 [{key, n}], sorted; returns the keys at which jobs may be parked
+-- Slots come back. A bucket's tokens are used.   $1 [{key, n}], sorted; returns the keys at which jobs may be parked
+--
+-- Locked by the first step, in the order of keys, so that all lock in one order: in a handler's transaction the planner may
+-- read the whole table. What is not counted yet stays closed.
 WITH back AS MATERIALIZED (
-    SELECT json_object_agg(key, n)::jsonb AS slots, array_agg(key) AS keys
-      FROM json_to_recordset(CAST($1 AS json)) AS back (key text, n int)
+    SELECT key, n FROM json_to_recordset(CAST($1 AS json)) AS back (key text, n int)
+), stile AS MATERIALIZED (
+    SELECT turnstiles.key
+      FROM windlass.turnstiles
+     WHERE turnstiles.key = ANY (ARRAY (SELECT key FROM back)) AND most IS NOT NULL
+     ORDER BY turnstiles.key
+       FOR UPDATE
 )
 UPDATE windlass.turnstiles
-   SET used = greatest(0, used - ((SELECT slots FROM back) ->> key)::int),
-       crowded = crowded AND used > ((SELECT slots FROM back) ->> key)::int, touched_at = windlass.now()
- WHERE key = ANY ((SELECT keys FROM back)::text[]) AND most IS NOT NULL
-RETURNING CASE WHEN parked THEN key END
+   SET used = CASE WHEN counted THEN greatest(0, used - back.n) ELSE used END,
+       crowded = crowded AND used > back.n, touched_at = windlass.now()
+  FROM stile
+  JOIN back USING (key)
+ WHERE turnstiles.key = stile.key
+RETURNING CASE WHEN parked THEN turnstiles.key END

@@ -29,19 +29,23 @@ WITH closed AS MATERIALIZED (
          LIMIT coalesce((SELECT windlass.room(most, used, period, burst, next_at, held_until)
                            FROM windlass.turnstiles WHERE turnstiles.key = freed.key), 1000)
            FOR UPDATE SKIP LOCKED) AS parked
-), emptied AS (
-    -- Nobody else waits there: no need to look again when the next slot comes back. A claim that parked somebody since
-    -- this began has left the key full, or still holds it.
-    SELECT key
-      FROM windlass.turnstiles
-     WHERE key = ANY (ARRAY (SELECT json_array_elements_text(CAST($1 AS json)))) AND parked
-       AND (most IS NULL OR used < most)
-       AND NOT EXISTS (SELECT FROM windlass.jobs
-                        WHERE jobs.parked_on = turnstiles.key AND jobs.id NOT IN (SELECT id FROM first))
-     ORDER BY key
-       FOR UPDATE SKIP LOCKED
-), unmarked AS (
-    UPDATE windlass.turnstiles SET parked = false FROM emptied WHERE turnstiles.key = emptied.key
+), given AS MATERIALIZED (
+    SELECT seen.key, seen.xmin AS version, seen.parked,
+           EXISTS (SELECT FROM windlass.jobs
+                    WHERE jobs.parked_on = seen.key AND jobs.id NOT IN (SELECT id FROM first)) AS others
+      FROM windlass.turnstiles AS seen
+     WHERE seen.key = ANY (ARRAY (SELECT json_array_elements_text(CAST($1 AS json))))
+), turned AS MATERIALIZED (
+    -- Nobody else waits there: no need to look again when the next slot comes back. Only where the row is as it was when
+    -- this began: who parked somebody since has written it. A mark that is missing is made good.
+    SELECT turnstiles.key, given.others
+      FROM given
+      JOIN windlass.turnstiles USING (key)
+     WHERE given.others <> given.parked AND turnstiles.xmin = given.version
+     ORDER BY turnstiles.key
+       FOR UPDATE OF turnstiles SKIP LOCKED
+), marked AS (
+    UPDATE windlass.turnstiles SET parked = turned.others FROM turned WHERE turnstiles.key = turned.key
 )
 UPDATE windlass.jobs SET parked_on = NULL
   FROM first

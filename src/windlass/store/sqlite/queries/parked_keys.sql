@@ -11,7 +11,8 @@ WITH RECURSIVE parked (key) AS (
 SELECT parked.key,
        CASE WHEN turnstiles.key IS NULL THEN 1000000
             ELSE room(most, used, period, burst, next_at, held_until, ?2) END,
-       CASE WHEN period IS NOT NULL OR held_until > ?2
+       -- The claim that takes what is let in now tells the time of the token after it.
+       CASE WHEN room(most, used, period, burst, next_at, held_until, ?2) = 0 AND (period IS NOT NULL OR held_until > ?2)
             THEN (token_at(period, burst, next_at, held_until, ?2) - ?2) / 1000000.0 END
   FROM parked
   LEFT JOIN windlass_turnstiles AS turnstiles ON turnstiles.key = parked.key

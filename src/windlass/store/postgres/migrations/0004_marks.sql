@@ -3,3 +3,9 @@
 ALTER TABLE windlass.turnstiles ADD COLUMN parked boolean NOT NULL DEFAULT false;
 
 UPDATE windlass.turnstiles SET parked = true WHERE key IN (SELECT parked_on FROM windlass.jobs WHERE parked_on IS NOT NULL);
+
+-- Whether `used` is known. A row that is made while jobs of its key run already, claimed when nobody had declared the
+-- limit, is closed (`used` = `most`) until count_turnstiles.sql has counted them.
+ALTER TABLE windlass.turnstiles ADD COLUMN counted boolean NOT NULL DEFAULT true;
+
+CREATE INDEX turnstiles_uncounted ON windlass.turnstiles (key) WHERE NOT counted;
