@@ -12,10 +12,15 @@ from enum import StrEnum
 
 import msgspec
 
+from windlass.clock import spell
+
 APART = ":"
 """Between a rule's name and the key; a name has none."""
 
 LONGEST_KEY = 200  # characters; a longer one is cut and ends with its hash
+
+WINDOWS: dict[str, float | None] = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0, "month": None}
+"""Of a budget, by name, in seconds; a month is as long as it is."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,3 +126,9 @@ def key_of(name: str, value: str | None) -> str:
     if value is None:
         return name
     return f"{name}{APART}{value}"
+
+
+def spelled_window(length: float | None) -> str:
+    """`day`, or how long it is."""
+    names = {seconds: name for name, seconds in WINDOWS.items()}
+    return names[length] if length in names else spell(length or 0.0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
-from windlass.admission import Budget, GateKind, GateState
+from windlass.admission import WINDOWS, Budget, GateKind, GateState
 from windlass.clock import Duration, seconds, spell
 from windlass.config import suggest
 from windlass.errors import AdmissionError, ConfigError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from windlass.client import Client
     from windlass.store.protocol import Store
 
-WINDOWS: dict[str, float | None] = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0, "month": None}
-"""Of a budget, by name, in seconds; a month is as long as it is."""
 SHORTEST_WINDOW = 1.0  # seconds
 MOST_CENTS = 10**15
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1_000_000.0
@@ -214,12 +212,6 @@ def window(per: Duration) -> float | None:
 
 def _windows() -> str:
     return f"{', '.join(WINDOWS)}, or a span such as 30m"
-
-
-def spelled_window(length: float | None) -> str:
-    """`day`, or how long it is."""
-    names = {seconds: name for name, seconds in WINDOWS.items()}
-    return names[length] if length in names else spell(length or 0.0)
 
 
 def checked_weight(weight: float) -> float:

@@ -89,7 +89,7 @@ def standing(row: BudgetRow, now: datetime) -> str:
 
 def window_of(seconds: float | None) -> str:
     """`day`, or how long it is."""
-    from windlass.operators import spelled_window
+    from windlass.admission import spelled_window
 
     return spelled_window(seconds)
 

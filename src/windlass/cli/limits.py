@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.output import Cell, Column, as_json, explain, note, plural, print_json, print_table, say, since
+from windlass.cli.output import Cell, Column, as_json, plural, print_json, print_table, say, since
 from windlass.cli.place import app_option, ask, settings_of, url_option
-from windlass.cli.targets import SOON, ListingByName, hint
+from windlass.cli.targets import ListingByName
 from windlass.cli.words import shown
 
 if TYPE_CHECKING:
@@ -134,15 +134,15 @@ def room_of(row: LimitRow) -> str:
     from windlass.clock import spell
 
     if row.held > 0:
-        return f"held back for {spell(_rounded(row.held))}"
+        return f"held back for {spell(rounded(row.held))}"
     if row.period is not None:
-        return f"in {spell(_rounded(row.free_in))}" if row.free_in > 0 else "now"
+        return f"in {spell(rounded(row.free_in))}" if row.free_in > 0 else "now"
     if row.most is not None and row.used >= row.most:
         return "when one ends"
     return "now"
 
 
-def _rounded(seconds: float) -> float:
+def rounded(seconds: float) -> float:
     """As precise as a person wants it."""
     return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
 
@@ -211,13 +211,13 @@ def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
 async def _look(store: Store, key: str) -> _Key:
     rows = [row for row in await store.limits(key) if row.key == key]
     if not rows:
-        raise await _unknown(store, key)
+        raise await unknown(store, key)
     holders = await store.holders(key, page=SHOWN_HOLDERS)
     waiters = await store.waiters(key, page=SHOWN_WAITERS)
     return _Key(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
 
 
-async def _unknown(store: Store, key: str) -> Exception:
+async def unknown(store: Store, key: str) -> Exception:
     """A key exists from the first claim or call that meets it."""
     import difflib
 
@@ -235,9 +235,9 @@ def _tell_key(row: LimitRow) -> None:
     tokens = f"{row.burst - row.used} of {row.burst} tokens left"
     say(f"{row.key}  {rule_of(row)}: {f'{use_of(row)} in use' if row.period is None else tokens}", style="bold")
     if row.held > 0:
-        say(f"  everybody holds back for {spell(_rounded(row.held))} more", style="yellow")
+        say(f"  everybody holds back for {spell(rounded(row.held))} more", style="yellow")
     elif row.period is not None and row.free_in > 0:
-        say(f"  the next token is there in {spell(_rounded(row.free_in))}", style="yellow")
+        say(f"  the next token is there in {spell(rounded(row.free_in))}", style="yellow")
 
 
 def _tell_holders(found: _Key, now: datetime) -> None:
@@ -312,102 +312,3 @@ def _waiter(job: Job) -> dict[str, Any]:
         "priority": job.priority,
         "run_at": job.run_at,
     }
-
-
-# Holding back
-
-
-@limits.command("hold", short_help="Let everybody hold back from a key for a time.")
-@click.argument("key")
-@click.argument("time")
-@app_option
-@url_option
-@as_json
-def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Let everybody hold back from KEY for a TIME such as 2m: no slot and no token is given.
-
-    Running jobs finish. A longer hold that is there already stays; `limits release` ends it. A day is the most: for
-    longer, close a gate.
-    """
-    from windlass.clock import spell
-
-    span = _span(time)
-    settings = settings_of(url, app)
-    held = ask(settings, lambda store: _hold(store, key, span, settings.acting))
-    if as_json:
-        print_json({"key": key, "held": held})
-        return
-    say(f"everybody holds back from {key} for {spell(_rounded(held))}", style="yellow")
-    explain(f"running jobs finish; no slot and no token is given until then; {SOON}")
-    explain(f"→ windlass limits release {shown([key])}", style="dim")
-    if held > span + 1:
-        note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
-
-
-def _span(time: str) -> float:
-    from windlass.clock import seconds, spell
-    from windlass.errors import ConfigError
-    from windlass.policy.limit import LONGEST_HOLD
-
-    try:
-        span = seconds(time)
-    except ConfigError:
-        raise click.UsageError(f"TIME: {time!r} is not a duration; write it like 30s, 2m or 1h30m") from None
-    if span <= 0:
-        raise click.UsageError(f"TIME: {time!r} is no time at all; write it like 30s or 2m")
-    if span > LONGEST_HOLD:
-        raise click.UsageError(
-            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; close a gate: windlass gates --help"
-        )
-    return span
-
-
-async def _hold(store: Store, key: str, span: float, actor: str) -> float:
-    rows = await store.limits()
-    _refuse_a_name(key, rows)
-    await store.hold_back(key, span, actor=actor)
-    hint("key", key, [row.key for row in rows])
-    return await store.held_for(key)
-
-
-def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
-    """Where there is a key per value nobody counts against the bare name, and nobody would hold back."""
-    from windlass.errors import AdmissionError
-
-    own = [row.key for row in rows if row.name == key and row.key != key]
-    shared = any(row.key == key and (row.used or row.waiting) for row in rows)
-    if own and not shared:
-        raise AdmissionError(
-            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {shown([key])} lists them); "
-            "for all of them, close a gate: windlass gates pause --type …"
-        )
-
-
-@limits.command("release", short_help="End a hold: let nobody hold back from a key any more.")
-@click.argument("key")
-@app_option
-@url_option
-@as_json
-def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """End a hold of KEY, whoever began it: `limits hold`, or a handler.
-
-    A rate goes on at its pace: its next token may be as far away as if all of them had just been taken. Where nobody
-    holds back, nothing changes.
-    """
-    settings = settings_of(url, app)
-    released, row = ask(settings, lambda store: _release(store, key, settings.acting))
-    if as_json:
-        print_json({"key": key, "released": released})
-    elif released:
-        say(f"nobody holds back from {key} any more", style="green")
-        explain(f"the next one may start: {room_of(row)}; {SOON}")
-    if not released:
-        note(f"nobody holds back from {key}")
-
-
-async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
-    released = await store.end_hold(key, actor=actor)
-    for row in await store.limits(key):
-        if row.key == key:
-            return released, row
-    raise await _unknown(store, key)

@@ -18,6 +18,7 @@ from windlass.cli.dev import dev, dev_worker
 from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
 from windlass.cli.gates import gates
+from windlass.cli.holds import hold, release
 from windlass.cli.jobs import jobs
 from windlass.cli.limits import limits
 from windlass.cli.migrate import migrate
@@ -130,6 +131,8 @@ for command in (
     dev_worker,
 ):
     cli.add_command(command)
+limits.add_command(hold)
+limits.add_command(release)
 
 
 def main() -> None:

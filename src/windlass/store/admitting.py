@@ -30,10 +30,10 @@ from windlass.admission import (
     LimitRow,
     Rule,
     TenantRow,
+    spelled_window,
 )
 from windlass.clock import spell
 from windlass.errors import UnknownLimit
-from windlass.operators import spelled_window
 from windlass.outcome import Progress, Transition
 from windlass.store.asking import Flowing, Rows, ask
 
