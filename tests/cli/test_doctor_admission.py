@@ -136,6 +136,16 @@ def test_a_spent_budget_is_a_warning(desk: Desk) -> None:
     assert findings(desk)["budgets"][0] == "ok", "its next window has begun"
 
 
+def test_a_budget_of_0_is_a_warning_that_promises_no_window(desk: Desk) -> None:
+    desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
+
+    assert findings(desk)["budgets"] == (
+        "warning",
+        "the budget of tenant acme is 0: nothing of it starts",
+        "windlass budgets drop --tenant acme",
+    )
+
+
 def test_a_schedule_that_is_overdue_is_a_problem(desk: Desk) -> None:
     columns = "name, declared, next_at" + ("" if is_postgres(desk) else ", declared_at, updated_at")
     more = "" if is_postgres(desk) else ", 0, 0"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.options import lifeline
+from windlass.cli.output import complaint
 from windlass.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _prepare(app: Windlass, target: str) -> bool:
     try:
         steps = app.migrate()
     except StoreUnavailable as error:
-        click.echo(f"windlass: {escape(str(error), lines=True)}", err=True)
+        click.echo(complaint(escape(str(error), lines=True)), err=True)
         return False
     finally:
         app.close()

@@ -22,6 +22,7 @@ from windlass.cli.holds import hold, release
 from windlass.cli.jobs import jobs
 from windlass.cli.limits import limits
 from windlass.cli.migrate import migrate
+from windlass.cli.output import complaint
 from windlass.cli.queues import queues
 from windlass.cli.run import run
 from windlass.cli.schedules import schedules
@@ -63,7 +64,7 @@ class Refusal(click.ClickException):
     def show(self, file: Any = None) -> None:
         from windlass.observe.logs import escape
 
-        click.echo(f"windlass: {escape(self.message, lines=True)}", err=True)
+        click.echo(complaint(escape(self.message, lines=True)), err=True)
 
 
 class Commands(click.Group):

@@ -132,11 +132,11 @@ def say(text: str, *, style: str | None = None, err: bool = False) -> None:
     click.echo(click.style(shown, **click_style(style)) if wanted and style else shown, err=err, color=True)
 
 
-def wrapped(text: str, margin: str = "", hanging: str = "") -> str:
+def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
     """The text in the room beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
     import textwrap
 
-    if not sys.stdout.isatty():
+    if not (sys.stderr if err else sys.stdout).isatty():
         return margin + text
     return textwrap.fill(
         text,
@@ -155,7 +155,12 @@ def explain(text: str, *, style: str | None = None) -> None:
 
 def note(text: str) -> None:
     """Something beside the answer: on stderr, so that a pipe gets the answer alone."""
-    say(f"windlass: {text}", err=True)
+    say(wrapped(f"windlass: {text}", hanging="  ", err=True), err=True)
+
+
+def complaint(text: str) -> str:
+    """What went wrong, for stderr: each of its lines breaks between words where there is a terminal."""
+    return "\n".join(wrapped(line, hanging="  ", err=True) for line in f"windlass: {text}".splitlines())
 
 
 def click_style(style: str) -> dict[str, Any]:

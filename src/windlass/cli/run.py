@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.options import duration, limit
-from windlass.cli.output import as_json
+from windlass.cli.output import as_json, complaint
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -175,5 +175,5 @@ def _shown(output: str | None) -> str:
 def _say(text: str, code: int = 0) -> int:
     from windlass.observe.logs import escape
 
-    click.echo(f"windlass: {escape(text, lines=True)}", err=True)
+    click.echo(complaint(escape(text, lines=True)), err=True)
     return code

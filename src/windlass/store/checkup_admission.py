@@ -171,16 +171,18 @@ def _closed(gate: Closed) -> Finding:
 
 
 def _judge_budgets(spent: Sequence[Spent]) -> list[Finding]:
-    findings = [
-        warning(
-            "budgets",
-            f"the budget of {each.kind} {each.name} is spent, {each.spent:,} of {each.cents:,} cents: nothing of it "
-            f"starts for {spell(round(each.opens))}",
-            f"wait, or give it more: windlass budgets set --{each.kind} {shlex.quote(each.name)} CENTS --per …",
-        )
-        for each in spent
-    ]
-    return findings or [ok("budgets", "none is spent")]
+    return [_spent(each) for each in spent] or [ok("budgets", "none is spent")]
+
+
+def _spent(each: Spent) -> Finding:
+    what, which = f"the budget of {each.kind} {each.name}", f"--{each.kind} {shlex.quote(each.name)}"
+    if each.cents == 0:
+        return warning("budgets", f"{what} is 0: nothing of it starts", f"windlass budgets drop {which}")
+    return warning(
+        "budgets",
+        f"{what} is spent, {each.spent:,} of {each.cents:,} cents: nothing of it starts for {spell(round(each.opens))}",
+        f"wait, or give it more: windlass budgets set {which} CENTS --per …",
+    )
 
 
 def _judge_schedules(overdue: Sequence[Overdue]) -> list[Finding]:
