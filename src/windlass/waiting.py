@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -19,6 +20,10 @@ from windlass.flow import Flow, Link, Memory
 from windlass.job import Edge, Wait
 from windlass.notebook import APART, Notebook
 from windlass.state import State
+
+WOKEN_EARLY = 0.25
+"""Seconds: a process knows the database's time as well as its claims are fast. A job that is woken so early waits here
+for the rest, and does not run once more."""
 
 
 class Suspended(BaseException):
@@ -43,8 +48,10 @@ class Waits:
         key = notebook.take(name, "sleep")
         until, memories = await notebook.deadline(key, delay)
         left = notebook.left(until)
-        if left:
+        if left and (memories or left > WOKEN_EARLY):
             await self._suspend(Wait(delay=left), memories)
+        if left:
+            await asyncio.sleep(left)
 
     async def signal(self, name: str, timeout: float | None) -> Any:
         """The payload of a signal, whenever it was sent."""

@@ -7,15 +7,16 @@ import functools
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn, cast
 from uuid import uuid4
 
 import pytest
 
 from windlass import Context, Dead, State, Windlass, failpoints, fixed
 from windlass.errors import BlockingCall, FlowError, StoreUnavailable
-from windlass.flow import Memory
+from windlass.flow import Flow, Memory
 from windlass.outcome import Ending
+from windlass.waiting import Suspended, Waits
 
 from .rig import PATIENCE, Database, ended, in_state, stores_of, working
 
@@ -52,6 +53,30 @@ async def test_a_step_runs_once_and_its_result_is_there_for_every_later_run(app:
         assert await job.aresult(timeout=PATIENCE) == ["receipt of o1", 3, 4]
 
     assert calls == ["o1 250"]
+
+
+@pytest.mark.parametrize(("left", "again"), [(0.0, False), (0.05, False), (1.0, True)])
+async def test_a_job_that_is_woken_a_moment_early_waits_for_the_rest_of_its_sleep(left: float, again: bool) -> None:
+    """The process that remembered the time and the one that reads it know the database's only as well as it answers."""
+
+    class Remembered:
+        take = staticmethod(lambda name, kind: f"{kind} {name}")
+        left = staticmethod(lambda until: left)
+
+        async def deadline(self, key: str, delay: float) -> tuple[datetime, tuple[()]]:
+            return datetime(2026, 1, 1, tzinfo=UTC), ()
+
+    class Suspending(Waits):
+        async def _suspend(self, *_: object, **__: object) -> NoReturn:
+            raise Suspended(Flow())
+
+    sleeping = Suspending(cast(Any, Remembered()), cast(Any, None)).sleep("nap", 60)
+
+    if again:
+        with pytest.raises(Suspended):
+            await sleeping
+    else:
+        await sleeping
 
 
 async def test_a_value_is_the_same_on_the_first_run_and_on_later_ones(app: Windlass) -> None:

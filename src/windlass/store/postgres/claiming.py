@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from functools import cache, partial
 from itertools import groupby
 from typing import NamedTuple
+from uuid import UUID, uuid4
 
 from windlass import failpoints
 from windlass.clock import Clock
@@ -133,14 +133,14 @@ class Claiming(Looks):
         A busy worker leaves whom it walks past at full keys where they are: its next claim comes at once, and by then
         most of them may run. Before it rests it parks them: a slot that comes back wakes for the parked only.
         """
-        haul = Haul()
+        haul, token = Haul(), uuid4()
         parks = anew or self._full_claims % TIDY == 0
         for _ in range(ROUNDS):
             room = claim.room - len(haul.jobs)
             wish = self._wish(claim, room, anew=anew)
             if not wish.offers:
                 break
-            found = await self._ask_for(claim, wish, room, parks=parks)
+            found = await self._ask_for(claim, wish, room, token=token, parks=parks)
             others = self._note(wish, found, room, moves=not claim.by_creation)
             haul.add(found, claim.room)
             self._expect_token(found.token_in)
@@ -152,13 +152,13 @@ class Claiming(Looks):
             parks |= rests
         return haul
 
-    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, parks: bool) -> Found:
+    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, token: UUID, parks: bool) -> Found:
         offers, lanes = wish.offers, [offer.lane for offer in wish.offers]
         priorities = {(lane.phase_rank, lane.urgency) for lane in lanes}
         arguments = [
             claim.worker,
             room,
-            uuid.uuid4(),
+            token,
             claim.types,
             min(claim.aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
