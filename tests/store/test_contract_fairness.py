@@ -15,6 +15,7 @@ from .rig import new_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from windlass.job import Job
     from windlass.store.protocol import Store
@@ -313,3 +314,19 @@ async def test_a_tenant_that_is_new_beside_a_flood_does_not_wait_for_a_rescan(ri
 
     assert new in [job.id for job in claimed]
     assert len(claimed) == 4
+
+
+async def test_what_is_left_goes_to_the_next_of_those_who_have_more(rig: Rig) -> None:
+    """One tenant has less than its share: the places go to the oldest jobs of the other that were not taken yet."""
+    mine = [await _after(rig, tenant="acme") for _ in range(8)]
+    await rig.enqueue(tenant="else")
+    await rig.advance(1)
+
+    claimed = [job.id for job in await rig.claim(room=6) if job.tenant == "acme"]
+
+    assert claimed == mine[:5]
+
+
+async def _after(rig: Rig, **options: Any) -> UUID:
+    await rig.advance(1)
+    return await rig.enqueue(**options)

@@ -38,7 +38,7 @@ class Share(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A lane in a claim: where to begin, how many at most, and how many of it were offered before in the same claim."""
+    """A lane in a claim: where to begin, how many at most, and whether it was offered before in the same claim."""
 
     lane: Lane
     floor: Floor
@@ -79,12 +79,14 @@ class Haul:
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         self.parked = 0
+        self.aged = 0  # came by their age
         self.busy = 0  # in the last round: turned away because somebody held a turnstile
         self.short = self.filled = False
 
     def add(self, found: Found, wanted: int) -> None:
         self.jobs += [job for job, _ in found.jobs]
         self.parked += found.parked
+        self.aged += sum(aged for _, aged in found.jobs)
         self.busy = found.busy
         # Half of what was asked for is enough: a few that were turned away are not worth another round trip.
         self.short = 2 * len(self.jobs) < wanted
@@ -140,7 +142,8 @@ class Claiming(Looks):
             wish = self._wish(claim, room, anew=anew)
             if not wish.offers:
                 break
-            found = await self._ask_for(claim, wish, room, token=token, parks=parks)
+            aged = claim.aged - haul.aged
+            found = await self._ask_for(claim, wish, room, aged=aged, token=token, parks=parks)
             others = self._note(wish, found, room, moves=not claim.by_creation)
             haul.add(found, claim.room)
             self._expect_token(found.token_in)
@@ -152,7 +155,7 @@ class Claiming(Looks):
             parks |= rests
         return haul
 
-    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, token: UUID, parks: bool) -> Found:
+    async def _ask_for(self, claim: Claim, wish: Wish, room: int, *, aged: int, token: UUID, parks: bool) -> Found:
         offers, lanes = wish.offers, [offer.lane for offer in wish.offers]
         priorities = {(lane.phase_rank, lane.urgency) for lane in lanes}
         arguments = [
@@ -160,7 +163,7 @@ class Claiming(Looks):
             room,
             token,
             claim.types,
-            min(claim.aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
+            min(aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
             claim.rest,
             [lane.queue for lane in lanes],
@@ -218,11 +221,11 @@ class Claiming(Looks):
             shares.append(Share(group, quotas))
             offers += [Offer(*each, quota) for tenant, quota in quotas for each in of_tenant[tenant]]
             if len(of_tenant) > 1:
-                offered = dict(quotas)
+                offered = {tenant for tenant, _ in quotas}
                 rest = [tenant for tenant in of_tenant if tenant not in offered]
                 again = [tenant for tenant, quota in quotas if quota < room] + rest
                 offers += [
-                    Offer(*each, room, offered.get(tenant, 0))
+                    Offer(*each, room, 0)
                     for tenant in again[: None if claim.aged else MOST_AGAIN]
                     for each in of_tenant[tenant]
                 ]
