@@ -38,7 +38,7 @@ class Share(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A lane in a claim: where to begin, how many at most, and whether it was offered before in the same claim."""
+    """A lane in a claim: where to begin, how many at most, and how many of it were offered before in the same claim."""
 
     lane: Lane
     floor: Floor
@@ -221,11 +221,11 @@ class Claiming(Looks):
             shares.append(Share(group, quotas))
             offers += [Offer(*each, quota) for tenant, quota in quotas for each in of_tenant[tenant]]
             if len(of_tenant) > 1:
-                offered = {tenant for tenant, _ in quotas}
+                offered = dict(quotas)
                 rest = [tenant for tenant in of_tenant if tenant not in offered]
                 again = [tenant for tenant, quota in quotas if quota < room] + rest
                 offers += [
-                    Offer(*each, room, 0)
+                    Offer(*each, room, offered.get(tenant, 0))
                     for tenant in again[: None if claim.aged else MOST_AGAIN]
                     for each in of_tenant[tenant]
                 ]

@@ -3,7 +3,7 @@
 --   $1 worker   $2 room   $3 token   $4 types   $5 places for the oldest   $6 suspects: with, without or only
 --   $7 rest in seconds   $8 … $15 the lanes, in the order in which equals are served: queue, phase rank, -priority,
 --   tenant, whether its jobs have limits, quota, and the floor as run_at and id   $16 whether the ages
---   of their first jobs matter   $17 not null for a lane that is offered once more, to fill what others left
+--   of their first jobs matter   $17 of a lane that is offered once more, to fill what others left: so many were offered before
 --
 -- MATERIALIZED and the join to the write: `UPDATE … WHERE id IN (SELECT … LIMIT 10)` may run its subquery once per
 -- row and has claimed 1,000 rows under another plan. The LATERAL runs lane by lane and stops, with its locks, as
@@ -95,8 +95,7 @@ WITH closed AS MATERIALIZED (
          -- The steady pace orders by created_at instead: it claims ten jobs a minute and can afford to sort a lane.
          ORDER BY jobs.{order}, jobs.id
          -- place of fairness: a tenant's share of this claim
-         -- What this statement has locked for a lane's first offer does not come again in its second one.
-         LIMIT lane.quota
+         LIMIT lane.quota OFFSET coalesce(lane.skip, 0)
            FOR UPDATE SKIP LOCKED) AS due
      LIMIT $2::int - (SELECT count(*) FROM oldest)
 )
