@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from windlass.admission import Closure
+from windlass.admission import BudgetRow, Closure
 from windlass.job import Job, new_id
 from windlass.runtime.gates import Gates
 from windlass.state import State
@@ -87,3 +87,45 @@ def test_what_changes_is_told_once() -> None:
     assert gates.learn([spent], 4.0) == ([], [draining])
     assert gates.learn([], 5.0) == ([], [spent])
     assert not gates.closed
+
+
+# Budgets
+
+
+def budget(cents: int, *, spent: int = 0, kind: str = "tenant", name: str = "acme") -> BudgetRow:
+    return BudgetRow(kind=kind, name=name, cents=cents, seconds=3600.0, spent=spent, until=NOW)
+
+
+def test_what_ended_here_counts_before_it_is_written() -> None:
+    gates, ended = Gates(), job()
+    gates.learn_budgets([budget(5), budget(5, kind="queue", name="other")], set())
+    gates.pay(ended, 4)
+    assert (gates.closed, gates.emptied) == (False, False)
+
+    gates.pay(job(), 1)
+
+    assert (gates.closed, gates.emptied) == (True, True)
+    assert gates.stops(job(), 99.0), "a claim does not know what is not written"
+    assert not gates.stops(job(tenant="else"), 99.0)
+
+
+def test_what_is_not_written_yet_comes_off_the_stores_answer_and_what_is_written_does_not() -> None:
+    gates, held, written = Gates(), job(), job()
+    gates.learn_budgets([budget(9)], set())
+    gates.pay(held, 5)
+    gates.pay(written, 5)
+
+    gates.learn_budgets([budget(9, spent=5)], {held.id})
+    assert gates.stops(job(), 99.0)
+
+    gates.learn_budgets([budget(12, spent=10)], set())
+    assert not gates.stops(job(), 99.0)
+
+
+def test_a_budget_that_the_store_calls_spent_is_closed_as_a_gate_is() -> None:
+    """A claim that found its next window open knows better: it would be given back, again and again."""
+    gates = Gates()
+    gates.learn([closure("tenant", "acme", "spent")], 10.0)
+    gates.learn_budgets([budget(5, spent=5)], set())
+
+    assert [gates.stops(job(), at) for at in (9.0, 10.1)] == [True, False]

@@ -14,13 +14,16 @@ class Gates:
     """Read before every start; `closed` is all that this costs while nothing is closed."""
 
     def __init__(self) -> None:
-        self.closed = False  # something keeps jobs that are in memory from starting
         self.emptied = False  # a budget was spent by what ended here: others do not know yet
-        self._stopping = False
         self._purses = Purses()
         self._heard_at = float("-inf")
         self._known: dict[tuple[str, str, str], Closure] = {}
         self._names: dict[str, frozenset[str]] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Something keeps jobs that are in memory from starting."""
+        return bool(self._names) or bool(self._purses.empty)
 
     def learn(self, closures: Iterable[Closure], at: float) -> tuple[list[Closure], list[Closure]]:
         """The store's answer, that came at this time of the monotonic clock; returns what closed and what opened."""
@@ -29,15 +32,13 @@ class Gates:
         stopping = [closure for closure in self._known.values() if closure.state != GateState.DRAINING]
         kinds = {closure.kind for closure in stopping}
         self._names = {kind: frozenset(each.name for each in stopping if each.kind == kind) for kind in kinds}
-        self._heard_at, self._stopping = at, bool(stopping)
-        self._look()
+        self._heard_at = at
         closed = [closure for place, closure in self._known.items() if before.get(place) != closure]
         return closed, [closure for place, closure in before.items() if place not in self._known]
 
     def learn_budgets(self, budgets: Iterable[BudgetRow], held: set[UUID]) -> None:
         """The store's answer, and the jobs that are held here."""
         self._purses.learn(budgets, held)
-        self._look()
 
     @property
     def knows_budgets(self) -> bool:
@@ -46,10 +47,6 @@ class Gates:
     def pay(self, job: Job, cents: int) -> None:
         """An attempt of this job ended that has cost something; it is written later."""
         self.emptied |= self._purses.pay(job, cents)
-        self._look()
-
-    def _look(self) -> None:
-        self.closed = self._stopping or bool(self._purses.empty)
 
     def stops(self, job: Job, claimed_at: float | None) -> bool:
         """Whether this job must not start.

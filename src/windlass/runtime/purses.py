@@ -29,12 +29,16 @@ class Purses:
         return bool(self._left)
 
     def learn(self, budgets: Iterable[BudgetRow], held: set[UUID]) -> None:
-        """The store's answer. What a job that is still held here has cost may be missing in it, and comes off again."""
-        self._left = {(row.kind, row.name): row.cents - row.spent for row in budgets}
+        """The store's answer. What a job that is still held here has cost may be missing in it, and comes off again.
+
+        What the store itself calls spent is closed as a gate is, and not here: a claim that finds its next window open
+        knows better.
+        """
+        self._left = {(row.kind, row.name): row.cents - row.spent for row in budgets if row.spent < row.cents}
         self._unwritten = {id: paid for id, paid in self._unwritten.items() if id in held}
         for job, cents in self._unwritten.values():
             self._take(job, cents)
-        self._look()
+        self.empty = frozenset(purse for purse, left in self._left.items() if left <= 0)
 
     def pay(self, job: Job, cents: int) -> bool:
         """An attempt ended that has cost so much; whether a purse is empty by that."""
@@ -42,9 +46,9 @@ class Purses:
             return False
         self._unwritten[job.id] = (job, cents)
         self._take(job, cents)
-        before = self.empty
-        self._look()
-        return self.empty != before
+        emptied = {purse for purse in _of(job) if self._left.get(purse, 1) <= 0} - self.empty
+        self.empty |= emptied
+        return bool(emptied)
 
     def stops(self, job: Job) -> bool:
         return not self.empty.isdisjoint(_of(job))
@@ -53,9 +57,6 @@ class Purses:
         for purse in _of(job):
             if purse in self._left:
                 self._left[purse] -= cents
-
-    def _look(self) -> None:
-        self.empty = frozenset(purse for purse, left in self._left.items() if left <= 0)
 
 
 def _of(job: Job) -> tuple[Purse, Purse]:
