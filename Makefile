@@ -4,9 +4,11 @@
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
+SCALE ?= 7.5
 
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
 
 # Stamps: an install runs again only when pyproject.toml is newer than its stamp.
@@ -15,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test fix bench-quick bench-limits demo clean
+.PHONY: help install lint types test test-fast test-long fix bench-quick bench-limits demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,8 +31,14 @@ lint: install ## Check the code's rules and format with ruff.
 types: install ## Check the types with mypy.
 	$(BIN)/mypy
 
-test: install lint types ## Lint, check types and run the tests, with a private PostgreSQL; PYTEST_ARGS goes to pytest.
-	$(WITH_POSTGRES) -- $(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: install lint types ## Lint, check types and run every test that guards a promise; PYTEST_ARGS goes to pytest.
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-fast: install ## What one runs while writing: the tests without a server and without waiting, in under a minute.
+	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres' $(PYTEST_ARGS)
+
+test-long: install ## The large sizes of the fault and model suites; takes about an hour.
+	WINDLASS_TEST_SCALE=$(SCALE) $(PYTEST) -m long $(PYTEST_ARGS)
 
 fix: install ## Repair what ruff can repair, and format the code.
 	$(BIN)/ruff check --fix --exit-zero

@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from servers import administer, named
 from windlass.connection import alocation, borrow, check_identity, location
 from windlass.connection.borrowed import translate
 from windlass.errors import IdempotencyConflict, UnusableConnection
@@ -36,8 +37,6 @@ from windlass.store.migrate import migrations
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
-
-POSTGRES = os.environ.get("WINDLASS_TEST_POSTGRES_URL", "")
 
 psycopg2: Any = None
 try:
@@ -76,9 +75,8 @@ class Db:
 
 def make_postgres(with_schema: bool = True) -> tuple[Db, str]:
     name = f"wl_conn_{uuid4().hex[:12]}"
-    with psycopg.connect(POSTGRES, autocommit=True) as conn:
-        conn.execute(f"CREATE DATABASE {name}".encode())
-    url = POSTGRES.rpartition("/")[0] + "/" + name
+    administer(f"CREATE DATABASE {name}")
+    url = named(name)
     if with_schema:
         with psycopg.connect(url) as conn:
             conn.execute("CREATE SCHEMA windlass")
@@ -88,8 +86,7 @@ def make_postgres(with_schema: bool = True) -> tuple[Db, str]:
 
 
 def drop_postgres(name: str) -> None:
-    with psycopg.connect(POSTGRES, autocommit=True) as conn:
-        conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    administer(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def make_sqlite(path: Path) -> Db:
@@ -103,8 +100,6 @@ def make_sqlite(path: Path) -> Db:
 
 @pytest.fixture(scope="module")
 def pg() -> Iterator[Db]:
-    if not POSTGRES:
-        pytest.skip("WINDLASS_TEST_POSTGRES_URL is not set")
     db, name = make_postgres()
     yield db
     drop_postgres(name)

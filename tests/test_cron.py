@@ -118,7 +118,7 @@ timings = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(timings, moments, st.floats(0, 1))
 def test_the_next_tick_is_later_and_the_same_from_wherever_one_looks(
     timing: Timing, base: datetime, far: float
@@ -133,7 +133,7 @@ def test_the_next_tick_is_later_and_the_same_from_wherever_one_looks(
     assert table.after(between) == tick
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(minutes, hours, st.sampled_from(["Europe/Berlin", "America/New_York"]), moments)
 def test_no_tick_is_left_out(minute: str, hour: str, zone: str, base: datetime) -> None:
     """Against the wall, minute by minute; fixed times are compared away from the changes, where both mean the same."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from servers import url_of
 from windlass import JobType, Windlass
 from windlass.admission import Budget, Gate, GateKind, GateState
 from windlass.errors import AdmissionError, BlockingCall
@@ -35,7 +35,7 @@ def send(app: Windlass) -> JobType[[], None]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def bench(request: pytest.FixtureRequest, app: Windlass, send: JobType[[], None]) -> Iterator[Harness]:
-    url = None if request.param == "sqlite" else os.environ["WINDLASS_TEST_POSTGRES_URL"]
+    url = None if request.param == "sqlite" else url_of("postgres")
     with harness(app, url, patience="30s") as bench:
         yield bench
 

@@ -29,6 +29,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ START_LIMIT = 60.0  # seconds until the server must accept connections
 START_POLL = 0.05  # seconds between two looks at a starting server
 STOP_LIMIT = 10.0  # seconds for a fast shutdown, and again for an immediate one
 LOG_TAIL = 30  # lines of the log shown with a failure
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 4 << 30  # bytes that must be free there
 TEMPORARY_ROOT_LENGTH = 64  # bytes; a Unix socket's whole path has at most 107
 
 SETTINGS = {
@@ -93,7 +96,7 @@ def main() -> int:
         binaries = find_binaries() or install_binaries()
         account = server_account()
         with (
-            private_directory(account) as directory,
+            private_directory(account, memory=not arguments.durable) as directory,
             PrivateServer(binaries, directory, account, durable=arguments.durable) as url,
         ):
             return run(arguments.command, url)
@@ -166,8 +169,10 @@ def server_account() -> pwd.struct_passwd | None:
 
 
 @contextmanager
-def private_directory(account: pwd.struct_passwd | None) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="windlass-pg-", dir=temporary_root(account)))
+def private_directory(account: pwd.struct_passwd | None, *, memory: bool = False) -> Iterator[Path]:
+    """A temporary directory, in memory where the machine has it and nothing must survive."""
+    root = MEMORY if memory and has_memory() else temporary_root(account)
+    directory = Path(tempfile.mkdtemp(prefix="windlass-", dir=root))
     # In a session of its own, because a Ctrl-C in the terminal must not end the sweeper.
     sweeper = subprocess.Popen(
         ["/bin/sh", "-c", SWEEP, "sweeper", directory],
@@ -185,6 +190,13 @@ def private_directory(account: pwd.struct_passwd | None) -> Iterator[Path]:
         sweeper.communicate()  # closes its standard input
         if sweeper.returncode != 0:
             complain(f"could not remove {directory}", code=0)
+
+
+def has_memory() -> bool:
+    """Whether files can be kept in memory here. A TMPDIR of the user's own decides against it."""
+    if os.environ.get("TMPDIR") or not os.access(MEMORY, os.W_OK | os.X_OK):
+        return False
+    return shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED
 
 
 def temporary_root(account: pwd.struct_passwd | None) -> Path:
@@ -321,7 +333,13 @@ def run(command: Sequence[str], url: str) -> int:
 
 
 def pause(limit: float) -> None:
-    """Wait for a child to change or for the limit in seconds; a signal to stop raises."""
+    """Wait for a child to change or for the limit in seconds; a signal to stop raises.
+
+    In another program's thread, as in the test run, signals are that program's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(limit)
+        return
     received = signal.sigtimedwait(AWAITED, limit)
     if received is not None and received.si_signo != signal.SIGCHLD:
         raise StoppedError(received.si_signo)

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from .desk import SERVER, Desk, drop_database, make_database
+from servers import postgres_database
+from windlass.testing.databases import write_migrated_file
+
+from .desk import Desk
 
 PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
 
@@ -40,8 +43,6 @@ def fail() -> None:
 def hold() -> None:
     time.sleep(600)
 """
-
-TEST_SERVER = os.environ[SERVER]  # read now: `here` takes every WINDLASS_* out of the environment
 
 Start = Callable[..., "Running"]
 Windlass = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -161,14 +162,12 @@ def desk(request: pytest.FixtureRequest) -> Desk:
 @pytest.fixture
 def file_desk(here: Path) -> Desk:
     """SQLite alone: for what is the same on both, or only true of a file."""
+    write_migrated_file(here / "jobs.db")
     return Desk(f"sqlite:///{here}/jobs.db")
 
 
 @pytest.fixture
 def server_desk(here: Path) -> Iterator[Desk]:
     """PostgreSQL alone."""
-    url = make_database(TEST_SERVER)
-    try:
-        yield Desk(url)
-    finally:
-        drop_database(TEST_SERVER, url)
+    with postgres_database() as database:
+        yield Desk(database.url)

@@ -14,7 +14,6 @@ import termios
 from collections.abc import Awaitable, Callable
 from fcntl import ioctl
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
 from click.testing import CliRunner, Result
@@ -25,12 +24,11 @@ from windlass.config import Settings
 from windlass.job import Job, NewJob, new_id
 from windlass.outcome import Transition
 from windlass.state import Verb
-from windlass.store import make_migrator, make_store
+from windlass.store import make_store
 from windlass.store.protocol import Claim, NewWorker, Store
 
 T = TypeVar("T")
 
-SERVER = "WINDLASS_TEST_POSTGRES_URL"
 PATIENCE = 30.0  # seconds
 LEASE = 60.0  # seconds
 
@@ -41,7 +39,6 @@ class Desk:
     def __init__(self, url: str) -> None:
         self.url = url
         self.settings = Settings.load({}, url=url)
-        asyncio.run(make_migrator(self.settings).migrate())
 
     # Given
 
@@ -150,23 +147,3 @@ def _watch(master: int, keys: str) -> str:
         if keys and seen.endswith((b"go on: ", b"[y/N] ")):
             os.write(master, keys.encode())
             keys = ""
-
-
-def make_database(server: str) -> str:
-    name = f"windlass_cli_{uuid4().hex[:12]}"
-    asyncio.run(_administer(server, f"CREATE DATABASE {name}"))
-    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-
-
-def drop_database(server: str, url: str) -> None:
-    asyncio.run(_administer(server, f"DROP DATABASE {urlsplit(url).path[1:]} WITH (FORCE)"))
-
-
-async def _administer(url: str, statement: str) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()

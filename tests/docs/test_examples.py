@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from servers import url_of
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"# ([\w/]+\.(?:py|toml|ini))$")
-URL = "WINDLASS_TEST_POSTGRES_URL"
 SECONDS = 120  # for one document's examples
 
 EXCERPTS = {
@@ -97,9 +98,7 @@ def first(text: str) -> str:
 def where(store: str) -> list[str]:
     if store == "sqlite":
         return []
-    if URL not in os.environ:
-        pytest.skip(f"{URL} is not set; run: make test")
-    return [f"--windlass-url={os.environ[URL]}"]
+    return [f"--windlass-url={url_of('postgres')}"]
 
 
 def run(directory: Path, *command: str) -> None:

@@ -2,94 +2,71 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from store.conftest import URL, _administer, _database, template
+from servers import postgres_database
 from windlass import Windlass, failpoints
 from windlass.client import Client
-from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.testing.clock import START
+from windlass.testing.databases import write_migrated_file
 
 from .programs import admitted
 from .rig import PATIENCE, Database
 from .still import Still
 
-__all__ = ["template"]  # a fixture: pytest finds it by its presence here
-
 EFFECTS = "CREATE TABLE effects (n int NOT NULL)"
 """Without a unique constraint, so that a duplicate is visible."""
 
-CLEAN = """
-DO $$ BEGIN
-    PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE datname = current_database() AND pid <> pg_backend_pid();
-    EXECUTE (SELECT 'TRUNCATE effects, ' || string_agg(oid::regclass::text, ', ') FROM pg_class
-              WHERE relnamespace = 'windlass'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-                AND relname NOT IN ('installation', 'migrations', 'test_clock'));
-END $$;
-CREATE OR REPLACE FUNCTION windlass.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT {}'
-"""
-REAL_TIME = "statement_timestamp()"
-MOVED_TIME = "now FROM windlass.test_clock"
-
 
 @pytest.fixture(scope="session")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A migrated file that every story copies."""
     path = tmp_path_factory.mktemp("template") / "jobs.db"
-    asyncio.run(SqliteMigrator(f"sqlite:///{path}").migrate())
+    write_migrated_file(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(EFFECTS)
-    return path
-
-
-@pytest.fixture(scope="session")
-def server(template: str) -> Iterator[Database]:
-    """A database that every story empties: twenty times as fast as a copy."""
-    url, name = os.environ[URL], f"windlass_test_{uuid4().hex[:12]}"
-    asyncio.run(_administer(url, f"CREATE DATABASE {name} TEMPLATE {template}"))
-    database = Database(url=_database(url, name), dialect="postgres")
-    asyncio.run(database.run(EFFECTS))
-    yield database
-    asyncio.run(_administer(url, f"DROP DATABASE {name} WITH (FORCE)"))
+    return path.read_bytes()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    if request.param == "postgres":
-        server: Database = request.getfixturevalue("server")
-        return Database(url=server.url, dialect="postgres")
-    path = tmp_path / "jobs.db"
-    path.write_bytes(request.getfixturevalue("file").read_bytes())
-    return Database(url=f"sqlite:///{path}", dialect="sqlite")
+def place(request: pytest.FixtureRequest) -> str:
+    """Which store a story is on."""
+    store: str = request.param
+    return store
+
+
+@contextmanager
+def empty_database(place: str, request: pytest.FixtureRequest, *, moved: bool) -> Iterator[Database]:
+    if place == "postgres":
+        with postgres_database(moved=moved, given=EFFECTS) as lent:
+            lent.move(START)
+            yield Database(url=lent.url, dialect="postgres", lent=lent)
+        return
+    path: Path = request.getfixturevalue("tmp_path") / "jobs.db"
+    path.write_bytes(request.getfixturevalue("file"))
+    yield Database(url=f"sqlite:///{path}", dialect="sqlite")
 
 
 @pytest.fixture
-async def database(place: Database) -> AsyncIterator[Database]:
+async def database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """A database on which real time passes."""
-    if place.dialect == "postgres":
-        await _administer(place.url, CLEAN.format(REAL_TIME))
-    yield place
-    await place.close()
+    with empty_database(place, request, moved=False) as database:
+        yield database
+        await database.close()
 
 
 @pytest.fixture
-async def still_database(place: Database) -> AsyncIterator[Database]:
+async def still_database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """A database whose time stands still until it is moved."""
-    if place.dialect == "postgres":
-        await _administer(place.url, CLEAN.format(MOVED_TIME))
-        await place.run("UPDATE {}test_clock SET now = ?", START)
-    yield place
-    await place.close()
+    with empty_database(place, request, moved=True) as database:
+        yield database
+        await database.close()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import asyncpg
 import msgspec
 import pytest
 
+import evidence
 from windlass import JobHandle, Windlass
 from windlass.clock import Clock
 from windlass.errors import JobUnsuccessful
@@ -23,6 +23,7 @@ from windlass.runtime.worker import Worker
 from windlass.state import State
 from windlass.store import make_store
 from windlass.testing.clock import ManualClock
+from windlass.testing.databases import PostgresDatabase
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -38,6 +39,7 @@ class Database:
 
     url: str
     dialect: str
+    lent: PostgresDatabase | None = None
     apps: list[Windlass] = field(default_factory=list)
 
     def app(self, *, clock: Clock | None = None, **settings: Any) -> Windlass:
@@ -48,20 +50,16 @@ class Database:
         return app
 
     async def run(self, sql: str, *args: Any) -> list[Any]:
-        """Past the store, on a connection of its own."""
+        """Past the store, on another connection."""
         if self.dialect == "sqlite":
             path = self.url.removeprefix("sqlite:///")
             with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection, connection:
                 return connection.execute(sql.format("windlass_"), args).fetchall()
-        connection = await asyncpg.connect(self.url)
-        try:
-            numbered = sql.format("windlass.")
-            for number in range(1, len(args) + 1):
-                numbered = numbered.replace("?", f"${number}", 1)
-            found: list[Any] = [tuple(row) for row in await connection.fetch(numbered, *args)]
-            return found
-        finally:
-            await connection.close()
+        assert self.lent is not None
+        numbered = sql.format("windlass.")
+        for number in range(1, len(args) + 1):
+            numbered = numbered.replace("?", f"${number}", 1)
+        return [tuple(row) for row in await self.lent.fetch(numbered, *args)]
 
     async def close(self) -> None:
         for app in self.apps:
@@ -113,6 +111,7 @@ async def working(app: Windlass, **options: Any) -> AsyncIterator[tuple[Worker, 
     """A worker that runs, and an ear for it."""
     worker, ear = app.worker(**options), Ear()
     worker.subscribe(ear)
+    evidence.last_words.append(lambda: ear.heard)
     async with worker:
         yield worker, ear
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from store.conftest import URL
+from servers import url_of
 from windlass import Context, JobHandle, State, Windlass, fixed
 from windlass.errors import FlowError, JobNotFound, ResultTimeout, SignalTimeout, TransitionRefused
 from windlass.job import new_id
@@ -23,7 +22,7 @@ from .rig import PATIENCE, Database, ended, in_state, working
 def bench(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """Where a story moves the time."""
     app = Windlass("sqlite:////nowhere/jobs.db")
-    with harness(app, None if request.param == "sqlite" else os.environ[URL], patience="20s") as bench:
+    with harness(app, None if request.param == "sqlite" else url_of("postgres"), patience="20s") as bench:
         yield bench
 
 

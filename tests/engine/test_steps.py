@@ -50,7 +50,9 @@ async def test_a_step_runs_once_and_its_result_is_there_for_every_later_run(app:
 
     async with working(app):
         job = await shop.aenqueue()
-        assert await job.aresult(timeout=PATIENCE) == ["receipt of o1", 3, 4]
+        receipt, attempt, runs = await job.aresult(timeout=PATIENCE)
+        # Four runs at least: a job that a slow claim wakes a moment early sleeps, and runs, once more.
+        assert (receipt, attempt, runs >= 4) == ("receipt of o1", 3, True)
 
     assert calls == ["o1 250"]
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
 
-from store.conftest import URL, _administer, _database, template
-from windlass import Windlass
+from servers import postgres_database
+from windlass.testing.databases import write_migrated_file
 
 from .rig import SEED, Yard
 
-__all__ = ["template"]  # the migrated database that a story copies
-
-REAL_CLOCK = """
-CREATE OR REPLACE FUNCTION windlass.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-AS 'SELECT statement_timestamp()'
-"""
 EFFECTS = "CREATE TABLE effects (job text NOT NULL, fence bigint NOT NULL)"
 
 
@@ -45,7 +36,7 @@ def yard(request: pytest.FixtureRequest) -> Yard:
 def sqlite_yard(tmp_path: Path) -> Iterator[Yard]:
     path = tmp_path / "jobs.db"
     url = f"sqlite:///{path}"
-    Windlass(url).migrate()
+    write_migrated_file(path)
 
     def run(sql: str) -> list[Any]:
         with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
@@ -59,23 +50,18 @@ def sqlite_yard(tmp_path: Path) -> Iterator[Yard]:
                 return False
             return True
 
+    run(EFFECTS)
     with working(url, tmp_path, run, free) as yard:
         yield yard
 
 
 @pytest.fixture
-def postgres_yard(template: str, tmp_path: Path) -> Iterator[Yard]:
-    server = os.environ[URL]
-    name = f"windlass_test_{uuid4().hex[:12]}"
-    asyncio.run(_administer(server, f"CREATE DATABASE {name} TEMPLATE {template}"))
-    url = _database(server, name)
-    try:
-        run = postgres_runner(url)
-        run(REAL_CLOCK)
-        with working(url, tmp_path, run) as yard:
-            yield yard
-    finally:
-        asyncio.run(_administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+def postgres_yard(tmp_path: Path) -> Iterator[Yard]:
+    with (
+        postgres_database(given=EFFECTS) as database,
+        working(database.url, tmp_path, postgres_runner(database.url)) as yard,
+    ):
+        yield yard
 
 
 def postgres_runner(url: str) -> Callable[[str], list[Any]]:
@@ -92,7 +78,6 @@ def working(
     url: str, directory: Path, run: Callable[[str], list[Any]], free: Callable[[], bool] = lambda: True
 ) -> Iterator[Yard]:
     """A yard whose processes are gone when the block ends, however it ends."""
-    run(EFFECTS)
     yard = Yard(url, directory, run, free=free)
     try:
         yield yard

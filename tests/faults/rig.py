@@ -25,7 +25,7 @@ from .process import Process
 T = TypeVar("T")
 
 HERE = Path(__file__).parent
-SCALE = float(os.environ.get("WINDLASS_FAULT_SCALE", "1"))
+SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
 SEED = int(os.environ.get("WINDLASS_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing here waits that long when it works

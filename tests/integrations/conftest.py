@@ -9,68 +9,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import django
 import pytest
 
-from windlass import Windlass
+from servers import administer, named, postgres_database
+from windlass.testing.databases import write_migrated_file
 
-from .rig import PATIENCE, PROJECT, Database, administer_now
-
-URL = "WINDLASS_TEST_POSTGRES_URL"
+from .rig import PATIENCE, PROJECT, Database
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file that every story copies."""
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    _migrate(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture(scope="session")
-def migrated_server() -> Iterator[str]:
-    """A database that every story copies."""
-    url = os.environ.get(URL)
-    if url is None:
-        pytest.skip(f"{URL} is not set; run: make test")
-    name = f"windlass_template_{uuid4().hex[:12]}"
-    administer_now(url, f"CREATE DATABASE {name}")
-    _migrate(_named(url, name))
-    yield name
-    administer_now(url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _migrate(url: str) -> None:
-    app = Windlass(url)
-    app.migrate()
-    app.close()
-
-
-def _named(url: str, name: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "sqlite":
         path = tmp_path / "jobs.db"
-        path.write_bytes(request.getfixturevalue("migrated_file").read_bytes())
+        write_migrated_file(path)
         place = Database(url=f"sqlite:///{path}", dialect="sqlite")
         yield place
         _close(place)
         return
-    template, server = request.getfixturevalue("migrated_server"), os.environ[URL]
-    name = f"windlass_test_{uuid4().hex[:12]}"
-    administer_now(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-    place = Database(url=_named(server, name), dialect="postgres")
-    yield place
-    _close(place)
-    administer_now(server, f"DROP DATABASE {name} WITH (FORCE)")
+    with postgres_database() as lent:
+        place = Database(url=lent.url, dialect="postgres")
+        yield place
+        _close(place)
 
 
 def _close(place: Database) -> None:
@@ -85,21 +49,57 @@ def django_set_up() -> None:
     django.setup()
 
 
-@pytest.fixture
-def project(django_set_up: None, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    """The Django project on this story's database, with its tables."""
+@pytest.fixture(scope="session")
+def project_file(django_set_up: None, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with the project's tables, which every story copies."""
+    path = tmp_path_factory.mktemp("project") / "project.db"
+    _migrate(f"sqlite:///{path}")
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def project_template(django_set_up: None) -> Iterator[str]:
+    """A database with the project's tables, which every story copies."""
+    name = f"windlass_project_{uuid4().hex[:12]}"
+    administer(f"CREATE DATABASE {name}")
+    _migrate(named(name))
+    yield name
+    administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _migrate(url: str) -> None:
     from django.core.management import call_command
 
+    with using(url):
+        call_command("migrate", run_syncdb=True, verbosity=0)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def project_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        path = tmp_path / "project.db"
+        path.write_bytes(request.getfixturevalue("project_file"))
+        yield Database(url=f"sqlite:///{path}", dialect="sqlite")
+        return
+    template, name = request.getfixturevalue("project_template"), f"windlass_test_{uuid4().hex[:12]}"
+    administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield Database(url=named(name), dialect="postgres")
+    administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def project(project_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """The Django project on this story's database, with its tables."""
     from windlass.integrations.django import app
 
-    with using(database.url):
-        monkeypatch.setenv("PROJECT_DATABASE", database.url)
+    with using(project_database.url):
+        monkeypatch.setenv("PROJECT_DATABASE", project_database.url)
         for name in ("WINDLASS_URL", "WINDLASS_APP"):  # restored: `manage.py windlass` sets them
             monkeypatch.setenv(name, "")
             monkeypatch.delenv(name)
-        call_command("migrate", run_syncdb=True, verbosity=0)
-        yield database
+        yield project_database
         app.close()
+        _close(project_database)
 
 
 @contextmanager

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import asyncpg
 
 from windlass import Windlass
 
@@ -52,15 +49,3 @@ class Database:
     def jobs(self) -> int:
         """All there are, in whichever state."""
         return int(self.run("SELECT (SELECT count(*) FROM {0}jobs) + (SELECT count(*) FROM {0}history)")[0][0])
-
-
-async def administer(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-def administer_now(url: str, statement: str) -> None:
-    asyncio.run(administer(url, statement))

@@ -16,6 +16,8 @@ import pytest
 from .conftest import Run
 from .rig import PATIENCE, PROJECT, Database
 
+ON_SQLITE = pytest.mark.parametrize("project_database", ["sqlite"], indirect=True)
+
 
 @contextmanager
 def worker(*options: str) -> Iterator[None]:
@@ -78,6 +80,7 @@ def test_run_enqueues_a_job_of_the_project(project: Database, manage: Run) -> No
     assert "Traceback" not in refused.stderr
 
 
+@ON_SQLITE  # it makes files of its own
 def test_the_schema_comes_with_migrate_or_by_itself(manage: Run, tmp_path: Path) -> None:
     for command, said in ((("migrate",), "Windlass: applied 0001"), (("windlass", "migrate"), "applied 0001")):
         url = f"sqlite:///{tmp_path / command[0]}.db"
@@ -111,10 +114,8 @@ def test_the_project_s_own_tests_use_the_test_database(project: Database, manage
     assert project.jobs() == 1
 
 
-def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run, project: Database) -> None:
-    if project.dialect == "postgres":
-        pytest.skip("PostgreSQL has no databases in memory")
-
+@ON_SQLITE  # PostgreSQL has no databases in memory
+def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run) -> None:
     done = manage("test", "shop.tests.WithCommits")
 
     assert "which no worker can open" in done.stderr
@@ -132,6 +133,7 @@ def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run, project
         ([], "must be a dict"),
     ],
 )
+@ON_SQLITE
 def test_wrong_settings_are_told_by_check(project: Database, windlass: Any, said: str) -> None:
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError

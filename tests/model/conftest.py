@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.conftest import postgres_rig, sqlite_rig, template
+from store.conftest import postgres_rig, sqlite_rig
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.sqlite.store import SqliteStore
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     OpenBench = Callable[..., Bench]
 
-__all__ = ["bench_on", "template"]
+__all__ = ["bench_on"]
 
 
 def make_sqlite(url: str, clock: Clock) -> Store:
@@ -33,7 +33,7 @@ def make_postgres(url: str, clock: Clock) -> Store:
 
 
 @pytest.fixture
-def bench_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenBench]:
+def bench_on(tmp_path: Path) -> Iterator[OpenBench]:
     """Opens a bench on a dialect, with the store of that dialect or a broken twin of it."""
     opened: list[Bench] = []
 
@@ -41,7 +41,7 @@ def bench_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenBen
         if dialect == "sqlite":
             bench = Bench(sqlite_rig(tmp_path / "jobs.db"), make_store or make_sqlite)
         else:
-            bench = Bench(postgres_rig(request.getfixturevalue("template")), make_store or make_postgres)
+            bench = Bench(postgres_rig(), make_store or make_postgres)
         opened.append(bench)
         return bench
 

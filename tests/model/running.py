@@ -1,4 +1,4 @@
-"""How long a machine runs. WINDLASS_MODEL_EXAMPLES=1000 makes a night of it; --hypothesis-seed=N repeats one."""
+"""How long a machine runs. WINDLASS_TEST_SCALE=10 makes it ten times as long; --hypothesis-seed=N repeats one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .machine import StoreMachine
 if TYPE_CHECKING:
     from .bench import Bench
 
-EXAMPLES = {"sqlite": 32, "postgres": 16}
+EXAMPLES = {"sqlite": 20, "postgres": 12}  # at scale 1
 STEPS = 50  # per example
 PATIENCE = 300  # examples in which a broken twin must be caught; most are within ten
 
@@ -29,7 +29,7 @@ COMMON = settings(
 
 def run_machine(bench: Bench) -> None:
     """Raises what the shortest example raised that breaks the store."""
-    examples = int(os.environ.get("WINDLASS_MODEL_EXAMPLES") or EXAMPLES[bench.dialect])
+    examples = round(EXAMPLES[bench.dialect] * float(os.environ.get("WINDLASS_TEST_SCALE", "1")))
     run_state_machine_as_test(_machine_on(bench), settings=settings(COMMON, max_examples=examples))
 
 

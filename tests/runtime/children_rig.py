@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import msgspec
 
+from servers import postgres_database
 from windlass import JobType
 from windlass.clock import SystemClock
 from windlass.config import Settings
@@ -24,11 +24,12 @@ from windlass.job import Job, NewJob, new_id
 from windlass.outcome import Ending, Outcome
 from windlass.runtime.children import Children
 from windlass.state import State
-from windlass.store import make_migrator, make_store
+from windlass.store import make_store
 from windlass.store.protocol import Claim, NewWorker, Store
+from windlass.testing.databases import write_migrated_file
 
-POSTGRES = "WINDLASS_TEST_POSTGRES_URL"
 SERIAL = Settings(lease=30.0)
+EFFECTS = "CREATE TABLE effects (value int)"
 
 
 class StandIn:
@@ -122,34 +123,28 @@ async def stored_in_sqlite(path: Path) -> AsyncIterator[Stored]:
         with closing(sqlite3.connect(path)) as connection, connection:
             return connection.execute(sql).fetchall()
 
+    write_migrated_file(path)
+    await run(EFFECTS)
     async with opened(f"sqlite:///{path}", run) as stored:
         yield stored
 
 
 @asynccontextmanager
-async def stored_in_postgres(server: str) -> AsyncIterator[Stored]:
+async def stored_in_postgres() -> AsyncIterator[Stored]:
     import asyncpg
 
-    name = f"windlass_children_{uuid4().hex[:12]}"
-    admin = await asyncpg.connect(server)
-    await admin.execute(f"CREATE DATABASE {name}")
-    url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-    connection = await asyncpg.connect(url)
-    try:
-        async with opened(url, connection.fetch) as stored:
-            yield stored
-    finally:
-        await connection.close()
-        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        await admin.close()
+    with postgres_database(given=EFFECTS) as database:
+        connection = await asyncpg.connect(database.url)
+        try:
+            async with opened(database.url, connection.fetch) as stored:
+                yield stored
+        finally:
+            await connection.close()
 
 
 @asynccontextmanager
 async def opened(url: str, run: Any) -> AsyncIterator[Stored]:
-    settings = SERIAL.with_(url=url)
-    await make_migrator(settings).migrate()
-    await run("CREATE TABLE effects (value int)")
-    store = make_store(settings, SystemClock())
+    store = make_store(SERIAL.with_(url=url), SystemClock())
     await store.open()
     try:
         yield Stored(url=url, store=store, run=run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from windlass.runtime.children import Children
 from windlass.runtime.commit import account
 from windlass.state import State, Verb
 
-from .children_rig import POSTGRES, SERIAL, StandIn, Stored, exists, stored_in_postgres, stored_in_sqlite
+from .children_rig import SERIAL, StandIn, Stored, exists, stored_in_postgres, stored_in_sqlite
 from .programs import handlers
 
 
@@ -27,12 +26,7 @@ from .programs import handlers
 async def stored(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stored]:
-    if request.param == "sqlite":
-        making = stored_in_sqlite(tmp_path / "jobs.db")
-    elif POSTGRES in os.environ:
-        making = stored_in_postgres(os.environ[POSTGRES])
-    else:
-        pytest.skip(f"{POSTGRES} is not set; run: make test")
+    making = stored_in_sqlite(tmp_path / "jobs.db") if request.param == "sqlite" else stored_in_postgres()
     async with making as stored:
         monkeypatch.setenv("WINDLASS_URL", stored.url)  # the program's own app enqueues there
         yield stored

@@ -8,13 +8,12 @@ statement is explained in all four ways, in a transaction that is rolled back.
 from __future__ import annotations
 
 import json
-import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
+from servers import administer, named
 from windlass.job import Lease
 from windlass.store.postgres.claiming import MOST_PARKED, claiming
 from windlass.store.postgres.floors import BEGINNING, Floor
@@ -24,7 +23,6 @@ from windlass.store.sql import query
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-URL = "WINDLASS_TEST_POSTGRES_URL"
 
 MOST_BUFFERS = 50  # per statement about one job (I10)
 RUNNING, LIMITED = 300, 30  # running jobs without limits, and with
@@ -227,16 +225,16 @@ def statement(name: str) -> str:
     return made.get(name) or query("postgres", name)
 
 
-async def populate(server: str, jobs: int, analysed: bool) -> str:
+async def populate(jobs: int, analysed: bool) -> str:
     """A new database full of jobs: its name."""
     import asyncpg
 
     from windlass.store.postgres.migrator import PostgresMigrator
 
     name = f"windlass_plans_{uuid4().hex[:12]}"
-    await administer(server, f"CREATE DATABASE {name}")
-    await PostgresMigrator(database(server, name)).migrate()
-    connection = await asyncpg.connect(database(server, name))
+    administer(f"CREATE DATABASE {name}")
+    await PostgresMigrator(named(name)).migrate()
+    connection = await asyncpg.connect(named(name))
     try:
         for (table,) in await connection.fetch("SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r'"):
             if table.startswith("windlass."):
@@ -250,25 +248,11 @@ async def populate(server: str, jobs: int, analysed: bool) -> str:
     return name
 
 
-async def administer(url: str, statement: str) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-def database(url: str, name: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
-
-
 @asynccontextmanager
 async def visiting(name: str, planning: str = "auto") -> AsyncIterator[World]:
     from windlass.store.postgres.pool import connect
 
-    url = database(os.environ[URL], name)
+    url = named(name)
     connection = await connect(url)
     try:
         await connection.execute(f"SET plan_cache_mode = {planning}")

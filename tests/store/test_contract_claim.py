@@ -6,8 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pytest
-
 from windlass.state import State, Verb
 from windlass.store.protocol import Claim, Suspects
 
@@ -144,19 +142,6 @@ async def test_a_worker_of_one_queue_takes_nothing_of_another(rig: Rig) -> None:
     mail, pages, _ = [await rig.enqueue(queue=queue) for queue in ("mail", "pages", "video")]
 
     assert {job.id for job in await rig.claim(queues=("mail", "pages"))} == {mail, pages}
-
-
-@pytest.mark.parametrize("state", ["paused", "draining"])
-@pytest.mark.parametrize(("kind", "name"), [("all", ""), ("queue", "mail"), ("type", TYPE), ("tenant", "acme")])
-@pytest.mark.parametrize("by_creation", [False, True])
-async def test_a_closed_gate_keeps_its_jobs(rig: Rig, kind: str, name: str, state: str, by_creation: bool) -> None:
-    await rig.enqueue(queue="mail", tenant="acme")
-    other = await rig.enqueue(queue="pages", tenant="else", type="other")
-    await rig.close_gate(kind, name, state)
-
-    claimed = await rig.claim(types=(TYPE, "other"), by_creation=by_creation, aged=1)
-
-    assert [job.id for job in claimed] == ([] if kind == "all" else [other])
 
 
 async def test_an_open_gate_keeps_nothing(rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,23 +25,21 @@ SHUT = [PAUSED, DRAINING]
 GATES = [(GateKind.ALL, ""), (GateKind.QUEUE, "mail"), (GateKind.TYPE, TYPE), (GateKind.TENANT, "acme")]
 
 
-@pytest.mark.parametrize("limits", [(), ("domain:a",)])
-@pytest.mark.parametrize("state", SHUT)
 @pytest.mark.parametrize(("kind", "name"), GATES)
-async def test_a_shut_gate_keeps_its_jobs_and_an_open_one_lets_them_go(
-    rig: Rig, kind: GateKind, name: str, state: GateState, limits: tuple[str, ...]
-) -> None:
-    await rig.store.declare([limit("domain", 5)])
-    mine = await rig.enqueue(queue="mail", tenant="acme", limits=limits)
-    other = await rig.enqueue(queue="pages", tenant="else", type="other", limits=limits)
+async def test_a_shut_gate_keeps_its_jobs_and_an_open_one_lets_them_go(rig: Rig, kind: GateKind, name: str) -> None:
+    await rig.store.declare([limit("domain", 20)])
+    for limits, state, by_creation in product([(), ("domain:a",)], SHUT, [False, True]):
+        case = (limits, state, by_creation)
+        mine = await rig.enqueue(queue="mail", tenant="acme", limits=limits)
+        other = await rig.enqueue(queue="pages", tenant="else", type="other", limits=limits)
 
-    await rig.store.set_gate(kind, name, state)
-    through = [job.id for job in await rig.claim(types=(TYPE, "other"), aged=1)]
-    await rig.store.set_gate(kind, name, OPEN)
-    later = [job.id for job in await rig.claim(types=(TYPE, "other"))]
+        await rig.store.set_gate(kind, name, state)
+        through = [job.id for job in await rig.claim(types=(TYPE, "other"), aged=1, by_creation=by_creation)]
+        await rig.store.set_gate(kind, name, OPEN)
+        later = [job.id for job in await rig.claim(types=(TYPE, "other"), by_creation=by_creation)]
 
-    assert through == ([] if kind is GateKind.ALL else [other])
-    assert sorted(through + later) == sorted([mine, other])
+        assert through == ([] if kind is GateKind.ALL else [other]), case
+        assert sorted(through + later) == sorted([mine, other]), case
 
 
 async def test_a_gate_is_told_with_reason_actor_and_time(rig: Rig) -> None:

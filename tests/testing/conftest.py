@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from servers import url_of
 from windlass import Windlass
 from windlass.testing import Harness, harness
 
-URL = "WINDLASS_TEST_POSTGRES_URL"
 NOWHERE = "sqlite:////nowhere/jobs.db"
 
 
@@ -25,10 +24,7 @@ def server(request: pytest.FixtureRequest) -> str | None:
     """What a harness is given as url=."""
     if request.param == "sqlite":
         return None
-    url = os.environ.get(URL)
-    if url is None:
-        pytest.skip(f"{URL} is not set; run: make test")
-    return url
+    return url_of("postgres")
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from .conftest import URL
+from servers import url_of
 
 pytest_plugins = ["pytester"]
 
@@ -80,12 +79,10 @@ def test_the_app_is_returned_by_a_fixture_of_the_users(shop: pytest.Pytester) ->
 
 
 def test_the_same_tests_run_on_postgresql(shop: pytest.Pytester) -> None:
-    if URL not in os.environ:
-        pytest.skip(f"{URL} is not set; run: make test")
     shop.makeini("[pytest]\nwindlass_app = shop:app")
     shop.makepyfile(STORIES)
 
-    shop.runpytest_subprocess(f"--windlass-url={os.environ[URL]}").assert_outcomes(passed=2)
+    shop.runpytest_subprocess(f"--windlass-url={url_of('postgres')}").assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,13 @@ from windlass.store.protocol import Claim, NewWorker, Store
 from windlass.testing.asserts import ENQUEUED, Kind, Wish, complaint, due, type_of, waiting
 from windlass.testing.client import HarnessClient
 from windlass.testing.clock import ManualClock
+from windlass.testing.databases import temporary_database
 from windlass.testing.desk import Desk
 from windlass.testing.errors import EndlessDrain, HarnessError, NothingDue
 from windlass.testing.hands import HandWorker
 from windlass.testing.here import Here
 from windlass.testing.inline import nested, run_these
 from windlass.testing.ran import Ran, call_text, raising, to_raise
-from windlass.testing.throwaway import throwaway
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Harness:
         if not isinstance(app, Windlass):
             raise HarnessError(f"a harness takes the program's Windlass(), not {type(app).__name__}")
         self.app = app
-        self._database = throwaway(url)
+        self._database = temporary_database(url)
         self.clock = ManualClock(start or datetime.now(UTC), before=self._database.move)
         self._inline = inline
         self._raise_errors = raise_errors
