@@ -83,6 +83,10 @@ def postgres_server() -> str:
 # Results
 
 
+def pytest_runtest_setup() -> None:
+    evidence.last_words.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

@@ -32,7 +32,7 @@ def of(item: pytest.Item) -> list[tuple[str, str]]:
         except Exception as problem:
             found.append(("Jobs in the database", f"cannot be read: {problem}"))
     for words in last_words:
-        found.append(("What a worker told", "\n".join(str(word) for word in list(words())[-LINES:])))
+        found.append(("What a worker told", "\n".join(map(_spelled, list(words())[-LINES:]))))
     directory = getattr(item, "funcargs", {}).get("tmp_path")
     for log in sorted(directory.glob("*.log")) if directory else ():
         found.append((log.name, "\n".join(log.read_text(errors="replace").splitlines()[-LINES:])))
@@ -59,3 +59,11 @@ def _records(url: str) -> list[dict[str, Any]]:
 def _told(record: dict[str, Any]) -> str:
     """What differs from nothing, on one line."""
     return "  ".join(f"{name}={value}" for name, value in record.items() if value not in (None, 0, False, "", []))
+
+
+def _spelled(event: object) -> str:
+    """An event on one line, with a job's id instead of its record."""
+    fields = getattr(event, "__struct_fields__", ())
+    values = {name: getattr(event, name) for name in fields}
+    shown = [f"{name}={getattr(value, 'id', value)}" for name, value in values.items() if value is not None]
+    return " ".join([type(event).__name__, *shown]) if fields else str(event)

@@ -206,8 +206,8 @@ async def test_steady_finds_a_job_in_a_queue_that_only_its_enqueue_named(still_d
         assert await job.astatus() is State.SUCCEEDED
 
 
-def test_the_presets_are_the_tables(place: Database) -> None:
-    steady, polite, eager = (Windlass(place.url, pace=pace).settings for pace in ("steady", "polite", "eager"))
+def test_the_presets_are_the_tables() -> None:
+    steady, polite, eager = (Windlass("sqlite:///x.db", pace=pace).settings for pace in ("steady", "polite", "eager"))
 
     assert (steady.poll, steady.discovery_batch, steady.rest) == (60.0, 10, 30.0)
     assert (steady.assign_every, steady.assign_most, steady.pool_size, steady.local_queue) == (5.0, 3, 10, 1000)

@@ -9,7 +9,7 @@ import pytest
 
 from windlass import State, Windlass
 
-from .conftest import postgres_runner, working
+from .conftest import EFFECTS, postgres_runner, working
 from .rig import LEASE, Yard, scaled
 from .server import Server, private_server
 
@@ -28,6 +28,7 @@ def crashing_yard(server: Server, tmp_path: Path) -> Iterator[Yard]:
     run = postgres_runner(server.url)
     run("DROP TABLE IF EXISTS effects")
     run("DELETE FROM {}jobs; DELETE FROM {}history; DELETE FROM {}workers")
+    run(EFFECTS)
     with working(server.url, tmp_path, run) as yard:
         yield yard
 

@@ -10,18 +10,20 @@ from .rig import Yard, scaled
 
 
 def test_a_rolling_restart_loses_nothing_and_burns_no_attempt(yard: Yard) -> None:
+    gated = yard.enqueue("gated", 2)  # they outlive every grace time, until the gate opens
     lengths = [yard.random.choice((0.0, 0.05, 0.3, 2.0)) for _ in range(scaled(60, 1_000))]
-    jobs = [yard.enqueue(yard.random.choice(("effect", "plain")), seconds=length)[0] for length in lengths]
+    jobs = [yard.enqueue(yard.random.choice(("effect", "plain")), seconds=length)[0] for length in lengths] + gated
     workers = [yard.ready("--concurrency", "10", WINDLASS_GRACE="0.3s") for _ in range(2)]
+    yard.until(lambda: all(yard.begins(job) for job in gated), "the long jobs run")
 
     codes: list[int] = []
-    while yard.final() < len(jobs):
+    for _ in range(scaled(4, 40)):
         worker = workers.pop(0)
         worker.signal(signal.SIGTERM)
-        workers.append(yard.ready("--concurrency", "10", WINDLASS_GRACE="0.3s" if len(codes) < 3 else "10s"))
+        workers.append(yard.ready("--concurrency", "10", WINDLASS_GRACE="0.3s"))
         codes.append(worker.wait())
-        done = yard.final()
-        yard.until(lambda done=done: yard.final() > done or done == len(jobs), "jobs get on")  # type: ignore[misc]
+    yard.open_gate()
+    yard.until_final(jobs)
 
     assert set(codes) == {0}
     assert yard.counts() == {State.SUCCEEDED: len(jobs)}

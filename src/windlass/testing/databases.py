@@ -262,7 +262,14 @@ class _Lender:
         return await self._portal.arun(work)
 
     async def _lend(self, time: str) -> _Copy:
-        copy = self._free.pop() if self._free else await self._make_copy()
+        while self._free:
+            copy = self._free.pop()
+            try:
+                await copy.connection.execute(SET_TIME.format(time))
+                return copy
+            except Exception:  # the server was restarted, or ended the connection
+                await self._drop(copy)
+        copy = await self._make_copy()
         await copy.connection.execute(SET_TIME.format(time))
         return copy
 
@@ -331,12 +338,17 @@ class _Lender:
 
 
 async def _connect(url: str) -> Any:
+    """Without the engine's time limits: a busy server may take long to copy a database."""
     try:
-        from windlass.store.postgres.pool import connect
+        import asyncpg
+
+        from windlass.store.postgres.pool import translated
     except ImportError:
         raise ConfigError("PostgreSQL needs asyncpg; run: pip install 'windlass[postgres]'") from None
-
-    return await connect(url)
+    try:
+        return await asyncpg.connect(url)
+    except Exception as error:
+        raise translated(error, url) from error
 
 
 _lenders: dict[tuple[str, str], _Lender] = {}
