@@ -46,7 +46,7 @@ WITH closed AS MATERIALIZED (
     -- $5 is 0. Locked by the second level, which checks the state again: a row may have gone in between.
     SELECT jobs.id, jobs.limits
       FROM windlass.jobs
-     WHERE jobs.id IN (
+     WHERE jobs.id = ANY (ARRAY (
             SELECT first.id
               FROM lane
              CROSS JOIN LATERAL (
@@ -66,7 +66,7 @@ WITH closed AS MATERIALIZED (
                  ORDER BY jobs.run_at, jobs.id
                  LIMIT $5::int) AS first
              ORDER BY first.run_at, first.id
-             LIMIT $5::int)
+             LIMIT $5::int))
        -- Said so that the claim's index does not fit: the planner would rather walk it than look up a few ids.
        AND jobs.status IN ('queued', 'failed') AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
      LIMIT $5::int

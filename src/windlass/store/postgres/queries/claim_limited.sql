@@ -82,26 +82,26 @@
                           ELSE greatest(next_at, windlass.now()) + make_interval(secs => turn.n * period) END,
            crowded = turn.crowded, parked = turnstiles.parked OR turn.parks, touched_at = windlass.now()
       FROM turn
-     WHERE turnstiles.key = turn.key
+     WHERE turnstiles.key = ANY (ARRAY[turn.key])
        AND (turn.n > 0 OR turn.parks OR turnstiles.crowded <> turn.crowded)
 ), parked AS (
     UPDATE windlass.jobs SET parked_on = late.key
       FROM late
-     WHERE jobs.id = late.id
+     WHERE jobs.id = ANY (ARRAY[late.id])
  RETURNING jobs.id
 ), claimed AS (
     UPDATE windlass.jobs
        SET status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
            claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
       FROM chosen
-     WHERE jobs.id = chosen.id AND chosen.id NOT IN (SELECT id FROM refused)
+     WHERE jobs.id = ANY (ARRAY[chosen.id]) AND chosen.id NOT IN (SELECT id FROM refused)
  RETURNING {columns}, chosen.aged
 )
 SELECT claimed.*,
        (SELECT array_agg(DISTINCT wanted.key)
           FROM wanted
          WHERE wanted.key NOT IN (SELECT key FROM stile)
-           AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)) AS unknown,
+           AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key OFFSET 0)) AS unknown,
        (SELECT count(*) FROM refused)::int AS refused,
        (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy,
        (SELECT count(*) FROM parked)::int AS parked,
