@@ -16,7 +16,7 @@ WITH moving AS MATERIALIZED (
        FOR UPDATE OF jobs
 )
 UPDATE windlass.jobs
-   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(windlass.now() + make_interval(secs => held.delay), jobs.run_at),
+   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
        updated_at = windlass.now(),
        type = held.type, queue = held.queue, phase = held.phase, phase_rank = held.phase_rank,
        max_attempts = held.max_attempts, attempt = 0, crashes = 0, output = held.output, error = NULL, reason = NULL,

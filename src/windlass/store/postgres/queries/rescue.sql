@@ -1,7 +1,7 @@
 -- Rescue, step two: give back the jobs of workers that are dead, a page at a time and without waiting. The row is taken
 -- by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in between is not
 -- there any more. The attempt is given back; run_at stays, so that the job keeps its place: the rescan of every worker
--- looks below its floor.
+-- looks below its floor. It was due, and is: also where the clock was set back since.
 --
 -- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
 -- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
@@ -22,7 +22,7 @@ WITH orphan AS MATERIALIZED (
 )
 UPDATE windlass.jobs
    SET status = CASE WHEN verdict.condemned THEN 'dead' ELSE 'queued' END,
-       token = NULL, worker = NULL, attempt = greatest(jobs.attempt - 1, 0), crashes = verdict.crashes,
+       token = NULL, worker = NULL, run_at = least(jobs.run_at, windlass.now()), attempt = greatest(jobs.attempt - 1, 0), crashes = verdict.crashes,
        rescues = verdict.rescues,
        reason = CASE WHEN verdict.condemned THEN 'crashed' END,
        finished_at = CASE WHEN verdict.condemned THEN windlass.now() END,

@@ -24,7 +24,7 @@ WITH ending AS MATERIALIZED (
 ), kept AS (
     UPDATE windlass.jobs
        SET status = held.status, token = NULL, worker = NULL,
-           run_at = coalesce(windlass.now() + make_interval(secs => held.delay), jobs.run_at),
+           run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
            attempt = held.attempt, crashes = held.crashes, error = coalesce(held.error, jobs.error),
            attempts = CASE WHEN held.entry IS NULL THEN jobs.attempts
                            ELSE windlass.remember(jobs.attempts, held.entry) END,
