@@ -177,7 +177,7 @@ class World:
         The cheapest of three runs: a session's first one reads the catalogue, too, and now and then one has to
         make the table longer.
         """
-        values = f"({', '.join(map(_literal, arguments))})" if arguments else ""
+        values = f"({', '.join(map(literal, arguments))})" if arguments else ""
         await self.connection.execute(f"PREPARE statement AS {statement(name)}")
         try:
             return min([await self._run(f"statement {values}", given) for _ in range(3)], key=lambda plan: plan.buffers)
@@ -200,7 +200,7 @@ class World:
         return [Lease(*record) for record in found]
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
     """SQL for a value, without a type: PREPARE knows the types."""
     if value is None:
         return "NULL"
@@ -225,8 +225,8 @@ def statement(name: str) -> str:
     return made.get(name) or query("postgres", name)
 
 
-async def populate(jobs: int, analysed: bool) -> str:
-    """A new database full of jobs: its name."""
+async def populate(jobs: int, analysed: bool, *, when_quiet: bool = False) -> str:
+    """A new database full of jobs: its name. `when_quiet`: it was analysed when it held one job."""
     import asyncpg
 
     from windlass.store.postgres.migrator import PostgresMigrator
@@ -239,6 +239,9 @@ async def populate(jobs: int, analysed: bool) -> str:
         for (table,) in await connection.fetch("SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r'"):
             if table.startswith("windlass."):
                 await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+        if when_quiet:
+            await connection.execute(POPULATE[0], 1)
+            await connection.execute("ANALYZE")
         for statement in POPULATE:
             await connection.execute(statement, *([jobs] if "$1" in statement else []))
         if analysed:
@@ -275,7 +278,7 @@ def wish(
     queues, urgencies, tenants, limited = zip(*lanes, strict=True)
     many = len(lanes)
     found = (WORKER, room, uuid4(), types, aged, suspects, rest, queues, [0] * many, urgencies, tenants, limited)
-    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1, [None] * many)
+    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1, [None] * many, None)
     return (*asked, MOST_PARKED) if any(limited) else asked
 
 

@@ -52,15 +52,18 @@ async def _examine(settings: Settings) -> list[Finding]:
     """What waits, and for what, can be asked after only where the schema has it."""
     import asyncio
 
-    from windlass.store.checkup import Level, make_checkup
+    from windlass.store.checkup import Level, make_checkup, unasked
     from windlass.store.checkup_admission import examine_admission
     from windlass.store.checkup_joins import examine_joins
 
     found = await make_checkup(settings).examine()
     if not any(finding.check == "schema" and finding.level is Level.OK for finding in found):
         return found
-    joins, admission = await asyncio.gather(examine_joins(settings), examine_admission(settings))
-    return [*found, *joins, *admission]
+    checks = {"joins": examine_joins, "limits": examine_admission}
+    told = await asyncio.gather(*(check(settings) for check in checks.values()), return_exceptions=True)
+    for check, findings in zip(checks, told, strict=True):
+        found += [unasked(check, findings)] if isinstance(findings, BaseException) else findings
+    return found
 
 
 def _for(app: str | None, finding: Finding) -> Finding:

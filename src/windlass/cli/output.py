@@ -189,6 +189,14 @@ def since(moment: datetime, now: datetime) -> str:
     return span((now - moment).total_seconds())
 
 
+def local(moment: datetime) -> datetime:
+    """In this machine's time zone; at the ends of the calendar, where no zone has such a time, as it is."""
+    try:
+        return moment.astimezone()
+    except (OverflowError, ValueError):
+        return moment
+
+
 def plural(count: int, noun: str) -> str:
     """`1 job`, `1,204 jobs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

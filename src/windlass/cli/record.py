@@ -9,6 +9,7 @@ import msgspec
 from windlass.job import Attempt, Failure, Job
 
 LISTED = 120  # characters of an error in a list
+UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
 
 
 def record(job: Job, label: str | None = None) -> dict[str, Any]:
@@ -56,13 +57,29 @@ def record(job: Job, label: str | None = None) -> dict[str, Any]:
 
 
 def failure_of(job: Job) -> Failure | None:
-    """The last error; None where there is none."""
-    return None if job.error is None else msgspec.json.decode(job.error, type=Failure)
+    """The last error; None where there is none. One of another shape is told as it is."""
+    if job.error is None:
+        return None
+    try:
+        return msgspec.json.decode(job.error, type=Failure)
+    except (msgspec.MsgspecError, ValueError):
+        return Failure(type=UNREADABLE, message=job.error, attempt=job.attempt, attempted_at=job.updated_at)
 
 
 def attempts_of(job: Job) -> list[Attempt]:
-    """The attempts worth a word, oldest first."""
-    return [] if job.attempts is None else msgspec.json.decode(job.attempts, type=list[Attempt])
+    """The attempts worth a word, oldest first, without those of another shape."""
+    try:
+        entries = msgspec.json.decode(job.attempts or "[]", type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, ValueError):
+        return []
+    return [attempt for attempt in map(_attempt, entries) if attempt is not None]
+
+
+def _attempt(entry: msgspec.Raw) -> Attempt | None:
+    try:
+        return msgspec.json.decode(entry, type=Attempt)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def summary(failure: Failure) -> str:
@@ -72,5 +89,12 @@ def summary(failure: Failure) -> str:
     return text if len(text) <= LISTED else f"{text[:LISTED]}…"
 
 
-def _document(text: str | None) -> msgspec.Raw | None:
-    return None if text is None else msgspec.Raw(text.encode())
+def _document(text: str | None) -> msgspec.Raw | str | None:
+    """A document; a text that is none is told as a text."""
+    if text is None:
+        return None
+    try:
+        msgspec.json.format(text)
+    except (msgspec.MsgspecError, ValueError):
+        return text
+    return msgspec.Raw(text.encode())

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.cli.lines import COLOURS, short
-from windlass.cli.output import inert, say, since, span
+from windlass.cli.output import inert, local, say, since, span
 from windlass.cli.record import attempts_of, failure_of, summary
 from windlass.cli.surroundings import Surroundings, describe_park, describe_wait, facts, tell_audit, tell_links
 from windlass.cli.words import shown
@@ -190,9 +190,9 @@ def _tell_times(lines: Sequence[Line]) -> None:
     for line in lines:
         stamp = " " * STAMP
         if line.when is not None:
-            local = line.when.astimezone()
-            day = local.strftime("%Y-%m-%d")
-            stamp = f"{'' if day == date else day:<10} {local:%H:%M:%S}.{local.microsecond // 1000:03}"
+            when = local(line.when)
+            day = when.strftime("%Y-%m-%d")
+            stamp = f"{'' if day == date else day:<10} {when:%H:%M:%S}.{when.microsecond // 1000:03}"
             date = day
         say(f"{INDENT}{stamp}  {_cut(inert(line.text), room)}", style=line.style or None)
 
@@ -207,7 +207,10 @@ def _cut(text: str, room: int) -> str:
 
 
 def _pretty(document: str) -> str:
-    return msgspec.json.format(document, indent=2)
+    try:
+        return msgspec.json.format(document, indent=2)
+    except (msgspec.MsgspecError, ValueError):  # no JSON: as it is
+        return document
 
 
 def _tell_text(heading: str, text: str, *, full: bool, end: bool = False) -> None:

@@ -14,7 +14,8 @@ from windlass.cli.audit import document, style_of
 from windlass.cli.budgets import is_spent
 from windlass.cli.gates import words_of
 from windlass.cli.limits import room_of, rule_of, use_of
-from windlass.cli.output import say, span
+from windlass.cli.output import local, say, span
+from windlass.cli.record import UNREADABLE
 from windlass.flow import Consequences, Linked, Recollection, Waiting
 from windlass.job import Job
 from windlass.state import State
@@ -70,7 +71,7 @@ async def _closed(store: Store, job: Job) -> list[str]:
             told.append(f"{words_of(gate)} is {gate.state}{by}{why}")
     for row in await store.budgets():
         if is_spent(row) and (row.kind, row.name) in mine:
-            told.append(f"the budget of {row.kind} {row.name} is spent, until {row.until.astimezone():%Y-%m-%d %H:%M}")
+            told.append(f"the budget of {row.kind} {row.name} is spent, until {local(row.until):%Y-%m-%d %H:%M}")
     return told
 
 
@@ -111,7 +112,7 @@ def describe_wait(waiting: Waiting | None, now: datetime) -> str:
     if waiting.wake_at is not None:
         left = (waiting.wake_at - now).total_seconds()
         when = f"in {span(left)}" if left > 0 else f"{span(-left)} ago"
-        parts.append(f"until {waiting.wake_at.astimezone():%Y-%m-%d %H:%M:%S} ({when})")
+        parts.append(f"until {local(waiting.wake_at):%Y-%m-%d %H:%M:%S} ({when})")
     return ", ".join(parts)
 
 
@@ -144,7 +145,12 @@ def facts(job: Job, around: Surroundings) -> Iterator[tuple[str, str]]:
     if around.memory.signals:
         yield "signals", ", ".join(sorted(around.memory.signals))
     if job.consequences is not None:
-        for moment, consequence in msgspec.json.decode(job.consequences, type=Consequences).items():
+        try:
+            consequences = msgspec.json.decode(job.consequences, type=Consequences)
+        except (msgspec.MsgspecError, ValueError):
+            yield "consequences", f"{UNREADABLE}: {job.consequences}"
+            return
+        for moment, consequence in consequences.items():
             yield f"on {moment}", consequence.type
 
 
@@ -183,7 +189,7 @@ def tell_audit(job: Job, around: Surroundings) -> None:
         by = f" by {row.actor}" if row.actor else ""
         why = f": {row.reason}" if row.reason else ""
         say(
-            f"{INDENT}{row.at.astimezone():%Y-%m-%d %H:%M:%S}  {row.action}{by}{why}",
+            f"{INDENT}{local(row.at):%Y-%m-%d %H:%M:%S}  {row.action}{by}{why}",
             style=style_of(row.action) or None,
         )
     if len(around.audit) > SHOWN:

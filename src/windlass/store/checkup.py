@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 SLACK = 5.0  # seconds beyond a bound before anybody is blamed
 UNKNOWN_SWEEPS = 13  # holders that nobody knows are looked for every twelfth sweep on PostgreSQL
 TOLD = 5  # of many, so many are named
+AHEAD = 5.0  # seconds that a job may lie in the future of the clock: transactions take a moment
+REFUSED = "42501"  # SQLSTATE: insufficient privilege
+GRANT = (
+    "as its owner: GRANT USAGE ON SCHEMA windlass TO <user>; GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO <user>"
+)
 
 
 class Level(StrEnum):
@@ -106,6 +111,48 @@ def judge_schema(settings: Settings, current: int) -> Finding:
             "pip install --upgrade windlass",
         )
     return ok("schema", f"number {current}, as this program needs")
+
+
+def unasked(check: str, error: BaseException) -> Finding:
+    """A question that the database did not answer; the others are still asked."""
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if getattr(error, "sqlstate", None) == REFUSED:
+        return warning(check, f"this user may not ask: {said}", GRANT)
+    return warning(check, f"could not be checked: {said}")
+
+
+def judge_foreign(where: str, said: str) -> Finding:
+    """A schema of the same name that another program made, or what is left of ours."""
+    return problem(
+        "schema",
+        f"{where} has a schema windlass that Windlass did not make, or that lost its tables: {said}",
+        "name another database in WINDLASS_URL; or, if nobody needs it: DROP SCHEMA windlass CASCADE, and then "
+        "windlass migrate",
+    )
+
+
+def judge_clock(ahead: float | None) -> Finding:
+    """How many seconds the newest time in the store lies ahead of the database's clock."""
+    if ahead is None or ahead <= AHEAD:
+        return ok("time", "nothing in the store is of the future")
+    return warning(
+        "time",
+        f"the newest job was written {spell(round(ahead))} in the future: the database's clock was set back; what had "
+        "been due stays due, and what was delayed comes so much later",
+        "is the clock of the database's machine right now? timedatectl; then: windlass jobs retry state:failed",
+    )
+
+
+def judge_rows(odd: int, example: str | None) -> Finding:
+    """Rows that were written past the table's checks: a claim leaves them out."""
+    if not odd:
+        return ok("rows", "every job can be read and claimed")
+    return problem(
+        "rows",
+        f"{odd:,} with times outside the years 1 to 9999, or with a fence or an attempt at its maximum, are never "
+        f"claimed; such as {example}",
+        "correct them by hand (UPDATE jobs of the schema windlass); the checks of the table refuse such rows",
+    )
 
 
 def judge_types(unserved: Sequence[UnservedType]) -> list[Finding]:

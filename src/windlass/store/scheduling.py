@@ -142,13 +142,20 @@ class Firing(msgspec.Struct, frozen=True):
 
 def ticking(name: str) -> Flowing[Firing]:
     """One page of what is due: moved on from, fired or left out, and written down."""
-    from windlass.policy.cron import due
+    from windlass.policy.cron import due, first
 
     rows = yield from ask("lock_due", [name])
     if not rows:
         return Firing(Ticked())
-    row, done = _row(rows[0][:-1]), rows[0][-1]
+    *known, done, set_back = rows[0]
+    row = _row(known)
     assert row.next_at is not None
+    if set_back:
+        # By more than an hour: one of every minute would sleep so long. Its ticks fire again as their time comes again.
+        # By less, they are rather late than fired twice (below).
+        sooner = min(row.next_at, first(row.timing, row.now) or row.next_at)
+        yield from ask("turn_back", [{"name": name, "next": _micro(sooner)}])
+        return Firing(Ticked(moved=True))
     found = due(row.timing, row.next_at, row.now, row.catch_up)
     moved = yield from ask("move_schedule", [{"name": name, "old": _micro(row.next_at), "new": _micro(found.next_at)}])
     if not moved:
@@ -335,20 +342,8 @@ def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
 
 def _set(row: ScheduleRow, **changes: Any) -> Flowing[None]:
     new = msgspec.structs.replace(row, **changes)
-    yield from ask(
-        "set_schedule",
-        [
-            {
-                "name": new.name,
-                "edited": new.edited,
-                "edited_by": new.edited_by,
-                "paused": new.paused,
-                "paused_by": new.paused_by,
-                "reason": new.reason,
-                "next": _micro(new.next_at),
-            }
-        ],
-    )
+    kept = ("name", "edited", "edited_by", "paused", "paused_by", "reason")
+    yield from ask("set_schedule", [{name: getattr(new, name) for name in kept} | {"next": _micro(new.next_at)}])
 
 
 V = TypeVar("V")

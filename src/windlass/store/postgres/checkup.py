@@ -18,14 +18,21 @@ from windlass.clock import spell
 from windlass.errors import StoreError
 from windlass.store import masked
 from windlass.store.checkup import (
+    GRANT,
+    TOLD,
     Finding,
     Holder,
+    Level,
     UnservedType,
+    judge_clock,
+    judge_foreign,
     judge_holders,
+    judge_rows,
     judge_schema,
     judge_types,
     ok,
     problem,
+    unasked,
     warning,
 )
 from windlass.store.migrate import newest
@@ -62,10 +69,9 @@ class PostgresCheckup:
             return [problem("database", str(error))]
         try:
             findings = await self._try(self._look_at_server, connection, "database")
-            number = await current(connection)
-            findings.append(judge_schema(self._settings, number))
-            if number == newest("postgres"):
-                for check in (self._plans, self._snapshots, self._tables, self._types, self._holders):
+            findings += await self._try(self._schema, connection, "schema")
+            if findings[-1].level is Level.OK:
+                for check in (self._plans, self._snapshots, self._tables, self._types, self._holders, self._rows):
                     findings += await self._try(check, connection, check.__name__.strip("_"))
             return findings
         finally:
@@ -75,8 +81,24 @@ class PostgresCheckup:
         """A question that this user may not ask is a warning, and the others are still asked."""
         try:
             return await check(connection)
-        except asyncpg.PostgresError as error:
-            return [warning(name, f"could not be checked: {error}")]
+        except (asyncpg.PostgresError, OverflowError) as error:
+            return [unasked(name, error)]
+
+    async def _schema(self, connection: Any) -> list[Finding]:
+        """Ours, of which number; or one of that name that is not ours."""
+        where = masked(self._settings.url)
+        try:
+            number = await current(connection)
+            found = await connection.fetchval(query("postgres", "checkup_schema"))
+        except (asyncpg.UndefinedColumnError, asyncpg.WrongObjectTypeError, asyncpg.DatatypeMismatchError) as error:
+            return [judge_foreign(where, str(error))]
+        except asyncpg.InsufficientPrivilegeError as error:
+            return [problem("schema", f"this user may not read it: {error}", GRANT)]
+        if number == 0 and found:
+            return [judge_foreign(where, f"it has {', '.join(found[:TOLD])} and no table of migrations")]
+        if number == newest("postgres") and not {"jobs", "history", "workers", "installation"} <= set(found):
+            return [judge_foreign(where, "jobs, history, workers or installation is missing")]
+        return [judge_schema(self._settings, number)]
 
     # The server
 
@@ -172,7 +194,7 @@ class PostgresCheckup:
             told = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {claiming(limited=False)}",
                 *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100]),
-                *([BEGINNING.run_at], [BEGINNING.id], False, [None]),
+                *([BEGINNING.run_at], [BEGINNING.id], False, [None], None),
             )
         finally:
             await connection.execute("ROLLBACK")
@@ -188,7 +210,7 @@ class PostgresCheckup:
         held = await connection.fetch(query("postgres", "checkup_snapshots"), HELD, SLOT_BEHIND)
         findings = [_holder(row) for row in held]
         if not findings:
-            blind = "" if self._server["sees_all"] else ", as far as this user may see"
+            blind = "" if self._server is not None and self._server["sees_all"] else ", as far as this user may see"
             findings.append(ok("snapshots", f"no transaction is older than {spell(HELD)}{blind}"))
         return findings
 
@@ -223,6 +245,10 @@ class PostgresCheckup:
         gone = [Holder(*row) for row in await connection.fetch(query("postgres", "checkup_holders"))]
         alive = (await connection.fetchrow(query("postgres", "checkup_tables")))["alive"]
         return judge_holders(self._settings, alive, gone)
+
+    async def _rows(self, connection: Any) -> list[Finding]:
+        row = await connection.fetchrow(query("postgres", "checkup_rows"))
+        return [judge_rows(row["odd"], row["example"]), judge_clock(row["ahead"])]
 
 
 def _holder(row: Any) -> Finding:

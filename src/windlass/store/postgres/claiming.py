@@ -19,6 +19,7 @@ from windlass.store.postgres.floors import Floor, Floors, Lane
 from windlass.store.postgres.looks import Looks
 from windlass.store.postgres.pool import Pool
 from windlass.store.protocol import Claim, Claimed
+from windlass.store.setback import SetBack
 from windlass.store.sql import query
 
 ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or met a key for the first time
@@ -100,6 +101,7 @@ class Claiming(Looks):
         super().__init__(pool)
         self.clock = clock
         self._floors = Floors()
+        self._set_back = SetBack()
         self._fairness = Fairness()
         self._weights: dict[str, float] = {}
         self._next_scan = 0.0  # when a claim looks for new lanes again, on the monotonic clock
@@ -176,6 +178,7 @@ class Claiming(Looks):
             [offer.floor.id for offer in offers],
             len({lane.queue for lane in lanes}) > 1 or len({lane.limited for lane in lanes}) > 1,
             [offer.skip for offer in offers],
+            self._set_back.reach(self.clock.monotonic()),
         ]
         if not wish.limited:
             records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
@@ -197,6 +200,9 @@ class Claiming(Looks):
         ended = self.clock.monotonic()
         self._next_scan = ended + max(SCAN_EVERY, SCAN_SHARE * (ended - began))
         self._floors.scanned(rows.lane(record) for record in records)
+        for record in records:
+            if self._set_back.look(record["clock"], record["seen"], record["written"], ended):
+                self._floors.lower()
         self._weights |= {record["tenant"]: record["weight"] for record in records}
         waits = [
             record["next_in"]
@@ -234,8 +240,11 @@ class Claiming(Looks):
     def _note(self, wish: Wish, found: Found, room: int, *, moves: bool) -> bool:
         """What a claim brought moves the floors and the tenants' shares; whether other tenants may fill the room."""
         # An aged job may be the only one taken from its lane: nothing is drained by that.
+        # One of the future, which had been due before the clock was set back, says nothing of those that come now.
         if moves:
-            self._floors.drained(job for job, aged in found.jobs if not aged)
+            self._floors.drained(job for job, aged in found.jobs if not (aged or ahead(job)))
+        if any(ahead(job) for job, _ in found.jobs):
+            self._set_back.found(self.clock.monotonic())
         taken: dict[Group, Counter[str]] = {}
         by_age: Counter[tuple[Group, str]] = Counter()
         for job, aged in found.jobs:
@@ -277,6 +286,10 @@ class Claiming(Looks):
         return min(times, default=None)
 
 
+def ahead(job: Job) -> bool:
+    return job.claimed_at is not None and job.run_at > job.claimed_at
+
+
 def group_of(lane: Lane) -> Group:
     return (lane.phase_rank, lane.urgency, lane.queue)
 
@@ -287,5 +300,7 @@ def claiming(*, limited: bool, by_creation: bool = False) -> str:
     text = query("postgres", "candidates")
     text = text.replace("{crowded}", query("postgres", "crowded").rstrip() if limited else "")
     text = text.replace("{free}", query("postgres", "free").rstrip() if limited else "")
-    text = text.replace("{order}", "created_at" if by_creation else "run_at")
-    return text + query("postgres", "claim_limited" if limited else "claim")
+    text += query("postgres", "claim_limited" if limited else "claim")
+    text = text.replace("{due}", query("postgres", "due").rstrip())
+    text = text.replace("{sound}", query("postgres", "sound").rstrip())
+    return text.replace("{order}", "created_at" if by_creation else "run_at")

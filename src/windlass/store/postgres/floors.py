@@ -66,6 +66,10 @@ class Floors:
         chosen = sorted(lane for lane in self._floors if queues is None or lane.queue in queues)
         return [(lane, BEGINNING if rescan or lane.limited else self._floors[lane]) for lane in chosen]
 
+    def lower(self) -> None:
+        """The clock was set back: what comes now is below every floor."""
+        self._floors = dict.fromkeys(self._floors, BEGINNING)
+
     def drained(self, jobs: Iterable[Job]) -> None:
         """These were claimed: nothing due is left below the last of each lane. A rescan may lower a floor again."""
         last: dict[Lane, Floor] = {}

@@ -38,17 +38,17 @@ class Looks(Session):
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
         records = await self._fetch(query("postgres", "find_many"), jobs)
-        return {job.id: job for job in map(rows.job, records)}
+        return {job.id: job for job in map(rows.shown, records)}
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.job(record) for record in await self._fetch(query("postgres", "holders"), key, page)]
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "holders"), key, page)]
 
     async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.job(record) for record in await self._fetch(query("postgres", "waiters"), key, page)]
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "waiters"), key, page)]
 
     async def find(self, job: UUID) -> Job | None:
         records = await self._fetch(query("postgres", "find"), job)
-        return rows.job(records[0]) if records else None
+        return rows.shown(records[0]) if records else None
 
     async def counts(self) -> dict[State, int]:
         counted = dict.fromkeys(State, 0)
@@ -62,7 +62,7 @@ class Looks(Session):
     async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
         condition, parameters = where(filter, POSTGRES, 3)
         records = await self._fetch(searching("postgres", condition), min(page, MOST_ROWS), below, *parameters)
-        return [rows.job(record) for record in records]
+        return [rows.shown(record) for record in records]
 
     async def queues(self) -> list[QueueRow]:
         return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]

@@ -191,6 +191,12 @@ def translated(error: BaseException, url: str) -> BaseException:
         return SchemaMissing(f"{masked(url)} has no Windlass schema ({error}); run: windlass migrate")
     if isinstance(error, asyncpg.QueryCanceledError):
         return StoreUnavailable(f"{masked(url)} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
+    if isinstance(error, OverflowError):
+        return StoreError(
+            f"{masked(url)} holds a job with a time outside the years 1 to 9999, which no program can read; find it: "
+            "SELECT id FROM windlass.jobs WHERE least(run_at, created_at, updated_at) < '0001-01-01' OR "
+            "greatest(run_at, created_at, updated_at, claimed_at, started_at, finished_at) > '9999-12-31'"
+        )
     if isinstance(error, asyncpg.PostgresError):
         return StoreError(f"PostgreSQL refused a statement ({type(error).__name__}): {error}")
     return error

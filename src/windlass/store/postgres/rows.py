@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -28,6 +29,15 @@ def job(record: Sequence[Any]) -> Job:
     values = list(record[:WIDTH])
     values[STATUS] = STATES[values[STATUS]]
     return Job(*values)
+
+
+def shown(record: Sequence[Any]) -> Job:
+    """A row that somebody looks at. An infinite time comes without a zone, as the first or the last there is."""
+    values = [
+        value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+        for value in record[:WIDTH]
+    ]
+    return job(values)
 
 
 def claim_order(job: Job) -> tuple[Any, ...]:

@@ -17,7 +17,9 @@ from windlass.store.checkup import (
     Finding,
     Holder,
     UnservedType,
+    judge_clock,
     judge_holders,
+    judge_rows,
     judge_schema,
     judge_types,
     ok,
@@ -28,7 +30,7 @@ from windlass.store.migrate import newest
 from windlass.store.sql import query
 from windlass.store.sqlite.file import OLDEST_SQLITE, connect, locate, translated
 from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.rows import micros
+from windlass.store.sqlite.rows import SECOND, micros
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +68,7 @@ class SqliteCheckup:
             yield judge_schema(self._settings, number)
             if number == newest("sqlite"):
                 with translated(self._path), closing(connect(self._path)) as connection:
-                    for check in (self._integrity, self._log, self._plans, self._types, self._holders):
+                    for check in (self._integrity, self._log, self._plans, self._types, self._holders, self._rows):
                         yield from check(connection)
         except StoreError as error:
             yield problem("file", str(error))
@@ -136,6 +138,7 @@ class SqliteCheckup:
             "suspects": "with",
             "rest": 0,
             "now": self._now(),
+            "until": self._now(),
         }
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", parameters).fetchall()
         if any("windlass_jobs_claim" in row[3] for row in plan):
@@ -152,6 +155,11 @@ class SqliteCheckup:
         gone = [Holder(*row) for row in connection.execute(query("sqlite", "checkup_holders"), now)]
         (alive,) = connection.execute(query("sqlite", "checkup_alive"), now).fetchone()
         yield from judge_holders(self._settings, alive, gone)
+
+    def _rows(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+        odd, example, ahead = connection.execute(query("sqlite", "checkup_rows"), {"now": self._now()}).fetchone()
+        yield judge_rows(odd, example)
+        yield judge_clock(ahead / SECOND)
 
     def _now(self) -> int:
         return micros(self._clock.now())

@@ -19,16 +19,18 @@ from uuid import uuid4
 from windlass.policy.fairness import Fairness
 from windlass.store.admitting import letting_in
 from windlass.store.protocol import Claim, Claimed
+from windlass.store.setback import SetBack
 from windlass.store.sql import query
 from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.lines import Lane, Line, Picks
-from windlass.store.sqlite.rows import SECOND, array, job, span
+from windlass.store.sqlite.rows import SECOND, array, job, micros, span
 from windlass.store.sqlite.turnstiles import Turnstiles
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
 
+    from windlass.clock import Clock
     from windlass.job import Job
     from windlass.policy.fairness import Group
 
@@ -36,27 +38,50 @@ if TYPE_CHECKING:
 class Claims:
     """The claims of one store, and what they remember from one to the next: shares, and when a bucket has a token."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._set_back = SetBack()
         self._fairness = Fairness()
         self._next_token: int | None = None  # microseconds; of the buckets at which jobs may be parked
 
     def take(self, connection: sqlite3.Connection, now: int, claim: Claim) -> Claimed:
         """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: nobody else claims."""
-        if connection.execute(query("sqlite", "alive"), {"worker": str(claim.worker)}).fetchone() is None:
+        alive = connection.execute(query("sqlite", "alive"), {"worker": str(claim.worker)}).fetchone()
+        if alive is None:
             return Claimed(jobs=[])
+        self._look(now, seen=alive[0])
         follower = Follower(connection, now)
         self._let_in(follower, now, claim)
         lanes = _lanes(connection, claim, now)
         turnstiles = Turnstiles(follower, connection, now)
-        picks = Picks(connection, now, claim, turnstiles)
+        picks = Picks(connection, now, self._until(now), claim, turnstiles)
         self._pick(connection, picks, lanes)
         turnstiles.turn()
         self._next_token = _soonest((self._next_token, turnstiles.next_token()))
         jobs = _lease(connection, now, claim, list(picks.chosen)) if picks.chosen else []
+        if any(micros(job.run_at) > now for job in jobs):
+            self._set_back.found(self._clock.monotonic())
         if len(jobs) == claim.room:
             return Claimed(jobs=jobs)
-        due = _soonest([self._next_token, *map(picks.next_due, lanes)])
+        due = _soonest([self._next_token, *(self._next_due(picks.next_due(lane), now) for lane in lanes)])
         return Claimed(jobs=jobs, next_due=None if due is None else max(0, due - now) / SECOND)
+
+    def _until(self, now: int) -> int:
+        """Up to which time jobs are looked for: now, or further where the clock was set back."""
+        reach = self._set_back.reach(self._clock.monotonic())
+        return now if reach is None else max(now, span(reach))
+
+    def _next_due(self, found: tuple[int | None, int | None], now: int) -> int | None:
+        """A job that had been due before the clock was set back is due now: the next claim looks that far."""
+        due, written = found
+        if written is None:
+            return due
+        known = self._set_back.reach(self._clock.monotonic()) is not None
+        self._look(now, written=written)
+        return due if known else now  # once: what keeps it from being claimed then is not the clock
+
+    def _look(self, now: int, *, seen: int = 0, written: int = 0) -> None:
+        self._set_back.look(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
     def _let_in(self, follower: Follower, now: int, claim: Claim) -> None:
         """Parked jobs whose key has room. Nobody is woken for them: a worker that cannot run what it let in would wake

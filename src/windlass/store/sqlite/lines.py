@@ -36,7 +36,9 @@ class Lane(NamedTuple):
 class Picks:
     """What one claim has chosen so far, and how it looks for more."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int, claim: Claim, turnstiles: Turnstiles) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, now: int, until: int, claim: Claim, turnstiles: Turnstiles
+    ) -> None:
         self._connection = connection
         self._claim = claim
         self._turnstiles = turnstiles
@@ -46,6 +48,7 @@ class Picks:
             "suspects": claim.suspects.value,
             "rest": span(claim.rest),
             "now": now,
+            "until": until,
         }
         self.chosen: dict[str, None] = {}
 
@@ -105,10 +108,10 @@ class Picks:
         begin = {"after_at": at, "after_id": ident, "limit": limit, "full": full}
         return self._connection.execute(query("sqlite", statement), self._common | lane._asdict() | begin)
 
-    def next_due(self, lane: Lane) -> int | None:
-        """When the next job of a lane that is not due yet will be."""
+    def next_due(self, lane: Lane) -> tuple[int | None, int | None]:
+        """When the next job of a lane that is not due yet will be; and when it was written, if it had been due then."""
         row = self._connection.execute(query("sqlite", "next_due"), self._common | lane._asdict()).fetchone()
-        return None if row is None else row[0]
+        return (None, None) if row is None else (row[0], row[1])
 
 
 class Line:

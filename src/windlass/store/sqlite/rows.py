@@ -42,7 +42,11 @@ def micros(moment: datetime) -> int:
 
 
 def moment(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
+    """A time beyond the years 1 to 9999, which only a stranger can have written, is the first or the last there is."""
+    try:
+        return EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if value > 0 else datetime.min.replace(tzinfo=UTC)
 
 
 def rfc3339(value: int | None) -> str | None:

@@ -45,7 +45,7 @@ class SqliteStore(Looks):
 
     def __init__(self, url: str, *, clock: Clock) -> None:
         super().__init__(url, clock=clock)
-        self._claims = Claims()
+        self._claims = Claims(clock)
         # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
         self._turn = asyncio.Lock()
 

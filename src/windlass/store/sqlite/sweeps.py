@@ -26,7 +26,9 @@ MOURNING = 60 * SECOND
 
 def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     """Step one: who is silent beyond its lease is dead, and stays so. The number of deaths."""
-    return connection.execute(query("sqlite", "bury_workers"), {"now": now}).rowcount
+    seen, bury = statements("sqlite", "bury_workers")
+    connection.execute(seen, {"now": now})
+    return connection.execute(bury, {"now": now}).rowcount
 
 
 def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:

@@ -4,8 +4,8 @@ WITH lost AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT lost.id, lost.reason
       FROM lost
-      JOIN windlass.jobs ON jobs.id = lost.id AND jobs.status = 'waiting'
-     ORDER BY jobs.id
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[lost.id]) AND jobs.status = 'waiting'
+     ORDER BY lost.id
        FOR UPDATE OF jobs SKIP LOCKED
 ), dead AS (
     UPDATE windlass.jobs
@@ -13,7 +13,7 @@ WITH lost AS MATERIALIZED (
            error = json_build_object('type', 'Abandoned', 'message', lost.reason, 'attempt', jobs.attempt,
                                      'attemptedAt', windlass.now())
       FROM held AS lost
-     WHERE jobs.id = lost.id
+     WHERE jobs.id = ANY (ARRAY[lost.id])
  RETURNING jobs.id, jobs.type, jobs.queue, jobs.tenant, jobs.reason
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)

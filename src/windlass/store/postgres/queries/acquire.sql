@@ -9,13 +9,13 @@ WITH wanted AS MATERIALIZED (
                turnstiles.next_at - make_interval(secs => (turnstiles.burst - 1) * coalesce(turnstiles.period, 0)),
                turnstiles.held_until) - windlass.now())::float8) AS wait
       FROM wanted
-      JOIN windlass.turnstiles USING (key)
+      JOIN windlass.turnstiles ON turnstiles.key = ANY (ARRAY[wanted.key])
        FOR UPDATE OF turnstiles
 ), taken AS (
     UPDATE windlass.turnstiles
        SET next_at = bucket.from_at + make_interval(secs => coalesce(bucket.period, 0)), touched_at = windlass.now()
       FROM bucket
-     WHERE turnstiles.key = bucket.key AND bucket.wait <= bucket.most
+     WHERE turnstiles.key = ANY (ARRAY[bucket.key]) AND bucket.wait <= bucket.most
  RETURNING turnstiles.key
 )
 SELECT bucket.wait, EXISTS (SELECT FROM taken) FROM bucket

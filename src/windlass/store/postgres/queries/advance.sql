@@ -11,12 +11,12 @@ WITH moving AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT moving.*, jobs.limits AS left_behind
       FROM moving
-      JOIN windlass.jobs ON jobs.id = moving.id AND jobs.token = moving.token AND NOT jobs.cancel_requested
-     ORDER BY jobs.id
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[moving.id]) AND jobs.token = moving.token AND NOT jobs.cancel_requested
+     ORDER BY moving.id
        FOR UPDATE OF jobs
 )
 UPDATE windlass.jobs
-   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(windlass.now() + make_interval(secs => held.delay), jobs.run_at),
+   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
        updated_at = windlass.now(),
        type = held.type, queue = held.queue, phase = held.phase, phase_rank = held.phase_rank,
        max_attempts = held.max_attempts, attempt = 0, crashes = 0, output = held.output, error = NULL, reason = NULL,
@@ -26,5 +26,5 @@ UPDATE windlass.jobs
        started_at = windlass.now() - make_interval(secs => held.elapsed),
        limits = CASE WHEN held.limits IS NOT NULL THEN ARRAY (SELECT json_array_elements_text(held.limits)) END
   FROM held
- WHERE jobs.id = held.id
+ WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING jobs.id, jobs.status, held.left_behind

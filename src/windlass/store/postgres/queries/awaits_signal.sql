@@ -2,4 +2,4 @@
 SELECT waits.job
   FROM windlass.waits
   JOIN json_to_recordset(CAST($1 AS json)) AS sent (job uuid, name text)
-    ON waits.job = sent.job AND waits.signal = sent.name
+    ON waits.job = ANY (ARRAY[sent.job]) AND waits.signal = sent.name

@@ -14,4 +14,4 @@ WITH new AS MATERIALIZED (
 )
 SELECT new.job
   FROM new
-  JOIN windlass.signals ON signals.job = new.job AND signals.name = new.signal
+ WHERE EXISTS (SELECT FROM windlass.signals WHERE signals.job = new.job AND signals.name = new.signal OFFSET 0)

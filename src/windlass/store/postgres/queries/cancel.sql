@@ -4,7 +4,7 @@ WITH found AS MATERIALIZED (
     SELECT id, status FROM windlass.jobs WHERE id = $1 FOR UPDATE
 ), gone AS (
     DELETE FROM windlass.jobs USING found
-     WHERE jobs.id = found.id AND found.status = ANY ($2::text[])
+     WHERE jobs.id = ANY (ARRAY[found.id]) AND found.status = ANY ($2::text[])
  RETURNING jobs.*
 ), archived AS (
     INSERT INTO windlass.history (
@@ -20,6 +20,6 @@ WITH found AS MATERIALIZED (
 ), asked AS (
     UPDATE windlass.jobs SET cancel_requested = true, updated_at = windlass.now()
       FROM found
-     WHERE jobs.id = found.id AND found.status = 'running'
+     WHERE jobs.id = ANY (ARRAY[found.id]) AND found.status = 'running'
 )
 SELECT status FROM found

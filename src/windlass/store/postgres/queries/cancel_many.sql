@@ -4,12 +4,12 @@ WITH lost AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT lost.id, lost.reason, lost.actor
       FROM lost
-      JOIN windlass.jobs ON jobs.id = lost.id AND jobs.status IN ('queued', 'failed', 'waiting')
-     ORDER BY jobs.id
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[lost.id]) AND jobs.status IN ('queued', 'failed', 'waiting')
+     ORDER BY lost.id
        FOR UPDATE OF jobs SKIP LOCKED
 ), gone AS (
     DELETE FROM windlass.jobs USING held AS lost
-     WHERE jobs.id = lost.id
+     WHERE jobs.id = ANY (ARRAY[lost.id])
  RETURNING jobs.*, lost.reason AS why, lost.actor
 ), archived AS (
     INSERT INTO windlass.history (

@@ -4,6 +4,8 @@
 --   $7 rest in seconds   $8 … $15 the lanes, in the order in which equals are served: queue, phase rank, -priority,
 --   tenant, whether its jobs have limits, quota, and the floor as run_at and id   $16 whether the ages
 --   of their first jobs matter   $17 of a lane that is offered once more, to fill what others left: so many were offered before
+--   $18 up to which time, in seconds since the epoch, jobs are looked for that had been due before the clock was set
+--   back; null where it was not
 --
 -- MATERIALIZED and the join to the write: `UPDATE … WHERE id IN (SELECT … LIMIT 10)` may run its subquery once per
 -- row and has claimed 1,000 rows under another plan. The LATERAL runs lane by lane and stops, with its locks, as
@@ -24,7 +26,8 @@ WITH closed AS MATERIALIZED (
                   AND (-jobs.priority) = lane.urgency AND jobs.tenant = lane.tenant
                   AND (jobs.limits IS NOT NULL) = lane.limited
                   AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
-                  AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id) AND jobs.run_at <= windlass.now()
+                  AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id)
+                  AND {due}
                 ORDER BY jobs.run_at, jobs.id
                 LIMIT 1) END AS head
       FROM unnest($8::text[], $9::int[], $10::int[], $11::text[], $12::boolean[], $13::int[], $14::timestamptz[],
@@ -46,7 +49,7 @@ WITH closed AS MATERIALIZED (
     -- $5 is 0. Locked by the second level, which checks the state again: a row may have gone in between.
     SELECT jobs.id, jobs.limits
       FROM windlass.jobs
-     WHERE jobs.id IN (
+     WHERE jobs.id = ANY (ARRAY (
             SELECT first.id
               FROM lane
              CROSS JOIN LATERAL (
@@ -56,17 +59,17 @@ WITH closed AS MATERIALIZED (
                    AND (-jobs.priority) = lane.urgency AND jobs.tenant = lane.tenant
                    AND (jobs.limits IS NOT NULL) = lane.limited
                    AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
-                   AND jobs.run_at <= windlass.now()
+                   AND {due}
                    AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id)
                    AND NOT jobs.cancel_requested
                    AND jobs.type = ANY ($4::text[])
-                   AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type'){free}
+                   AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type'){free}{sound}
                    AND CASE $6::text WHEN 'with' THEN true WHEN 'only' THEN jobs.crashes > 0 ELSE jobs.crashes = 0 END
-                   AND jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8)
+                   AND (jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8) OR jobs.updated_at > windlass.now())
                  ORDER BY jobs.run_at, jobs.id
                  LIMIT $5::int) AS first
              ORDER BY first.run_at, first.id
-             LIMIT $5::int)
+             LIMIT $5::int))
        -- Said so that the claim's index does not fit: the planner would rather walk it than look up a few ids.
        AND jobs.status IN ('queued', 'failed') AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
      LIMIT $5::int
@@ -81,7 +84,8 @@ WITH closed AS MATERIALIZED (
            AND (-jobs.priority) = lane.urgency AND jobs.tenant = lane.tenant
            AND (jobs.limits IS NOT NULL) = lane.limited
            AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
-           AND jobs.run_at <= windlass.now()
+           -- place of time: what is due now, and after a clock was set back what had been due by its own times
+           AND {due}
            AND (jobs.run_at, jobs.id) >= (lane.floor_at, lane.floor_id)
            AND NOT jobs.cancel_requested
            -- place of types: unknown ones are skipped without a lease or an attempt
@@ -89,8 +93,9 @@ WITH closed AS MATERIALIZED (
            -- place of gates: a type
            AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type')
            -- place of limits: keys that are full{free}
+           -- place of rows that no program can read or claim: written before the CHECKs of the table, or past them{sound}
            AND CASE $6::text WHEN 'with' THEN true WHEN 'only' THEN jobs.crashes > 0 ELSE jobs.crashes = 0 END
-           AND jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8)
+           AND (jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8) OR jobs.updated_at > windlass.now())
            AND jobs.id <> ALL (ARRAY (SELECT id FROM oldest))
          -- The steady pace orders by created_at instead: it claims ten jobs a minute and can afford to sort a lane.
          ORDER BY jobs.{order}, jobs.id

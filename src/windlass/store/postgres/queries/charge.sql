@@ -5,12 +5,12 @@ WITH cost AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT jobs.id, jobs.fence, jobs.tenant, jobs.queue, jobs.type, cost.cents, cost.cents - jobs.cost_cents AS more
       FROM cost
-      JOIN windlass.jobs ON jobs.id = cost.job AND jobs.token = cost.token
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[cost.job]) AND jobs.token = cost.token
      WHERE cost.cents > jobs.cost_cents
-     ORDER BY jobs.id
+     ORDER BY cost.job
        FOR UPDATE OF jobs
 ), written AS (
-    UPDATE windlass.jobs SET cost_cents = held.cents FROM held WHERE jobs.id = held.id
+    UPDATE windlass.jobs SET cost_cents = held.cents FROM held WHERE jobs.id = ANY (ARRAY[held.id])
 ), entered AS (
     INSERT INTO windlass.ledger (job, fence, tenant, queue, type, cents)
     SELECT id, fence, tenant, queue, type, more FROM held

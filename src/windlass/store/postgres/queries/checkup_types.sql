@@ -2,7 +2,7 @@
 WITH due AS MATERIALIZED (
     SELECT type, queue, count(*) AS jobs, min(run_at) AS oldest
       FROM windlass.jobs
-     WHERE status IN ('queued', 'failed') AND run_at <= windlass.now()
+     WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'
      GROUP BY type, queue
 )
 SELECT type, queue, jobs, extract(epoch FROM windlass.now() - oldest)::float8 AS lag

@@ -1,6 +1,6 @@
 -- Candidates that have limits: whoever finds room at all its keys is claimed, and who is one too many is parked there.
 --
---   $18 at most so many that were passed over are parked; with 0 nobody is, and who is one too many stays where it is
+--   $19 at most so many that were passed over are parked; with 0 nobody is, and who is one too many stays where it is
 --
 -- A turnstile that another claim or a finish holds is skipped: its jobs stay where they are. A key without a row is told
 -- in the answer; the caller makes one and claims again. A job counts in the line of each of its keys whether or not it
@@ -28,7 +28,7 @@
              WHERE picked.lane = lane.place
              ORDER BY picked.run_at DESC, picked.id DESC
              LIMIT 1) AS last ON true
-     WHERE $18::int > 0 AND lane.limited AND EXISTS (SELECT FROM crowded)
+     WHERE $19::int > 0 AND lane.limited AND EXISTS (SELECT FROM crowded)
 ), excess AS MATERIALIZED (
     SELECT over.id, over.key
       FROM passed
@@ -42,11 +42,11 @@
            AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
            AND jobs.run_at <= windlass.now()
            AND (jobs.run_at, jobs.id) < (passed.end_at, passed.end_id)
-           AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded))
+           AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded)){sound}
          ORDER BY jobs.run_at, jobs.id
-         LIMIT $18::int
+         LIMIT $19::int
            FOR UPDATE SKIP LOCKED) AS over
-     LIMIT $18::int
+     LIMIT $19::int
 ), stile AS MATERIALIZED (
     SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room, crowded AND used > 0 AS marked,
            period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
@@ -69,7 +69,7 @@
     SELECT stile.key FROM stile LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= stile.room
 ), late AS MATERIALIZED (
     SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM excess) AS late
-     WHERE $18::int > 0 AND key IN (SELECT key FROM full_now)
+     WHERE $19::int > 0 AND key IN (SELECT key FROM full_now)
 ), turn AS MATERIALIZED (
     SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM full_now) OR stile.marked AS crowded,
            stile.key IN (SELECT key FROM late) AS parks
@@ -82,26 +82,26 @@
                           ELSE greatest(next_at, windlass.now()) + make_interval(secs => turn.n * period) END,
            crowded = turn.crowded, parked = turnstiles.parked OR turn.parks, touched_at = windlass.now()
       FROM turn
-     WHERE turnstiles.key = turn.key
+     WHERE turnstiles.key = ANY (ARRAY[turn.key])
        AND (turn.n > 0 OR turn.parks OR turnstiles.crowded <> turn.crowded)
 ), parked AS (
     UPDATE windlass.jobs SET parked_on = late.key
       FROM late
-     WHERE jobs.id = late.id
+     WHERE jobs.id = ANY (ARRAY[late.id])
  RETURNING jobs.id
 ), claimed AS (
     UPDATE windlass.jobs
        SET status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
            claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
       FROM chosen
-     WHERE jobs.id = chosen.id AND chosen.id NOT IN (SELECT id FROM refused)
+     WHERE jobs.id = ANY (ARRAY[chosen.id]) AND chosen.id NOT IN (SELECT id FROM refused)
  RETURNING {columns}, chosen.aged
 )
 SELECT claimed.*,
        (SELECT array_agg(DISTINCT wanted.key)
           FROM wanted
          WHERE wanted.key NOT IN (SELECT key FROM stile)
-           AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)) AS unknown,
+           AND NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key OFFSET 0)) AS unknown,
        (SELECT count(*) FROM refused)::int AS refused,
        (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy,
        (SELECT count(*) FROM parked)::int AS parked,

@@ -5,13 +5,13 @@ WITH arrived AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT waits.job, arrived.arrived, arrived.succeeded, arrived.bad
       FROM arrived
-      JOIN windlass.waits USING (job, fence)
-     ORDER BY waits.job
+      JOIN windlass.waits ON waits.job = ANY (ARRAY[arrived.job]) AND waits.fence = arrived.fence
+     ORDER BY arrived.job
        FOR UPDATE OF waits
 )
 UPDATE windlass.waits
    SET pending = waits.pending - held.arrived, succeeded = waits.succeeded + held.succeeded,
        bad = waits.bad + held.bad
   FROM held
- WHERE waits.job = held.job
+ WHERE waits.job = ANY (ARRAY[held.job])
 RETURNING waits.job, waits.fence, waits.need, waits.pending, waits.succeeded, waits.batch

@@ -3,7 +3,7 @@
 WITH held AS MATERIALIZED (
     SELECT jobs.id, waits.total, waits.total - waits.pending - waits.bad AS processed, waits.bad
       FROM windlass.jobs
-      JOIN windlass.waits ON waits.job = jobs.id AND waits.batch
+      JOIN windlass.waits ON waits.job = ANY (ARRAY[jobs.id]) AND waits.batch
      WHERE jobs.id = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
        AND jobs.status = 'waiting'
      ORDER BY jobs.id
@@ -12,4 +12,4 @@ WITH held AS MATERIALIZED (
 UPDATE windlass.jobs
    SET total = held.total, processed = held.processed, failed = held.bad, updated_at = windlass.now()
   FROM held
- WHERE jobs.id = held.id
+ WHERE jobs.id = ANY (ARRAY[held.id])

@@ -10,11 +10,11 @@ WITH uncounted AS MATERIALIZED (
       FROM windlass.jobs
      WHERE jobs.status = 'running' AND jobs.limits && ARRAY (SELECT key FROM uncounted)
 ), held AS MATERIALIZED (
-    SELECT jobs.id
-      FROM windlass.jobs
-     WHERE jobs.id = ANY (ARRAY (SELECT id FROM running)) AND jobs.status = 'running'
-     ORDER BY jobs.id
-       FOR SHARE SKIP LOCKED
+    SELECT running.id
+      FROM running
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[running.id]) AND jobs.token IS NOT NULL
+     ORDER BY running.id
+       FOR SHARE OF jobs SKIP LOCKED
 ), slots AS MATERIALIZED (
     SELECT uncounted.key, count(running.id)::int AS n
       FROM uncounted
@@ -24,4 +24,4 @@ WITH uncounted AS MATERIALIZED (
 )
 UPDATE windlass.turnstiles SET used = slots.n, counted = true, touched_at = windlass.now()
   FROM slots
- WHERE turnstiles.key = slots.key AND NOT turnstiles.counted
+ WHERE turnstiles.key = ANY (ARRAY[slots.key]) AND NOT turnstiles.counted

@@ -6,6 +6,6 @@ WITH due AS MATERIALIZED (
 )
 SELECT waits.job
   FROM windlass.waits
- WHERE waits.job IN (SELECT job FROM due)
+ WHERE waits.job = ANY (ARRAY (SELECT job FROM due))
  LIMIT (SELECT value::int FROM json_array_elements_text(CAST($1 AS json)) AS page (value))
    FOR UPDATE SKIP LOCKED

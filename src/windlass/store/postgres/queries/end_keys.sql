@@ -2,4 +2,4 @@
 UPDATE windlass.keys
    SET free = NOT ended.status = ANY (keys.states), ended_at = windlass.now()
   FROM json_to_recordset(CAST($1 AS json)) AS ended (job uuid, status text)
- WHERE keys.job = ended.job AND keys.states IS NOT NULL
+ WHERE keys.job = ANY (ARRAY[ended.job]) AND keys.states IS NOT NULL

@@ -5,11 +5,11 @@ WITH ids AS MATERIALIZED (
 SELECT jobs.id, jobs.status, jobs.tenant, jobs.trace, jobs.input::text, jobs.output::text, jobs.error::text,
        jobs.consequences::text
   FROM ids
-  JOIN windlass.jobs USING (id)
+  JOIN windlass.jobs ON jobs.id = ANY (ARRAY[ids.id])
  WHERE jobs.followed AND jobs.status = 'dead'
 UNION ALL
 SELECT jobs.id, jobs.status, jobs.tenant, jobs.trace, jobs.input::text, jobs.output::text, jobs.error::text,
        jobs.consequences::text
   FROM ids
-  JOIN windlass.history AS jobs USING (id)
+  JOIN windlass.history AS jobs ON jobs.id = ANY (ARRAY[ids.id])
  WHERE jobs.followed

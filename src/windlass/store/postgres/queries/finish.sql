@@ -8,6 +8,7 @@
 --
 -- A lease that is not current matches nothing, and its id is missing from the answer. A token means running (a CHECK of
 -- the table); saying so again would let the planner walk jobs_running, dead entries and all, instead of the key.
+-- ANY, so that each id is looked up and no join can walk over the whole index instead (ARCHITECTURE.md, look-ups).
 WITH ending AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::json[], $5::json[], $6::json[], $7::float8[],
                          $8::int[], $9::int[], $10::int[], $11::bigint[], $12::int[], $13::text[], $14::text[])
@@ -16,7 +17,7 @@ WITH ending AS MATERIALIZED (
 ), gone AS (
     DELETE FROM windlass.jobs
      USING ending
-     WHERE jobs.id = ending.id AND jobs.token = ending.token
+     WHERE jobs.id = ANY (ARRAY[ending.id]) AND jobs.token = ending.token
        AND ($15::int = 2 OR NOT jobs.followed AND ($15::int = 1 OR jobs.limits IS NULL))
  RETURNING jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at,
            jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.cancel_requested,

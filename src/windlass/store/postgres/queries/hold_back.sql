@@ -3,8 +3,8 @@
 WITH held AS MATERIALIZED (
     SELECT turnstiles.key, windlass.now() + make_interval(secs => held.seconds) AS until
       FROM json_to_recordset(CAST($1 AS json)) AS held (key text, seconds float8)
-      JOIN windlass.turnstiles USING (key)
-     ORDER BY turnstiles.key
+      JOIN windlass.turnstiles ON turnstiles.key = ANY (ARRAY[held.key])
+     ORDER BY held.key
        FOR UPDATE OF turnstiles
 )
 UPDATE windlass.turnstiles
@@ -12,5 +12,5 @@ UPDATE windlass.turnstiles
        next_at = CASE WHEN period IS NULL THEN next_at
                       ELSE greatest(next_at, held.until + make_interval(secs => (burst - 1) * period)) END
   FROM held
- WHERE turnstiles.key = held.key
+ WHERE turnstiles.key = ANY (ARRAY[held.key])
 RETURNING turnstiles.key

@@ -15,7 +15,7 @@ SELECT wanted.key, limits.name, limits.most, limits.period, limits.burst,
   FROM json_array_elements_text(CAST($1 AS json)) AS wanted (key)
   JOIN windlass.limits ON limits.name = split_part(wanted.key, ':', 1)
   LEFT JOIN held ON held.key = wanted.key
- WHERE NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key)
+ WHERE NOT EXISTS (SELECT FROM windlass.turnstiles WHERE turnstiles.key = wanted.key OFFSET 0)
  ORDER BY wanted.key
     ON CONFLICT (key) DO NOTHING
 RETURNING key, counted

@@ -8,5 +8,5 @@ WITH held AS MATERIALIZED (
 )
 UPDATE windlass.jobs SET followed = true
   FROM held
- WHERE jobs.id = held.id
+ WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING jobs.id, jobs.status

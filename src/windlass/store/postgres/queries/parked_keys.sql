@@ -17,5 +17,6 @@ SELECT parked.key, coalesce(room, 1000000),
   LEFT JOIN LATERAL (
         SELECT turnstiles.*, windlass.room(most, used, period, burst, next_at, held_until) AS room
           FROM windlass.turnstiles
-         WHERE turnstiles.key = parked.key) AS stile ON true
+         WHERE turnstiles.key = parked.key
+         LIMIT 1) AS stile ON true
  WHERE parked.key IS NOT NULL AND CAST($1 AS json) IS NOT NULL

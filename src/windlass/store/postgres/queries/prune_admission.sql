@@ -9,7 +9,7 @@ WITH idle AS (
               FROM windlass.turnstiles
              WHERE touched_at < windlass.now() - interval '1 hour' AND used = 0 AND next_at < windlass.now()
                AND coalesce(held_until, windlass.now()) <= windlass.now()
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.parked_on = turnstiles.key)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.parked_on = turnstiles.key OFFSET 0)
              LIMIT $2::int
                FOR UPDATE SKIP LOCKED))
        AND used = 0 AND touched_at < windlass.now() - interval '1 hour'
@@ -21,8 +21,8 @@ WITH idle AS (
             SELECT ledger.ctid
               FROM windlass.ledger
              WHERE ledger.at < windlass.now() - make_interval(secs => greatest($1::float8, 5356800))
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = ledger.job)
-               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = ledger.job)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = ledger.job OFFSET 0)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = ledger.job OFFSET 0)
              LIMIT $2::int))
  RETURNING 1
 ), old_ticks AS (

@@ -8,8 +8,8 @@ WITH horizon AS MATERIALIZED (
             SELECT links.ctid
               FROM windlass.links
              WHERE links.at < (SELECT at FROM horizon)
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = links.job)
-               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = links.job)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = links.job OFFSET 0)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = links.job OFFSET 0)
              LIMIT $2::int))
  RETURNING 1
 ), old_steps AS (
@@ -18,8 +18,8 @@ WITH horizon AS MATERIALIZED (
             SELECT steps.ctid
               FROM windlass.steps
              WHERE steps.at < (SELECT at FROM horizon)
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = steps.job)
-               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = steps.job)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = steps.job OFFSET 0)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = steps.job OFFSET 0)
              LIMIT $2::int))
  RETURNING 1
 ), old_signals AS (
@@ -28,8 +28,8 @@ WITH horizon AS MATERIALIZED (
             SELECT signals.ctid
               FROM windlass.signals
              WHERE signals.at < (SELECT at FROM horizon)
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = signals.job)
-               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = signals.job)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = signals.job OFFSET 0)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = signals.job OFFSET 0)
              LIMIT $2::int))
  RETURNING 1
 ), old_windows AS (
@@ -44,7 +44,7 @@ WITH horizon AS MATERIALIZED (
              WHERE keys.ended_at < (SELECT at FROM horizon)
                AND (keys.free OR (NOT keys.forever AND keys.until IS NULL))
                AND NOT coalesce(keys.until <= windlass.now(), false)
-               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = keys.job)
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = keys.job OFFSET 0)
              LIMIT $2::int))
  RETURNING 1
 )

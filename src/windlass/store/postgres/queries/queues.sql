@@ -6,7 +6,7 @@ SELECT queue,
        count(*) FILTER (WHERE status = 'waiting') AS waiting,
        count(*) FILTER (WHERE status = 'dead') AS dead,
        extract(epoch FROM windlass.now() - min(run_at)
-           FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now()))::float8 AS lag
+           FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'))::float8 AS lag
   FROM windlass.jobs
  GROUP BY queue
  ORDER BY queue

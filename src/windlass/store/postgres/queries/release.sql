@@ -16,5 +16,5 @@ UPDATE windlass.turnstiles
        crowded = crowded AND used > back.n, touched_at = windlass.now()
   FROM stile
   JOIN back USING (key)
- WHERE turnstiles.key = stile.key
+ WHERE turnstiles.key = ANY (ARRAY[stile.key])
 RETURNING CASE WHEN parked THEN turnstiles.key END

@@ -8,5 +8,5 @@ WITH again AS MATERIALIZED (
 )
 UPDATE windlass.edges SET done = false, ok = false
   FROM again
- WHERE edges.awaited = again.awaited AND edges.waiter = again.waiter
+ WHERE (edges.awaited, edges.waiter) BETWEEN (again.awaited, again.waiter) AND (again.awaited, again.waiter)
 RETURNING edges.waiter, edges.fence, again.ok

@@ -1,32 +1,29 @@
 -- Rescue, step two: give back the jobs of workers that are dead, a page at a time and without waiting. The row is taken
 -- by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in between is not
 -- there any more. The attempt is given back; run_at stays, so that the job keeps its place: the rescan of every worker
--- looks below its floor.
+-- looks below its floor. It was due, and is: also where the clock was set back since.
 --
 -- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
 -- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
 --
 --   $1 max crashes   $2 max rescues   $3 page
 WITH orphan AS MATERIALIZED (
-    SELECT jobs.id, jobs.token,
-           jobs.crashes + CASE WHEN jobs.crashes > 0 AND coalesce(workers.isolates, false) THEN 0 ELSE 1 END AS crashes
+    SELECT jobs.id, jobs.token, jobs.rescues + 1 AS rescues,
+           jobs.crashes + CASE WHEN jobs.crashes > 0 AND coalesce(
+               (SELECT isolates FROM windlass.workers WHERE workers.id = jobs.worker), false) THEN 0 ELSE 1 END AS crashes
       FROM windlass.jobs
-      LEFT JOIN windlass.workers ON workers.id = jobs.worker
      WHERE jobs.status = 'running'
        -- An array, so that the index is entered once per dead worker and never walked over the entries of the living.
        AND jobs.worker = ANY (ARRAY (SELECT id FROM windlass.workers WHERE dead))
      LIMIT $3::int
-       FOR UPDATE OF jobs SKIP LOCKED
+       FOR UPDATE SKIP LOCKED
 ), verdict AS MATERIALIZED (
-    SELECT orphan.id, orphan.token, orphan.crashes,
-           orphan.crashes >= $1::int OR jobs.rescues + 1 >= $2::int AS condemned
-      FROM orphan
-      JOIN windlass.jobs USING (id)
+    SELECT orphan.*, orphan.crashes >= $1::int OR orphan.rescues >= $2::int AS condemned FROM orphan
 )
 UPDATE windlass.jobs
    SET status = CASE WHEN verdict.condemned THEN 'dead' ELSE 'queued' END,
-       token = NULL, worker = NULL, attempt = greatest(jobs.attempt - 1, 0), crashes = verdict.crashes,
-       rescues = jobs.rescues + 1,
+       token = NULL, worker = NULL, run_at = least(jobs.run_at, windlass.now()), attempt = greatest(jobs.attempt - 1, 0), crashes = verdict.crashes,
+       rescues = verdict.rescues,
        reason = CASE WHEN verdict.condemned THEN 'crashed' END,
        finished_at = CASE WHEN verdict.condemned THEN windlass.now() END,
        updated_at = windlass.now(),
@@ -35,5 +32,5 @@ UPDATE windlass.jobs
            'attempt', jobs.attempt, 'fence', jobs.fence, 'worker', jobs.worker, 'started_at', jobs.started_at,
            'finished_at', windlass.now(), 'outcome', 'crashed', 'error', windlass.crash(jobs.attempt)))
   FROM verdict
- WHERE jobs.id = verdict.id AND jobs.token = verdict.token
+ WHERE jobs.id = ANY (ARRAY[verdict.id]) AND jobs.token = verdict.token
 RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits

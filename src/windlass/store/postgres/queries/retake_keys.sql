@@ -6,6 +6,6 @@ WITH back AS MATERIALIZED (
 )
 UPDATE windlass.keys SET job = back.id, free = false, ended_at = NULL
   FROM back
- WHERE keys.scope = back.key_scope AND keys.key = back.key
+ WHERE (keys.scope, keys.key) BETWEEN (back.key_scope, back.key) AND (back.key_scope, back.key)
    AND (keys.job = back.id OR keys.free OR keys.until <= windlass.now())
 RETURNING keys.key, keys.job

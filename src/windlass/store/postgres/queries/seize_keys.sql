@@ -4,11 +4,12 @@ WITH held AS MATERIALIZED (
     SELECT keys.scope, keys.key, new.job, new.states, new."window", new.forever, new.fingerprint
       FROM json_to_recordset(CAST($1 AS json))
            AS new (scope text, key text, job uuid, states json, "window" float8, forever boolean, fingerprint text)
-      JOIN windlass.keys ON keys.scope = new.scope AND keys.key = new.key
+      JOIN windlass.keys ON (keys.scope, keys.key) BETWEEN (new.scope, new.key) AND (new.scope, new.key)
      WHERE keys.free OR keys.until <= windlass.now()
         OR EXISTS (SELECT FROM windlass.jobs
-                    WHERE jobs.id = keys.job AND jobs.status <> 'dead' AND NOT jobs.status = ANY (keys.states))
-     ORDER BY keys.scope, keys.key
+                    WHERE jobs.id = keys.job AND jobs.status <> 'dead' AND NOT jobs.status = ANY (keys.states)
+                   OFFSET 0)
+     ORDER BY new.scope, new.key
        FOR UPDATE OF keys
 )
 UPDATE windlass.keys
@@ -16,5 +17,5 @@ UPDATE windlass.keys
        states = CASE WHEN held.states IS NOT NULL THEN ARRAY (SELECT json_array_elements_text(held.states)) END,
        fingerprint = held.fingerprint, free = false, ended_at = NULL
   FROM held
- WHERE keys.scope = held.scope AND keys.key = held.key
+ WHERE (keys.scope, keys.key) BETWEEN (held.scope, held.key) AND (held.scope, held.key)
 RETURNING keys.scope, keys.key, keys.job, keys.fingerprint

@@ -17,14 +17,14 @@ WITH ending AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT ending.*, jobs.cancel_requested AND ending.status <> 'dead' AS cancelled
       FROM ending
-      JOIN windlass.jobs ON jobs.id = ending.id AND jobs.token = ending.token 
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[ending.id]) AND jobs.token = ending.token
        AND ($16::int = 2 OR NOT jobs.followed AND ($16::int = 1 OR jobs.limits IS NULL))
-     ORDER BY jobs.id
+     ORDER BY ending.id
        FOR UPDATE OF jobs
 ), kept AS (
     UPDATE windlass.jobs
        SET status = held.status, token = NULL, worker = NULL,
-           run_at = coalesce(windlass.now() + make_interval(secs => held.delay), jobs.run_at),
+           run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
            attempt = held.attempt, crashes = held.crashes, error = coalesce(held.error, jobs.error),
            attempts = CASE WHEN held.entry IS NULL THEN jobs.attempts
                            ELSE windlass.remember(jobs.attempts, held.entry) END,
@@ -33,12 +33,12 @@ WITH ending AS MATERIALIZED (
            started_at = windlass.now() - make_interval(secs => held.elapsed),
            finished_at = CASE WHEN held.status = 'dead' THEN windlass.now() END
       FROM held
-     WHERE jobs.id = held.id AND NOT held.cancelled
+     WHERE jobs.id = ANY (ARRAY[held.id]) AND NOT held.cancelled
  RETURNING jobs.id, jobs.status, jobs.type, jobs.queue, jobs.tenant, jobs.reason, jobs.limits
 ), gone AS (
     DELETE FROM windlass.jobs
      USING held
-     WHERE jobs.id = held.id AND held.cancelled
+     WHERE jobs.id = ANY (ARRAY[held.id]) AND held.cancelled
  RETURNING jobs.*
 ), archived AS (
     INSERT INTO windlass.history (

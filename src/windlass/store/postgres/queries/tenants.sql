@@ -5,7 +5,7 @@ WITH counted AS (
            count(*) FILTER (WHERE status = 'running')::int AS running,
            count(*) FILTER (WHERE parked_on IS NOT NULL)::int AS parked,
            extract(epoch FROM windlass.now() - min(run_at)
-               FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now()))::float8 AS lag
+               FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'))::float8 AS lag
       FROM windlass.jobs
      GROUP BY tenant
 ), cost AS (

@@ -32,7 +32,7 @@ WITH closed AS MATERIALIZED (
 ), given AS MATERIALIZED (
     SELECT seen.key, seen.xmin AS version, seen.parked,
            EXISTS (SELECT FROM windlass.jobs
-                    WHERE jobs.parked_on = seen.key AND jobs.id NOT IN (SELECT id FROM first)) AS others
+                    WHERE jobs.parked_on = seen.key AND jobs.id NOT IN (SELECT id FROM first) OFFSET 0) AS others
       FROM windlass.turnstiles AS seen
      WHERE seen.key = ANY (ARRAY (SELECT json_array_elements_text(CAST($1 AS json))))
 ), turned AS MATERIALIZED (
@@ -40,14 +40,14 @@ WITH closed AS MATERIALIZED (
     -- this began: who parked somebody since has written it. A mark that is missing is made good.
     SELECT turnstiles.key, given.others
       FROM given
-      JOIN windlass.turnstiles USING (key)
+      JOIN windlass.turnstiles ON turnstiles.key = ANY (ARRAY[given.key])
      WHERE given.others <> given.parked AND turnstiles.xmin = given.version
-     ORDER BY turnstiles.key
+     ORDER BY given.key
        FOR UPDATE OF turnstiles SKIP LOCKED
 ), marked AS (
-    UPDATE windlass.turnstiles SET parked = turned.others FROM turned WHERE turnstiles.key = turned.key
+    UPDATE windlass.turnstiles SET parked = turned.others FROM turned WHERE turnstiles.key = ANY (ARRAY[turned.key])
 )
 UPDATE windlass.jobs SET parked_on = NULL
   FROM first
- WHERE jobs.id = first.id
+ WHERE jobs.id = ANY (ARRAY[first.id])
 RETURNING jobs.id, jobs.queue

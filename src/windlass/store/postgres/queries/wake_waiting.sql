@@ -9,5 +9,5 @@ WITH held AS MATERIALIZED (
 )
 UPDATE windlass.jobs SET status = 'queued', run_at = windlass.now(), updated_at = windlass.now(), reason = NULL
   FROM held
- WHERE jobs.id = held.id
+ WHERE jobs.id = ANY (ARRAY[held.id])
 RETURNING jobs.id, jobs.queue

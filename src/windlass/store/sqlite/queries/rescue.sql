@@ -7,7 +7,7 @@
 --   :max_crashes   :max_rescues   :page   :now
 UPDATE windlass_jobs
    SET status = iif(orphan.condemned, 'dead', 'queued'),
-       token = NULL, worker = NULL, attempt = max(attempt - 1, 0), crashes = orphan.crashes,
+       token = NULL, worker = NULL, run_at = min(run_at, :now), attempt = max(attempt - 1, 0), crashes = orphan.crashes,
        rescues = windlass_jobs.rescues + 1,
        reason = iif(orphan.condemned, 'crashed', NULL),
        finished_at = iif(orphan.condemned, :now, NULL),

@@ -4,7 +4,7 @@
 --   null keeps its place), :attempt, :crashes, :error (null keeps the last one), :entry, :reason, :total, :processed, :failed, :cost_cents,
 --   :elapsed (microseconds since the start) what the attempt came to   :now
 UPDATE windlass_jobs
-   SET status = :status, token = NULL, worker = NULL, run_at = coalesce(:now + :delay, run_at),
+   SET status = :status, token = NULL, worker = NULL, run_at = coalesce(:now + :delay, min(run_at, :now)),
        attempt = :attempt, crashes = :crashes, error = coalesce(:error, error),
        attempts = remember(attempts, :entry), reason = :reason, total = :total, processed = :processed,
        failed = :failed, cost_cents = max(cost_cents, :cost_cents), updated_at = :now, started_at = :now - :elapsed,
