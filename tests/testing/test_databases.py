@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -98,3 +100,24 @@ def test_a_process_leaves_none_behind() -> None:
     name = done.stdout.strip().rpartition("/")[2]
     with psycopg.connect(url_of("postgres")) as connection:
         assert connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchall() == []
+
+
+def test_a_fork_leaves_the_parents_connections_alone() -> None:
+    """A child that dropped them would take them out of the selector that both share, and the parent would hang."""
+    with lent():
+        pass
+    child = os.fork()
+    if child == 0:
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+    done = threading.Event()
+
+    def use() -> None:
+        with lent() as url:
+            administer("SELECT 1", url)
+        done.set()
+
+    threading.Thread(target=use, daemon=True).start()
+    assert done.wait(30)

@@ -352,7 +352,20 @@ async def _connect(url: str) -> Any:
 
 
 _lenders: dict[tuple[str, str], _Lender] = {}
-os.register_at_fork(after_in_child=_lenders.clear)  # the parent's connections are not the child's
+_of_the_parent: list[object] = []
+
+
+def _leave_to_the_parent() -> None:
+    """In the child of a fork: its own lenders are new ones.
+
+    The parent's are kept: a connection that is collected here takes itself out of the selector, which the processes
+    share, and the parent would wait for its answers for ever.
+    """
+    _of_the_parent.append(dict(_lenders))
+    _lenders.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _lender(server: str, given: str) -> _Lender:
