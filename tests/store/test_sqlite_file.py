@@ -19,6 +19,7 @@ from windlass.clock import SystemClock
 from windlass.errors import ConfigError, SchemaMissing, StoreCorrupt, StoreError, StoreUnavailable
 from windlass.job import new_id
 from windlass.state import State, Verb
+from windlass.store.messages import cancelling
 from windlass.store.migrate import migrations
 from windlass.store.sql import query
 from windlass.store.sqlite.file import locate
@@ -242,7 +243,7 @@ async def test_a_request_to_cancel_reaches_the_worker_in_this_process(file_rig: 
     async with file_rig.store.wakeups() as wakeups, asyncio.timeout(PATIENCE):
         await file_rig.store.operate(Verb.CANCEL, job.id)
 
-        assert await anext(wakeups) == f"cancel:{job.id}"
+        assert await anext(wakeups) == cancelling(job.id)
 
 
 async def test_jobs_enqueued_on_a_callers_connection_are_jobs_like_others(file_rig: Rig, tmp_path: Path) -> None:

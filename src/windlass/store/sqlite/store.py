@@ -12,6 +12,7 @@ from windlass.state import State, Verb
 from windlass.store.admitting import charging
 from windlass.store.asking import ask
 from windlass.store.following import enqueueing, is_simple, signalling, waking_due
+from windlass.store.messages import cancelling
 from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
 from windlass.store.sql import query
@@ -220,7 +221,7 @@ class SqliteStore(Looks):
             lambda follower, connection, now: operations.operate(follower, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
-            tell(self._path, f"cancel:{job}")
+            tell(self._path, cancelling(job))
         elif state is State.QUEUED:
             tell(self._path, "*")
         return state
