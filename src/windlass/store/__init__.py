@@ -27,7 +27,7 @@ def make_store(settings: Settings, clock: Clock) -> Store:
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.store import SqliteStore
 
-        return SqliteStore(settings.url, clock=clock)
+        return SqliteStore(settings.url, clock=clock, hold=settings.lease / 3)
     _require_asyncpg()
     from windlass.store.postgres.store import PostgresStore
 
