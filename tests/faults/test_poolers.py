@@ -92,9 +92,11 @@ def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_yard:
     yard = postgres_yard
     with pooled(yard.url, ignores={*SETTINGS, "application_name"}) as pooler:
         jobs = yard.enqueue("effect", 10) + yard.enqueue("plain", 10)
-        worker = yard.start(WINDLASS_URL=pooler.url, **LONG)
+        workers = [yard.start(WINDLASS_URL=pooler.url, **LONG) for _ in range(2)]
         yard.until_final(jobs)
 
         assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-        assert "WINDLASS_POOLER=transaction" in worker.told()
-        assert "beat:" not in worker.told()
+        yard.until(lambda: all("and nothing was said of it" in worker.told() for worker in workers), "they say so")
+        for worker in workers:
+            assert len(worker.told().splitlines()) == 1, worker.told()
+            assert "WINDLASS_POOLER=transaction" in worker.told()

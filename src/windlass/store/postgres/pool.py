@@ -58,6 +58,7 @@ BEGIN = (
     + PIN_LOCALLY
 )
 DEADLOCK_RETRIES = 6
+MIXED_UP = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
 POOLER = "set WINDLASS_POOLER=transaction, and WINDLASS_DIRECT_URL to the database behind it"
 READ_ONLY = (
     "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
@@ -93,7 +94,7 @@ class EngineConnection(asyncpg.Connection):  # type: ignore[misc]
     async def close(self, *, timeout: float | None = None) -> None:
         """Say goodbye, or leave without: the driver closes sessions in tasks whose errors nothing would read."""
         try:
-            await super().close(timeout=timeout or CLOSE_TIMEOUT)
+            await super().close(timeout=min(timeout or CLOSE_TIMEOUT, CLOSE_TIMEOUT))
         except (TimeoutError, *UNREACHABLE):
             self.terminate()
 
@@ -126,8 +127,17 @@ class Pool:
         return connection
 
     async def is_pooled(self) -> bool:
-        """Whether something between us and the server hands out its sessions: their keys are not the server's."""
-        return await self.run(differs)
+        """Whether something between us and the server hands out its sessions: their keys are not the server's.
+
+        In a transaction, so that the question is prepared and asked in one session. One that knows a statement of that
+        name already, or no longer, is handed out as well.
+        """
+        try:
+            return await self.transact(differs)
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, MIXED_UP):
+                return True
+            raise
 
     async def expire(self) -> None:
         """Give up every session, also those that listen: each is closed when it is free, and the next use opens one."""
@@ -250,7 +260,10 @@ async def differs(connection: Any) -> bool:
 
 def reports_read_only(connection: Any) -> bool:
     """Whether the server said of this session, without being asked, that it only reads. PostgreSQL 13 does not say."""
-    told = connection.get_settings()
+    try:
+        told = connection.get_settings()
+    except asyncpg.InterfaceError:  # it is closed, and the pool has taken it back
+        return False
     return "on" in (getattr(told, "in_hot_standby", None), getattr(told, "default_transaction_read_only", None))
 
 
@@ -287,7 +300,7 @@ def translated(error: Exception, address: Address) -> Exception:
         return StoreUnavailable(f"{where} is read-only ({said}); {READ_ONLY}")
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
         return StoreUnavailable(f"a pooler is in front of {where}: it refused a setting ({error}); {POOLER}")
-    if isinstance(error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)):
+    if isinstance(error, MIXED_UP):
         return StoreUnavailable(
             f"{where} hands out sessions with other statements than were prepared there ({error.args[0]}): a pooler "
             f"that pools transactions is in front of it; {POOLER}"

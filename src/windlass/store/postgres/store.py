@@ -251,12 +251,12 @@ class PostgresStore(Claiming):
             try:
                 yield transaction
             finally:
+                if not transaction.committed and reports_read_only(connection):
+                    await self._pool.expire()  # here, because a handler may keep the error to itself
                 if not transaction.ended:
                     await self._roll_back(transaction, connection)
                 if transaction.committed:
                     self.wake_later(transaction.queues)
-                elif reports_read_only(connection):  # a handler may have kept the error to itself
-                    await self._pool.expire()
 
     async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
         """A connection that cannot roll back (it is gone, or a fenced-out thread still uses it) is not used again."""
