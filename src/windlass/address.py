@@ -84,7 +84,7 @@ def read_address(url: str) -> Address:
     scheme, rest = match.groups()
     dialect = SCHEMES.get(scheme.lower())
     if dialect is None:
-        raise ConfigError(f"{scheme}:// is not a store that Windlass knows; {FORMS}")
+        raise ConfigError(f"{scheme}:// is not a store Windlass knows; {FORMS}")
     if dialect == "postgres":
         return _server(rest)
     if not text.startswith(SQLITE):
