@@ -44,6 +44,8 @@ def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -
             raw = "7"
         if item.name == "pooler":
             raw = "transaction"
+        if item.name == "direct_url":
+            raw = "postgresql://db/x"
 
         Settings.load({f"WINDLASS_{item.name.upper()}": raw})
 

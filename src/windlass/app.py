@@ -27,7 +27,7 @@ from windlass.policy.retry import RetryPolicy
 from windlass.policy.unique import Unique
 from windlass.registry import Registry, define
 from windlass.state import State
-from windlass.store import dialect_of, make_migrator
+from windlass.store import make_migrator
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,7 +73,6 @@ class Windlass(Operators):
     def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: object) -> None:
         given: dict[str, Any] = settings
         self.settings = Settings.load(url=url, **given)
-        dialect_of(self.settings.url)
         self.clock = clock or SystemClock()
         self.registry = Registry()
         self.client = Client(self.settings, self.clock)

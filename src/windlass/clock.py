@@ -53,6 +53,30 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def wait(clock: Clock, event: asyncio.Event, seconds: float | None) -> None:
+    """Until the event is set, or so many seconds of this clock have passed."""
+    if event.is_set() or seconds == 0:
+        await asyncio.sleep(0)
+        return
+    if seconds is None:
+        await event.wait()
+        return
+    if isinstance(clock, SystemClock):  # the same as below with one timer instead of two tasks
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            pass
+        return
+    waiters = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))}
+    try:
+        await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+
+
 def seconds(value: Duration, *, what: str = "duration") -> float:
     """`value` in seconds; refuses what is negative, endless or not a duration at all."""
     if isinstance(value, timedelta):

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from windlass.address import read_address
 from windlass.clock import seconds, spell
 from windlass.errors import ConfigError
 from windlass.names import LONGEST_NAME, flaw
@@ -53,17 +54,22 @@ def text(value: object) -> str:
     return str(value)
 
 
+def store_url(value: object) -> str:
+    read_address(str(value))
+    return str(value).strip()
+
+
 def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:
-    """A field that knows how to read itself from text and says what it is for."""
-    return field(default=default, metadata={"read": read, "about": about})
+    """A field that knows how to read itself from text and says what it is for. A URL may hold a password."""
+    return field(default=default, repr=read is not store_url, metadata={"read": read, "about": about})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting, in seconds where it is a time."""
 
-    url: str = setting(DEFAULT_URL, text, "the store: postgresql://… or sqlite:///file.db")
-    direct_url: str | None = setting(None, text, "the database behind a pooler, for LISTEN and the beat")
+    url: str = setting(DEFAULT_URL, store_url, "the store: postgresql://… or sqlite:///file.db")
+    direct_url: str | None = setting(None, store_url, "the database behind a pooler, for LISTEN and the beat")
     pooler: str | None = setting(None, text, "'transaction' when a transaction pooler is in front")
     connections: int = setting(4, whole, "database connections of one process at most")
     pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
@@ -217,7 +223,8 @@ def _read(name: str, value: object, source: str) -> Any:
         return known[name].metadata["read"](value)
     except (ConfigError, ValueError) as error:
         shown = variable(name) if source == "environment" else name
-        raise ConfigError(f"{shown}={value!r} ({source}): {error}") from None
+        given = "" if known[name].metadata["read"] is store_url else f"={value!r}"  # a URL may hold a password
+        raise ConfigError(f"{shown}{given} ({source}): {error}") from None
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

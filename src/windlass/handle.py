@@ -16,6 +16,7 @@ from windlass.names import flaw
 from windlass.payload.packing import pack
 from windlass.registry import Definition
 from windlass.state import FINAL, State, Verb
+from windlass.store.messages import cancelling
 
 if TYPE_CHECKING:
     from windlass.client import Client
@@ -147,7 +148,7 @@ class JobHandle(Generic[R]):
         async def operate(store: Store) -> State | None:
             state = await store.operate(verb, self.id, actor=self._client.settings.acting)
             if verb is Verb.CANCEL and state is State.RUNNING:
-                await store.wake(f"cancel:{self.id}")
+                await store.wake(cancelling(self.id))
             elif state is State.QUEUED:
                 await store.wake((await self._find(store)).queue)
             return state

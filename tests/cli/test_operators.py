@@ -118,7 +118,7 @@ def test_settings_are_spelt_as_people_write_them_and_passwords_are_not(here: Pat
 
     assert "history\t7d\tdefault\tWINDLASS_HISTORY\t" in plain
     assert "memory\t512M\tenvironment" in plain
-    assert "url\tpostgresql://ann:…@host/db?password=…\tflag\tWINDLASS_URL" in plain
+    assert "url\tpostgresql://ann:…@host/db\tflag\tWINDLASS_URL" in plain
     assert "hunter2" not in plain + document
 
 

@@ -18,6 +18,7 @@ from windlass.runtime.completer import Completer
 from windlass.runtime.gates import Gates
 from windlass.runtime.leases import Leases
 from windlass.state import Verb
+from windlass.store.contact import Contact
 from windlass.store.protocol import Settled
 
 from .rig import Yard
@@ -52,7 +53,8 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     first, second = Lease(job, uuid4(), 1), Lease(job, uuid4(), 2)
     store = SlowStore(current=first)
     leases = Leases()
-    crew = cast(Any, SimpleNamespace(leases=leases, store=store, clock=SystemClock(), gates=Gates(), subscribers=[]))
+    contact = Contact(SystemClock())
+    crew = cast(Any, SimpleNamespace(leases=leases, store=store, contact=contact, gates=Gates(), subscribers=[]))
     completer = Completer(
         crew,
         due_again=lambda delay: None,

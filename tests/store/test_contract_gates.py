@@ -11,6 +11,7 @@ import pytest
 
 from windlass.admission import Budget, Closure, Gate, GateKind, GateState
 from windlass.state import State, Verb
+from windlass.store.messages import WAKE_GATES
 
 from .admissions import PATIENCE, drain, full, limit, nothing_is_left
 from .rig import TYPE
@@ -111,7 +112,7 @@ async def test_what_is_shut_is_told_to_who_starts_jobs(rig: Rig) -> None:
     ]
 
 
-@pytest.mark.parametrize(("state", "expected"), [(PAUSED, {"gates:"}), (OPEN, {"gates:", "*"})])
+@pytest.mark.parametrize(("state", "expected"), [(PAUSED, {WAKE_GATES}), (OPEN, {WAKE_GATES, "*"})])
 async def test_workers_are_told_at_once(rig: Rig, state: GateState, expected: set[str]) -> None:
     heard: set[str] = set()
 

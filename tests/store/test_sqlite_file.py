@@ -19,12 +19,14 @@ from windlass.clock import SystemClock
 from windlass.errors import ConfigError, SchemaMissing, StoreCorrupt, StoreError, StoreUnavailable
 from windlass.job import new_id
 from windlass.state import State, Verb
+from windlass.store.encoding import encode_jobs
+from windlass.store.messages import cancelling
 from windlass.store.migrate import migrations
 from windlass.store.sql import query
 from windlass.store.sqlite.file import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
-from windlass.store.sqlite.placeholders import numbered
-from windlass.store.sqlite.rows import enqueue_parameters, micros
+from windlass.store.sqlite.placeholders import named, numbered
+from windlass.store.sqlite.rows import micros
 from windlass.store.sqlite.store import SqliteStore
 
 from .rig import new_job
@@ -242,7 +244,7 @@ async def test_a_request_to_cancel_reaches_the_worker_in_this_process(file_rig: 
     async with file_rig.store.wakeups() as wakeups, asyncio.timeout(PATIENCE):
         await file_rig.store.operate(Verb.CANCEL, job.id)
 
-        assert await anext(wakeups) == f"cancel:{job.id}"
+        assert await anext(wakeups) == cancelling(job.id)
 
 
 async def test_jobs_enqueued_on_a_callers_connection_are_jobs_like_others(file_rig: Rig, tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ async def test_jobs_enqueued_on_a_callers_connection_are_jobs_like_others(file_r
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute(
-            numbered(query("sqlite", "enqueue")), enqueue_parameters([theirs], micros(file_rig.clock.now()))
+            numbered(query("sqlite", "enqueue")), named((encode_jobs([theirs]), micros(file_rig.clock.now())))
         )
 
     expected = await file_rig.find(ours.id)

@@ -23,6 +23,7 @@ from windlass.cli.output import as_json, note, plural, print_json, say
 from windlass.cli.place import app_option, ask, settings_of, url_option
 from windlass.cli.words import Filtering, filter_of, ids_of
 from windlass.state import FINAL, State, Verb, sources
+from windlass.store.messages import cancelling
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -304,7 +305,7 @@ class Turns:
             return None
         if state is State.RUNNING:
             self.done.asked += 1
-            await self.store.wake(f"cancel:{id}")
+            await self.store.wake(cancelling(id))
         else:
             self.done.changed += 1
         return state

@@ -69,7 +69,7 @@ def _plain(settings: Settings, name: str) -> Any:
     from windlass.store import masked
 
     value = settings.acting if name == "actor" else getattr(settings, name)
-    return masked(value) if isinstance(value, str) else value
+    return masked(value) if name in ("url", "direct_url") and value is not None else value
 
 
 def _spelt(settings: Settings, name: str, item: Field[Any]) -> str:

@@ -3,7 +3,7 @@
 A handler that blocks the worker's event loop does not stop the beat, so that it is not taken for dead. When the beat
 itself cannot get through, the worker must stop in time: from the *start* of the last renewal that succeeded, on the
 monotonic clock, it has a lease minus a margin. After that, or when the store says the worker is dead, every lease
-is given up.
+is given up. No single try uses all of that time: a connection that is silent is left for a new one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from windlass.store.protocol import Heart, Store
 
 log = logging.getLogger("windlass")
 
+SHARE = 3  # one try may take one part in so many of the time that is left
 EXPECTED = (StoreError, TimeoutError)  # a database that is away for a while
 
 
@@ -36,12 +37,14 @@ class Beat:
         settings: Settings,
         clock: Clock,
         lost: Callable[[UUID, str], None],
+        told: Callable[[bool], None],
     ) -> None:
         self._store = store
         self._worker = worker
         self._settings = settings
         self._clock = clock
         self._lost = lost
+        self._told = told  # whether a beat got through, from the beat's thread
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -87,18 +90,21 @@ class Beat:
         try:
             if failpoints.armed:
                 failpoints.hit("beat.before")
-            async with asyncio.timeout(left):
-                alive = await heart.beat(self._worker, self._settings.lease)
+            async with asyncio.timeout(left / SHARE):
+                alive = await heart.beat(self._worker, self._settings.lease, within=left / SHARE)
         except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__
             level, trace = (logging.WARNING, None) if isinstance(error, EXPECTED) else (logging.ERROR, error)
             log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
+            self._told(False)
             return min(self._settings.beat / 4, 1.0)
         if not alive:
             raise _Lost("it was declared dead")
         self.renewed = began
-        return self._settings.beat
+        self._told(True)
+        # From its start: a beat that waited long (for a locked file) has used up part of the time that it renewed.
+        return max(0.0, self._settings.beat - (self._clock.monotonic() - began))
 
 
 class _Lost(Exception):

@@ -15,7 +15,6 @@ from windlass.outcome import Ending, Outcome, Transition
 from windlass.policy.failure import Run
 from windlass.registry import Definition
 from windlass.runtime.execution import from_error
-from windlass.runtime.service import backoff
 from windlass.store.protocol import Store
 
 
@@ -54,7 +53,7 @@ async def _settled_after_all(lease: Lease, *, store: Store, clock: Clock, held: 
             return await store.settled_by(lease)
         except StoreUnavailable:
             failures += 1
-            await clock.sleep(backoff(failures))
+            await store.contact.hold_off(store.contact.pause(failures))
         except StoreError:
             return False
     return False

@@ -21,9 +21,8 @@ from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.observe.events import JobSettled
 from windlass.outcome import Transition
 from windlass.runtime.crew import Crew
-from windlass.runtime.service import backoff
 from windlass.state import State, Verb
-from windlass.store.admitting import WAKE_GATES
+from windlass.store.messages import WAKE_GATES
 from windlass.store.protocol import Settled
 
 log = logging.getLogger("windlass")
@@ -100,18 +99,17 @@ class Completer:
                 batch = [transition for transition in batch if transition.job in settled.left]
             except StoreUnavailable as error:
                 failures += 1
-                pause = backoff(failures)
                 if failures in (1, 5) or failures % 20 == 0:
                     log.warning("%d finished jobs wait for the database: %s", len(batch), error)
-                await self._crew.clock.sleep(pause)
+                await self._crew.contact.hold_off(self._crew.contact.pause(failures))
             except WindlassError as error:
                 await self._write_one_by_one(batch, error)
                 return
             except Exception:  # a fault of the engine: without its completer a worker would finish nothing any more
                 failures += 1
-                pause = backoff(failures)
+                pause = self._crew.contact.pause(failures)
                 log.exception("%d finished jobs could not be written; trying again in %.1f s", len(batch), pause)
-                await self._crew.clock.sleep(pause)
+                await self._crew.contact.hold_off(pause)
 
     async def _write_one_by_one(self, batch: list[Transition], error: WindlassError) -> None:
         """One transition of the batch cannot be stored: find it, so that its neighbours are not kept."""

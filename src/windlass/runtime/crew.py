@@ -18,6 +18,7 @@ from windlass.runtime.gates import Gates
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import Pools
+from windlass.store.contact import Contact
 from windlass.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Crew:
     subscribers: list[Callable[[Event], None]] = field(default_factory=list)
     completer: Completer = field(init=False)
     progress: ProgressWriter = field(init=False)
+    contact: Contact = field(init=False)  # what all parts know of the database
+
+    def __post_init__(self) -> None:
+        self.contact = self.store.contact
 
     def emit(self, event: Event) -> None:
         """Tell who listens; nobody decides anything by it."""

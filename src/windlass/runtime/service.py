@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from abc import ABC, abstractmethod
 
-from windlass.clock import Clock, SystemClock
+from windlass.clock import Clock, wait
 from windlass.errors import StoreError
+from windlass.store.contact import Contact
 
 log = logging.getLogger("windlass")
-
-FIRST_PAUSE = 0.1  # seconds after the first failure in a row
-LONGEST_PAUSE = 10.0  # seconds
 
 
 class Service(ABC):
@@ -43,55 +40,31 @@ class Service(ABC):
         self._ending = True
         self._nudge.set()
 
-    async def run(self) -> None:
+    async def run(self, contact: Contact) -> None:
         """Round after round until it is ended or cancelled."""
-        failures = 0
+        failures, failed_at = 0, 0.0
         while not self._ending:
             self._nudge.clear()
             try:
                 pause = await self.round()
-                if failures:
+                # A round that asked nothing proves nothing: the database must have answered somebody since.
+                if failures and pause is not None and contact.answered_at > failed_at:
                     log.info("%s works again", self.name)
-                failures = 0
-            except StoreError as error:
+                    failures = 0
+                failed = False
+            except Exception as error:
+                failed, failed_at = True, self.clock.monotonic()
                 failures += 1
-                pause = backoff(failures)
-                level = logging.WARNING if failures in (1, 5) or failures % 20 == 0 else logging.DEBUG
-                log.log(level, "%s: %s; trying again in %.1f s", self.name, error, pause)
-            except Exception:
-                failures += 1
-                pause = backoff(failures)
-                log.exception("%s failed; trying again in %.1f s", self.name, pause)
+                pause = contact.pause(failures)
+                self._tell(error, failures, pause)
             if not self._ending:
                 self.resting = True
-                await wait(self.clock, self._nudge, pause)
+                await (contact.hold_off(pause, self._nudge) if failed else wait(self.clock, self._nudge, pause))
                 self.resting = False
 
-
-def backoff(failures: int) -> float:
-    """Full jitter: anything up to a bound that doubles, so that a fleet does not come back as one."""
-    return random.uniform(0.01, min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures, 10)))
-
-
-async def wait(clock: Clock, event: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set, or so many seconds of this clock have passed."""
-    if event.is_set() or seconds == 0:
-        await asyncio.sleep(0)
-        return
-    if seconds is None:
-        await event.wait()
-        return
-    if isinstance(clock, SystemClock):  # the same as below with one timer instead of two tasks
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            pass
-        return
-    waiters = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))}
-    try:
-        await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for waiter in waiters:
-            waiter.cancel()
-        await asyncio.gather(*waiters, return_exceptions=True)
+    def _tell(self, error: Exception, failures: int, pause: float) -> None:
+        if not isinstance(error, StoreError):
+            log.error("%s failed; trying again in %.1f s", self.name, pause, exc_info=error)
+            return
+        level = logging.WARNING if failures in (1, 5) or failures % 20 == 0 else logging.DEBUG
+        log.log(level, "%s: %s; trying again in %.1f s", self.name, error, pause)

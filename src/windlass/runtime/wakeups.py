@@ -12,9 +12,7 @@ from windlass.runtime.discovery import Discovery
 from windlass.runtime.gatekeeper import Gatekeeper
 from windlass.runtime.processor import Stop
 from windlass.runtime.service import Service
-from windlass.store.admitting import WAKE_GATES
-
-CANCEL = "cancel:"
+from windlass.store.messages import WAKE_GATES, cancelled
 
 
 class Listener(Service):
@@ -37,8 +35,9 @@ class Listener(Service):
             self._wake("*")  # what came while nobody listened
             self._gatekeeper.nudge()
             async for message in messages:
-                if message.startswith(CANCEL):
-                    stop_cancelled(self._crew, [UUID(message.removeprefix(CANCEL))])
+                job = cancelled(message)
+                if job is not None:
+                    stop_cancelled(self._crew, [job])
                 elif message == WAKE_GATES:
                     self._gatekeeper.nudge()
                 else:

@@ -40,7 +40,7 @@ from windlass.runtime.pool import Pools
 from windlass.runtime.processor import Stop
 from windlass.runtime.progress import ProgressWriter
 from windlass.runtime.schedules import Schedules
-from windlass.runtime.service import Service, backoff
+from windlass.runtime.service import Service
 from windlass.runtime.sweeper import Sweeper
 from windlass.runtime.timers import Timers
 from windlass.runtime.wakeups import Cancels, Listener
@@ -163,11 +163,13 @@ class Worker:
             while not await self._open():
                 first_try.set()
                 failures += 1
-                await self._clock.sleep(backoff(failures))
+                await self._hold_off(failures)
             await self._register()
             self._tasks["completer"] = asyncio.create_task(self.crew.completer.run(), name="windlass-completer")
             for service in self._services:
-                self._tasks[service.name] = asyncio.create_task(service.run(), name=f"windlass-{service.name}")
+                self._tasks[service.name] = asyncio.create_task(
+                    service.run(self.crew.contact), name=f"windlass-{service.name}"
+                )
             self.crew.emit(WorkerStarted(self.crew.worker, self.name))
         except Exception as error:
             self._failure = error
@@ -204,12 +206,23 @@ class Worker:
                 failures += 1
                 log.warning("cannot register: %s", error)
                 crew.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
-                await self._clock.sleep(backoff(failures))
-        self._beat = Beat(crew.store, crew.worker, settings=self.settings, clock=self._clock, lost=self._beat_lost)
+                await self._hold_off(failures)
+        self._beat = Beat(
+            crew.store,
+            crew.worker,
+            settings=self.settings,
+            clock=self._clock,
+            lost=self._beat_lost,
+            told=self._beat_told,
+        )
         self._beat.renewed = began
         self._beat.start()
         crew.registered = True
+        crew.contact.beat(through=True)
         self._discovery.restart()
+
+    async def _hold_off(self, failures: int) -> None:
+        await self.crew.contact.hold_off(self.crew.contact.pause(failures))
 
     # A lost lease
 
@@ -217,6 +230,11 @@ class Worker:
         """On the beat's thread."""
         with suppress(RuntimeError):  # the loop is closed: there is nothing to stop any more
             self.crew.loop.call_soon_threadsafe(self._lost, worker, why)
+
+    def _beat_told(self, through: bool) -> None:
+        """On the beat's thread."""
+        with suppress(RuntimeError):
+            self.crew.loop.call_soon_threadsafe(lambda: self.crew.contact.beat(through=through))
 
     def _lost(self, worker: UUID, why: str) -> None:
         """Every lease of this incarnation is gone: stop its handlers, and begin again under a new id."""

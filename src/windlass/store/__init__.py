@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
+from windlass.address import masked, read_address
 from windlass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,18 +14,12 @@ if TYPE_CHECKING:
     from windlass.store.migrate import Migrator
     from windlass.store.protocol import Store
 
-SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "sqlite": "sqlite"}
+__all__ = ["dialect_of", "make_migrator", "make_store", "masked", "sqlite_location"]
 
 
 def dialect_of(url: str) -> str:
     """`postgres` or `sqlite`, by the URL's scheme."""
-    scheme = url.partition("://")[0] if "://" in url else ""
-    dialect = SCHEMES.get(scheme)
-    if dialect is None:
-        raise ConfigError(
-            f"{masked(url)!r} is not a store Windlass knows; use postgresql://user@host/database or sqlite:///file.db"
-        )
-    return dialect
+    return read_address(url).dialect
 
 
 def make_store(settings: Settings, clock: Clock) -> Store:
@@ -33,7 +27,7 @@ def make_store(settings: Settings, clock: Clock) -> Store:
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.store import SqliteStore
 
-        return SqliteStore(settings.url, clock=clock)
+        return SqliteStore(settings.url, clock=clock, hold=settings.lease / 3)
     _require_asyncpg()
     from windlass.store.postgres.store import PostgresStore
 
@@ -63,12 +57,6 @@ def sqlite_location(url: str) -> str:
     from windlass.store.sqlite.file import locate
 
     return f"sqlite:{os.path.realpath(locate(url))}"
-
-
-def masked(url: str) -> str:
-    """The URL as it may be printed: without its password."""
-    url = re.sub(r"(://[^:/?#@]*):.*@", r"\1:…@", url)
-    return re.sub(r"(?i)([?&](?:password|passfile|sslpassword)=)[^&]*", r"\1…", url)
 
 
 def _require_asyncpg() -> None:

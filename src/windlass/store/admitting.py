@@ -36,13 +36,11 @@ from windlass.clock import spell
 from windlass.errors import UnknownLimit
 from windlass.outcome import Progress, Transition
 from windlass.store.asking import Flowing, Rows, ask
+from windlass.store.messages import WAKE_GATES
 
 T = TypeVar("T")
 
 log = logging.getLogger("windlass")
-
-WAKE_GATES = "gates:"
-"""The wake-up that says: look at the gates again."""
 
 ACQUIRING_AT_ONCE = 2  # of one process: one waits for the bucket's row while the other commits
 

@@ -28,6 +28,7 @@ from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb
 from windlass.store.admission import Admission
+from windlass.store.contact import Contact
 from windlass.store.schedules import Schedules
 
 if TYPE_CHECKING:
@@ -141,8 +142,11 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 class Heart(Protocol):
     """A connection of its own that only says "alive". Used from a thread with its own event loop."""
 
-    async def beat(self, worker: UUID, lease: float) -> bool:
-        """Extend the worker's life by `lease`; False when its row is dead or gone, and then nothing changed."""
+    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
+        """Extend the worker's life by `lease`; False when its row is dead or gone, and then nothing changed.
+
+        It is cancelled after `within` seconds, and then the next beat is made on a new connection.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -187,6 +191,8 @@ class Transaction(Protocol):
 class Store(Admission, Schedules, Protocol):
     """What the client, the runtime and the operators ask of a database."""
 
+    contact: Contact  # told of each answer
+
     async def open(self) -> None:
         """Connect and check the schema; raises StoreUnavailable, SchemaMissing, SchemaOutdated, SchemaTooNew."""
         ...
@@ -222,7 +228,7 @@ class Store(Admission, Schedules, Protocol):
         ...
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Wake-ups as they come: a queue's name, `*` for any, or `cancel:<job id>`. Losing one costs a poll."""
+        """Wake-ups as they come: a queue's name, `*` for any, or one of `messages.py`. Losing one costs a poll."""
         ...
 
     def wake_later(self, queues: set[str]) -> None:

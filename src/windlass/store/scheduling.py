@@ -30,6 +30,7 @@ from windlass.state import State, Verb
 from windlass.store.admitting import telling
 from windlass.store.asking import Flowing, ask, uuid_of
 from windlass.store.following import enqueueing, follow, recording
+from windlass.store.messages import cancelling
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Scheduling:
         # A job of a tick has a time, and so wakes nobody by itself.
         self.wake_later(firing.queues)
         for job in firing.asked:
-            await self.wake(f"cancel:{job}")
+            await self.wake(cancelling(job))
         return firing.ticked
 
     # Looking

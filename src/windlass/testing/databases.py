@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
+from windlass.address import read_address
 from windlass.blocking import Portal
 from windlass.errors import ConfigError
 from windlass.store import dialect_of, masked
@@ -348,7 +349,7 @@ async def _connect(url: str) -> Any:
     try:
         return await asyncpg.connect(url)
     except Exception as error:
-        raise translated(error, url) from error
+        raise translated(error, read_address(url)) from error
 
 
 _lenders: dict[tuple[str, str], _Lender] = {}

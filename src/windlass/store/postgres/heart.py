@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from windlass.store.postgres.pool import connect, translated
+from windlass.address import read_address
+from windlass.store.postgres.pool import BEGIN, CONNECT_TIMEOUT, open_session, transact, translated
 from windlass.store.sql import query
 
 
@@ -17,27 +15,35 @@ class PostgresHeart:
     """Says "alive" for one worker; connects when it must, and again after a failure."""
 
     def __init__(self, url: str, *, pooler: bool) -> None:
-        self._url = url
+        self._address = read_address(url)
         self._pooler = pooler
         self._connection: Any = None
 
-    async def beat(self, worker: UUID, lease: float) -> bool:
+    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                return await self._beat(worker, lease, within or CONNECT_TIMEOUT)
+        except Exception as error:
+            raise translated(error, self._address) from error
+
+    async def _beat(self, worker: UUID, lease: float, within: float) -> bool:
+        async def say(connection: Any) -> bool:
+            return bool(await connection.fetchval(query("postgres", "beat"), worker, lease))
+
         try:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await connect(self._url, pooler=self._pooler)
-            return bool(await self._connection.fetchval(query("postgres", "beat"), worker, lease))
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                timeout = min(within, CONNECT_TIMEOUT)
+                self._connection = await open_session(self._address, pooler=self._pooler, timeout=timeout)
+                self._address = self._address.preferring(self._connection.host)
+            return await (transact(self._connection, BEGIN, say) if self._pooler else say(self._connection))
+        except BaseException:  # a cancellation, too: what is silent now would be waited for again
             self.drop()
-            raise translated(error, self._url) from error
+            raise
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):
-                async with asyncio.timeout(2):
-                    await connection.close()
-                return
-            connection.terminate()
+            await connection.close()
 
     def drop(self) -> None:
         """Let go of a connection that failed; the next beat opens another."""

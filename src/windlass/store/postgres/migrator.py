@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import asyncpg
 
+from windlass.address import read_address
 from windlass.store.migrate import Migration, missing
 from windlass.store.postgres.partitions import AUDIT, HISTORY
-from windlass.store.postgres.pool import connect, translated
+from windlass.store.postgres.pool import PIN_LOCALLY, connect, transact, translated
 
+T = TypeVar("T")
+
+BEGIN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;"
+    f" SET LOCAL idle_in_transaction_session_timeout = 0; {PIN_LOCALLY}"
+)
 LOCK = 0x57494E444C415353  # "WINDLASS": a transaction's advisory lock, which also works behind a pooler
 
 
 class PostgresMigrator:
-    """One migrator at a time; who comes second waits, and finds nothing left to do."""
+    """One migrator at a time; who comes second waits, and finds nothing left to do.
+
+    Everything happens in one transaction without a named statement, as a pooler of transactions wants it: there may be
+    one, whether it was declared or not.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     async def current(self) -> int:
-        connection = await connect(self.url)
-        try:
-            return await current(connection)
-        except asyncpg.PostgresError as error:
-            raise translated(error, self.url) from error
-        finally:
-            await connection.close()
+        return await self._transact("BEGIN", current)
 
     async def migrate(self) -> list[Migration]:
-        connection = await connect(self.url)
+        return await self._transact(BEGIN, self._apply)
+
+    async def _transact(self, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
+        connection = await connect(self.url, pooler=True)
         try:
-            async with connection.transaction():
-                await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-                return await self._apply(connection)
+            return await transact(connection, begin, work)
         except asyncpg.PostgresError as error:
-            raise translated(error, self.url) from error
+            raise translated(error, read_address(self.url)) from error
         finally:
             await connection.close()
 
     async def _apply(self, connection: Any) -> list[Migration]:
+        await connection.execute("SELECT pg_catalog.pg_advisory_xact_lock($1)", LOCK)
         steps = missing("postgres", await current(connection))
         if not steps:
             return []

@@ -16,6 +16,7 @@ import asyncpg
 AHEAD = 3  # days
 LOCK_WAIT = "500ms"
 PAGE = 5_000  # rows of the default partition per delete
+GIVES_UP = (asyncpg.LockNotAvailableError, asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError)
 
 
 class Daily:
@@ -74,10 +75,18 @@ AUDIT = Daily("audit", "at")
 
 
 async def _guarded(connection: Any, statement: str) -> None:
-    """Run DDL that gives up instead of waiting: a later round does what this one could not."""
+    """Run DDL that gives up instead of waiting: a later round does what this one could not.
+
+    By hand: behind a pooler a transaction is open already that the driver did not begin, and it would refuse its own.
+    """
+    inside = connection.is_in_transaction()
+    await connection.execute("SAVEPOINT partition" if inside else "BEGIN")
     try:
-        async with connection.transaction():
-            await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
-            await connection.execute(statement)
-    except (asyncpg.LockNotAvailableError, asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError):
-        return
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
+        await connection.execute(statement)
+    except BaseException as error:
+        await connection.execute("ROLLBACK TO SAVEPOINT partition" if inside else "ROLLBACK")
+        if not isinstance(error, GIVES_UP):
+            raise
+    else:
+        await connection.execute("RELEASE SAVEPOINT partition" if inside else "COMMIT")

@@ -1,5 +1,8 @@
 """Connections to PostgreSQL: settings of an engine session, errors in Windlass's words, retries of deadlocks.
 
+A server that turned read-only or shuts down makes every session of the pool stale: they are given up together, and new
+ones lead to whichever host takes writes now.
+
 No session state is relied on: with `pooler="transaction"` nothing is set at connect time, no statement has a name,
 and each piece of work runs in a transaction that begins with its settings.
 """
@@ -12,16 +15,20 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import asyncpg
 
-from windlass.errors import SchemaMissing, StoreError, StoreUnavailable
+from windlass.address import Address, Host, read_address
+from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreUnavailable
+from windlass.store.contact import Contact
 
 T = TypeVar("T")
 
 STATEMENT_TIMEOUT = 15.0  # seconds, on the server
 COMMAND_TIMEOUT = 20.0  # seconds, on the client: a hung fetch ends even when the server never answers
-CONNECT_TIMEOUT = 10.0  # seconds
+CONNECT_TIMEOUT = 10.0  # seconds, for all hosts of a URL together
+CLOSE_TIMEOUT = 2.0  # seconds, for a goodbye
 SETTINGS = {
     "statement_timeout": "15s",
     "lock_timeout": "5s",
@@ -35,10 +42,28 @@ SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
 }
-BEGIN = "BEGIN; " + " ".join(
-    f"SET LOCAL {name} = '{value}';" for name, value in SETTINGS.items() if name != "default_transaction_isolation"
+CATALOG_FIRST = (
+    "SELECT pg_catalog.set_config('search_path', pg_catalog.concat('pg_catalog, ', path), {local})"
+    " FROM pg_catalog.current_setting('search_path') AS path"
+    " WHERE pg_catalog.strpos(path, 'pg_catalog') OPERATOR(pg_catalog.>) 1"
+)
+"""A path that names pg_catalog after other schemas lets their functions and operators stand in for the built-in ones
+that the engine's statements mean. Any other path has pg_catalog first by itself, and stays as it is."""
+PIN, PIN_LOCALLY = CATALOG_FIRST.format(local="false"), CATALOG_FIRST.format(local="true")
+BEGIN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; "
+    + " ".join(
+        f"SET LOCAL {name} = '{value}';" for name, value in SETTINGS.items() if name != "default_transaction_isolation"
+    )
+    + PIN_LOCALLY
 )
 DEADLOCK_RETRIES = 6
+MIXED_UP = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+POOLER = "set WINDLASS_POOLER=transaction, and WINDLASS_DIRECT_URL to the database behind it"
+READ_ONLY = (
+    "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
+    "postgresql://user@one,two/database?target_session_attrs=read-write"
+)
 
 UNREACHABLE = (
     OSError,
@@ -61,36 +86,65 @@ UNREACHABLE = (
 class EngineConnection(asyncpg.Connection):  # type: ignore[misc]
     """A connection that is handed back without a round trip: engine statements leave no session state behind."""
 
+    host: Host | None = None  # of the URL's hosts, the one that it leads to
+
     def get_reset_query(self) -> str:
         return ""
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Say goodbye, or leave without: the driver closes sessions in tasks whose errors nothing would read."""
+        try:
+            await super().close(timeout=min(timeout or CLOSE_TIMEOUT, CLOSE_TIMEOUT))
+        except (TimeoutError, *UNREACHABLE):
+            self.terminate()
 
 
 class Pool:
     """A few connections and one way to use them."""
 
-    def __init__(self, url: str, *, size: int, pooler: bool) -> None:
-        self.url = url
+    def __init__(self, url: str, *, size: int, pooler: bool, contact: Contact) -> None:
+        self.address = read_address(url)
         self.size = size
         self.pooler = pooler
+        self.contact = contact
+        self.expired: set[Callable[[], None]] = set()  # called when all sessions are given up
         self._pool: Any = None
 
     async def open(self) -> None:
-        if self._pool is not None:
-            return
-        try:
+        """Nothing connects before the first use. The driver keeps no connection by itself, and so logs no errors."""
+        if self._pool is None:
             self._pool = await asyncpg.create_pool(
-                self.url,
-                min_size=1,
+                min_size=0,
                 max_size=self.size,
-                timeout=CONNECT_TIMEOUT,
-                command_timeout=COMMAND_TIMEOUT,
                 max_inactive_connection_lifetime=300.0,
                 connection_class=EngineConnection,
-                init=_keep_alive,
-                **session(self.pooler),
+                connect=self._connect,
             )
-        except BaseException as error:
-            raise translated(error, self.url) from error
+
+    async def _connect(self, *_: Any, **__: Any) -> Any:
+        connection = await open_session(self.address, pooler=self.pooler)
+        self.address = self.address.preferring(connection.host)
+        return connection
+
+    async def is_pooled(self) -> bool:
+        """Whether something between us and the server hands out its sessions: their keys are not the server's.
+
+        In a transaction, so that the question is prepared and asked in one session. One that knows a statement of that
+        name already, or no longer, is handed out as well.
+        """
+        try:
+            return await self.transact(differs)
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, MIXED_UP):
+                return True
+            raise
+
+    async def expire(self) -> None:
+        """Give up every session, also those that listen: each is closed when it is free, and the next use opens one."""
+        if self._pool is not None:
+            await self._pool.expire_connections()
+        for told in list(self.expired):
+            told()
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -107,18 +161,22 @@ class Pool:
         for attempt in range(DEADLOCK_RETRIES):
             try:
                 async with self.acquire() as connection:
-                    return await self._work(connection, work)
+                    result = await self._work(connection, work)
+                self.contact.answered()
+                return result
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
                 if attempt == DEADLOCK_RETRIES - 1:
                     raise StoreUnavailable(f"gave up after {DEADLOCK_RETRIES} deadlocks: {error}") from error
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             except Exception as error:
-                raise translated(error, self.url) from error
+                if is_stale(error):
+                    await self.expire()
+                raise translated(error, self.address) from error
         raise AssertionError("unreachable")
 
     async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Do `work` of several statements in one transaction."""
-        return await self.run(work if self.pooler else lambda connection: _transact(connection, "BEGIN", work))
+        return await self.run(work if self.pooler else lambda connection: transact(connection, "BEGIN", work))
 
     def acquire(self) -> Any:
         if self._pool is None:
@@ -126,10 +184,11 @@ class Pool:
         return self._pool.acquire(timeout=COMMAND_TIMEOUT)
 
     async def _work(self, connection: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-        return await (_transact(connection, BEGIN, work) if self.pooler else work(connection))
+        return await (transact(connection, BEGIN, work) if self.pooler else work(connection))
 
 
-async def _transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
+async def transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
+    """Do `work` between `begin` and COMMIT."""
     try:  # from the beginning: whoever is stopped here must not hand back a connection with an open transaction
         await connection.execute(begin)
         result = await work(connection)
@@ -148,16 +207,74 @@ def session(pooler: bool) -> dict[str, Any]:
     return {"server_settings": {**SETTINGS, "application_name": "windlass"}}
 
 
-async def connect(url: str, *, pooler: bool = False) -> Any:
+async def connect(url: str, *, pooler: bool = False, timeout: float = CONNECT_TIMEOUT) -> Any:
     """One connection outside every pool: for the beat, for LISTEN, for a migration."""
+    address = read_address(url)
     try:
-        connection = await asyncpg.connect(
-            url, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, **session(pooler)
-        )
-        await _keep_alive(connection)
-        return connection
-    except BaseException as error:
-        raise translated(error, url) from error
+        return await open_session(address, pooler=pooler, timeout=timeout)
+    except Exception as error:
+        raise translated(error, address) from error
+
+
+async def open_session(address: Address, *, pooler: bool, timeout: float = CONNECT_TIMEOUT) -> Any:
+    """A connection to the first host that is there. Of several, to the first that takes writes.
+
+    Each host has its share of the time: one that is silent must leave some for the next.
+    """
+    failures: list[Exception] = []
+    for host in address.hosts or (None,):
+        try:
+            connection = await _connect(address, host, pooler, timeout / (len(address.hosts) or 1))
+            await _keep_alive(connection)
+            if not pooler:
+                await connection.execute(PIN)
+            connection.host = host
+            return connection
+        except (*UNREACHABLE, asyncpg.PostgresError) as error:
+            failures.append(error)
+    # That one is read-only says more than that another is away.
+    raise next((each for each in failures if is_read_only(each)), failures[-1])
+
+
+async def _connect(address: Address, host: Host | None, pooler: bool, timeout: float) -> Any:
+    target = "read-write" if len(address.hosts) > 1 else None  # where the URL does not say otherwise
+    return await asyncpg.connect(
+        f"postgresql://?{urlencode(address.options)}",
+        host=None if host is None else host.name,
+        port=None if host is None else host.port,
+        user=address.user,
+        password=address.password,
+        database=address.database,
+        target_session_attrs=address.options.get("target_session_attrs", target),
+        timeout=timeout,
+        command_timeout=COMMAND_TIMEOUT,
+        connection_class=EngineConnection,
+        **session(pooler),
+    )
+
+
+async def differs(connection: Any) -> bool:
+    """A pooler hands out keys of its own: the process id in it is not that of the server's process."""
+    return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_catalog.pg_backend_pid()"))
+
+
+def reports_read_only(connection: Any) -> bool:
+    """Whether the server said of this session, without being asked, that it only reads. PostgreSQL 13 does not say."""
+    try:
+        told = connection.get_settings()
+    except asyncpg.InterfaceError:  # it is closed, and the pool has taken it back
+        return False
+    return "on" in (getattr(told, "in_hot_standby", None), getattr(told, "default_transaction_read_only", None))
+
+
+def is_read_only(error: BaseException) -> bool:
+    return isinstance(error, (asyncpg.ReadOnlySQLTransactionError, asyncpg.TargetServerAttributeNotMatched))
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether the session belongs to a server that is read-only, shuts down or has just come up."""
+    code = str(getattr(error, "sqlstate", ""))
+    return code == "25006" or code.startswith("57P0")
 
 
 async def _keep_alive(connection: Any) -> None:
@@ -172,28 +289,35 @@ async def _keep_alive(connection: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
-def translated(error: BaseException, url: str) -> BaseException:
+def translated(error: Exception, address: Address) -> Exception:
     """A driver's error in Windlass's words; what is not the database's fault stays as it is."""
-    from windlass.store import masked
-
-    if isinstance(error, StoreError) or not isinstance(error, Exception):
+    where, said = address.shown, f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, StoreError):
         return error
     if isinstance(error, (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)):
-        return StoreUnavailable(f"{masked(url)}: {error}; check the database's name, user and password in WINDLASS_URL")
-    if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
-        return StoreUnavailable(f"{masked(url)}: a connection was not to be used, another one is tried: {error}")
-    if isinstance(error, UNREACHABLE):
+        return StoreUnavailable(f"{where}: {error}; check the database's name, user and password in WINDLASS_URL")
+    if is_read_only(error):
+        return StoreUnavailable(f"{where} is read-only ({said}); {READ_ONLY}")
+    if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
+        return StoreUnavailable(f"a pooler is in front of {where}: it refused a setting ({error}); {POOLER}")
+    if isinstance(error, MIXED_UP):
         return StoreUnavailable(
-            f"{masked(url)} does not answer ({type(error).__name__}: {error}); is PostgreSQL running, and is "
-            "WINDLASS_URL right?"
+            f"{where} hands out sessions with other statements than were prepared there ({error.args[0]}): a pooler "
+            f"that pools transactions is in front of it; {POOLER}"
         )
-    if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
-        return SchemaMissing(f"{masked(url)} has no Windlass schema ({error}); run: windlass migrate")
+    if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
+        return ConfigError(f"{where}: {error}; mend it in WINDLASS_URL")
+    if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
+        return StoreUnavailable(f"{where}: a connection was not to be used, another one is tried: {error}")
     if isinstance(error, asyncpg.QueryCanceledError):
-        return StoreUnavailable(f"{masked(url)} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
+        return StoreUnavailable(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
+    if isinstance(error, UNREACHABLE):
+        return StoreUnavailable(f"{where} does not answer ({said}); is PostgreSQL running, and is WINDLASS_URL right?")
+    if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
+        return SchemaMissing(f"{where} has no Windlass schema ({error}); run: windlass migrate")
     if isinstance(error, OverflowError):
         return StoreError(
-            f"{masked(url)} holds a job with a time outside the years 1 to 9999, which no program can read; find it: "
+            f"{where} holds a job with a time outside the years 1 to 9999, which no program can read; find it: "
             "SELECT id FROM windlass.jobs WHERE least(run_at, created_at, updated_at) < '0001-01-01' OR "
             "greatest(run_at, created_at, updated_at, claimed_at, started_at, finished_at) > '9999-12-31'"
         )

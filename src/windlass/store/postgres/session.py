@@ -24,6 +24,7 @@ class Session(Admitting, Scheduling):
     def __init__(self, pool: Pool) -> None:
         super().__init__()
         self._pool = pool
+        self.contact = pool.contact
         self._to_wake: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
 

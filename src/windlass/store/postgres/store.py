@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -21,6 +22,7 @@ from windlass.state import State, Verb, sources, target
 from windlass.store import masked
 from windlass.store.admitting import charging, releasing
 from windlass.store.asking import Flowing, ask
+from windlass.store.contact import Contact
 from windlass.store.encoding import encode_jobs
 from windlass.store.following import (
     condemned,
@@ -36,7 +38,7 @@ from windlass.store.postgres import partitions, rows
 from windlass.store.postgres.claiming import Claiming
 from windlass.store.postgres.heart import PostgresHeart
 from windlass.store.postgres.migrator import current
-from windlass.store.postgres.pool import Pool
+from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
 from windlass.store.postgres.settling import Follower, in_order, let_in, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
@@ -50,6 +52,8 @@ from windlass.store.refusals import OPERATIONS, refusal, unheard
 from windlass.store.sql import query
 
 T = TypeVar("T")
+
+log = logging.getLogger("windlass")
 
 PRUNE_PAGE = 5_000  # rows of each table per statement
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
@@ -72,17 +76,32 @@ class PostgresStore(Claiming):
         self.url = url
         self.direct_url = direct_url or (None if pooler else url)
         self.pooler = pooler is not None
-        super().__init__(Pool(url, size=connections + ENGINE_CONNECTIONS, pooler=self.pooler), clock)
+        size = connections + ENGINE_CONNECTIONS
+        super().__init__(Pool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
         self._for_handlers = asyncio.Semaphore(connections)
         self._sweeps = 0
 
     async def open(self) -> None:
         await self._pool.open()
         try:
+            if not self.pooler and await self._pool.is_pooled():
+                await self._go_through_pooler()
             check("postgres", await self._pool.run(current), masked(self.url))
         except BaseException:
             await self._pool.close()
             raise
+
+    async def _go_through_pooler(self) -> None:
+        """It was not declared. If it pools transactions, named statements would be mixed up with those of others."""
+        log.warning(
+            "a pooler is in front of %s, and nothing was said of it; working as with WINDLASS_POOLER=transaction, "
+            "and finding jobs by polling; %s",
+            masked(self.url),
+            POOLER,
+        )
+        self.pooler = self._pool.pooler = True
+        self.direct_url = None if self.direct_url == self.url else self.direct_url
+        await self._pool.expire()
 
     async def close(self) -> None:
         if self._waking is not None:
@@ -146,7 +165,7 @@ class PostgresStore(Claiming):
         await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        return _silence() if self.direct_url is None else listening(self.direct_url)
+        return _silence() if self.direct_url is None else listening(self.direct_url, self._pool.expired)
 
     async def wake(self, message: str) -> None:
         await self._execute("SELECT pg_notify($1, $2)", CHANNEL, message)
@@ -227,11 +246,13 @@ class PostgresStore(Claiming):
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[PostgresTransaction]:
         async with self._for_handlers, self._pool.acquire() as connection:
-            transaction = PostgresTransaction(connection, clock=self.clock, limit=limit)
+            transaction = PostgresTransaction(connection, clock=self.clock, limit=limit, pooler=self.pooler)
             await transaction.begin()
             try:
                 yield transaction
             finally:
+                if not transaction.committed and reports_read_only(connection):
+                    await self._pool.expire()  # here, because a handler may keep the error to itself
                 if not transaction.ended:
                     await self._roll_back(transaction, connection)
                 if transaction.committed:

@@ -13,12 +13,13 @@ from windlass.job import Lease, NewJob
 from windlass.outcome import Transition
 from windlass.store.asking import Flowing
 from windlass.store.following import enqueueing, is_simple
+from windlass.store.postgres.pool import PIN, PIN_LOCALLY
 from windlass.store.postgres.settling import Follower, settle_rest
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
-CLEAN = "RESET ALL; RESET ROLE; SELECT pg_advisory_unlock_all()"
+CLEAN = "RESET ALL; RESET ROLE; SELECT pg_catalog.pg_advisory_unlock_all()"
 """What a handler set for its session ends with its transaction; in the same round trip."""
 GRACE = 1_000  # milliseconds between our limit and the server's
 
@@ -28,8 +29,10 @@ class PostgresTransaction:
 
     windlass_dialect = "postgres"
 
-    def __init__(self, connection: Any, *, clock: Clock, limit: float) -> None:
+    def __init__(self, connection: Any, *, clock: Clock, limit: float, pooler: bool = False) -> None:
         self._connection = connection
+        self._pin = f"; {PIN_LOCALLY}" if pooler else ""
+        self._clean = CLEAN if pooler else f"{CLEAN}; {PIN}"
         self._clock = clock
         self._limit = limit
         self._began = clock.monotonic()
@@ -44,7 +47,7 @@ class PostgresTransaction:
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             f" SET LOCAL statement_timeout = {milliseconds};"
             f" SET LOCAL idle_in_transaction_session_timeout = {milliseconds};"
-            " SET LOCAL enable_seqscan = on"
+            f" SET LOCAL enable_seqscan = on{self._pin}"
         )
 
     async def execute(self, sql: str, *args: Any) -> str:
@@ -105,9 +108,9 @@ class PostgresTransaction:
                 "lease; put it last in the handler, or set a longer WINDLASS_LEASE"
             )
         self.ended = True
-        await self._connection.execute(f"COMMIT; {CLEAN}")
+        await self._connection.execute(f"COMMIT; {self._clean}")
         self.committed = True
 
     async def rollback(self) -> None:
         self.ended = True
-        await self._connection.execute(f"ROLLBACK; {CLEAN}")
+        await self._connection.execute(f"ROLLBACK; {self._clean}")

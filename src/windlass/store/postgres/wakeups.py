@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from windlass.address import read_address
 from windlass.errors import StoreUnavailable
 from windlass.store.postgres.pool import UNREACHABLE, connect, translated
 
@@ -16,8 +17,11 @@ BACKLOG = 1_000
 
 
 @asynccontextmanager
-async def listening(url: str) -> AsyncIterator[AsyncIterator[str]]:
-    """The messages that come while the block runs; raises StoreUnavailable when the connection ends."""
+async def listening(url: str, expired: set[Callable[[], None]]) -> AsyncIterator[AsyncIterator[str]]:
+    """The messages that come while the block runs; raises StoreUnavailable when the connection ends.
+
+    Also when the other sessions are given up (`expired`): a server that is primary no longer never notifies again.
+    """
     messages: asyncio.Queue[str | None] = asyncio.Queue()
     connection = await connect(url)
 
@@ -25,7 +29,7 @@ async def listening(url: str) -> AsyncIterator[AsyncIterator[str]]:
         if messages.qsize() < BACKLOG:
             messages.put_nowait(payload)
 
-    def ended(_connection: Any) -> None:
+    def ended(*_: Any) -> None:
         messages.put_nowait(None)
 
     async def read() -> AsyncIterator[str]:
@@ -37,14 +41,12 @@ async def listening(url: str) -> AsyncIterator[AsyncIterator[str]]:
 
     try:
         connection.add_termination_listener(ended)
+        expired.add(ended)
         await connection.add_listener(CHANNEL, heard)
         yield read()
     except UNREACHABLE as error:
-        raise translated(error, url) from error
+        raise translated(error, read_address(url)) from error
     finally:
+        expired.discard(ended)
         connection.remove_termination_listener(ended)
-        try:
-            async with asyncio.timeout(2):
-                await connection.close()
-        except (TimeoutError, *UNREACHABLE):
-            connection.terminate()
+        await connection.close()

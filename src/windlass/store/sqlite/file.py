@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
+from windlass.address import masked
 from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
 from windlass.store.sqlite.functions import FUNCTIONS
 from windlass.store.sqlite.rows import crash, remember, rfc3339
@@ -33,7 +34,7 @@ def locate(url: str) -> Path:
     name = unquote(url.removeprefix(PREFIX))
     if not url.startswith(PREFIX) or name in ("", "/", ":memory:"):
         raise ConfigError(
-            f"{url!r} does not name a SQLite file; write sqlite:///jobs.db or sqlite:////var/lib/app/jobs.db "
+            f"{masked(url)} does not name a SQLite file; write sqlite:///jobs.db or sqlite:////var/lib/app/jobs.db "
             "(jobs in memory would not outlive the process, so there is no :memory:)"
         )
     return Path(name).resolve()

@@ -27,11 +27,13 @@ class SqliteHeart:
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
 
-    async def beat(self, worker: UUID, lease: float) -> bool:
+    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
         with translated(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
-            # No longer than the lease: a beat that comes later than that says nothing any more.
+            # No longer than the lease: a beat that comes later than that says nothing any more. But longer than
+            # `within`: a new connection would wait for the same lock, and while the file is locked no other process
+            # can declare this worker dead.
             with immediate(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
                 parameters = {"id": str(worker), "lease": span(lease), "now": now}

@@ -9,11 +9,9 @@ from uuid import UUID
 import msgspec
 
 from windlass.flow import Waiting
-from windlass.job import COLUMNS, Failure, Job, NewJob
+from windlass.job import COLUMNS, Failure, Job
 from windlass.state import State, sources, target
-from windlass.store.encoding import encode_jobs
 from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
-from windlass.store.sqlite.placeholders import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,11 +88,6 @@ def _converter(column: str) -> Any:
 
 
 CONVERTERS = tuple(_converter(column) for column in COLUMNS)
-
-
-def enqueue_parameters(jobs: Sequence[NewJob], now: int) -> Parameters:
-    """The two parameters of `numbered(enqueue.sql)`; `now` in microseconds."""
-    return named((encode_jobs(jobs), now))
 
 
 def transition_parameters(transition: Transition, now: int) -> Parameters:

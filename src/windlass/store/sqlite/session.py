@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from windlass.errors import StoreUnavailable
 from windlass.store import migrate
 from windlass.store.admitting import Admitting
+from windlass.store.contact import Contact
 from windlass.store.scheduling import Scheduling
 from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
 from windlass.store.sqlite.follower import Follower
@@ -31,6 +32,7 @@ class Session(Admitting, Scheduling):
         super().__init__()
         self.url = url
         self.clock = clock
+        self.contact = Contact(clock)
         self._path = locate(url)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
@@ -67,12 +69,16 @@ class Session(Admitting, Scheduling):
     async def _write(self, step: Step[T]) -> T:
         if self._writer is None:
             raise _not_open()
-        return await self._writer.write(step)
+        answer = await self._writer.write(step)
+        self.contact.answered()
+        return answer
 
     async def _read(self, step: Step[T]) -> T:
         if self._reader is None:
             raise _not_open()
-        return await self._reader.read(step)
+        answer = await self._reader.read(step)
+        self.contact.answered()
+        return answer
 
     async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
         """A write with what follows it; workers are woken after the commit."""

@@ -12,16 +12,16 @@ from windlass.state import State, Verb
 from windlass.store.admitting import charging
 from windlass.store.asking import ask
 from windlass.store.following import enqueueing, is_simple, signalling, waking_due
+from windlass.store.messages import cancelling
 from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
 from windlass.store.sql import query
-from windlass.store.sqlite import operations, rows, sweeps
+from windlass.store.sqlite import bulk, operations, rows, sweeps
 from windlass.store.sqlite.claims import Claims
 from windlass.store.sqlite.follower import Follower
 from windlass.store.sqlite.heart import SqliteHeart
 from windlass.store.sqlite.looks import Looks
-from windlass.store.sqlite.placeholders import numbered
-from windlass.store.sqlite.rows import enqueue_parameters, span
+from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.transaction import SqliteTransaction
 from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     from windlass.job import Lease, NewJob
     from windlass.outcome import Progress, Transition
 
-ENQUEUE_PAGE = 500  # jobs per statement: bounds the JSON text, not the transaction
+HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the default lease
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
 class SqliteStore(Looks):
     """Implements `store.protocol.Store`."""
 
-    def __init__(self, url: str, *, clock: Clock) -> None:
+    def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
         super().__init__(url, clock=clock)
+        self._hold = hold
         self._claims = Claims(clock)
         # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
         self._turn = asyncio.Lock()
@@ -59,17 +60,20 @@ class SqliteStore(Looks):
         if not jobs:
             return {}
 
-        def insert(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
-            if not all(map(is_simple, jobs)):
+        def follow(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
+            with bulk.bounded(connection, self._path, len(jobs), self._hold):
                 return Follower(connection, now).drive(enqueueing(jobs))
-            for start in range(0, len(jobs), ENQUEUE_PAGE):
-                page = jobs[start : start + ENQUEUE_PAGE]
-                connection.execute(numbered(query("sqlite", "enqueue")), enqueue_parameters(page, now))
-            return {}
 
         if failpoints.armed:
             failpoints.hit("enqueue.before")
-        existing = await self._write(insert)
+        existing: Mapping[UUID, UUID] = {}
+        if not all(map(is_simple, jobs)):
+            existing = await self._write(follow)
+        elif len(jobs) >= bulk.STAGE_FROM:
+            await bulk.enqueue_staged(self._path, self.clock, jobs, self._hold)
+        else:
+            texts = bulk.pages(jobs)
+            await self._write(lambda connection, now: bulk.insert(connection, texts, now))
         if failpoints.armed:
             failpoints.hit("enqueue.committed")
         self.wake_later({job.queue for job in jobs if job.id not in existing})
@@ -220,7 +224,7 @@ class SqliteStore(Looks):
             lambda follower, connection, now: operations.operate(follower, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
-            tell(self._path, f"cancel:{job}")
+            tell(self._path, cancelling(job))
         elif state is State.QUEUED:
             tell(self._path, "*")
         return state

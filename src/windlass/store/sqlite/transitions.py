@@ -7,8 +7,9 @@ from uuid import UUID
 
 from windlass import audit
 from windlass.state import FINAL, FINISHING, SETTLING, State, target
-from windlass.store.admitting import WAKE_GATES, charging, holding, releasing
+from windlass.store.admitting import charging, holding, releasing
 from windlass.store.following import after
+from windlass.store.messages import WAKE_GATES
 from windlass.store.sql import query
 from windlass.store.sqlite.rows import Parameters, advance_parameters, array, decode_keys, transition_parameters
 

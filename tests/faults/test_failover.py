@@ -1,0 +1,79 @@
+"""The server turns read-only, or another one is the primary now: workers and apps come back without a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from servers import administer
+from windlass import State, Windlass
+from windlass.errors import StoreUnavailable
+
+from .proxy import proxied
+from .rig import Yard
+from .server import Server, private_server
+
+TERMINATE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()
+"""
+
+
+@contextmanager
+def read_only(name: str) -> Iterator[None]:
+    """Sessions that begin now only read, and stay so: what a provider does when a disk is full, or a failover."""
+    administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    administer(TERMINATE.format(name))
+    yield
+    administer(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+
+
+def test_sessions_of_a_read_only_server_do_not_stay(postgres_yard: Yard) -> None:
+    yard = postgres_yard
+    name = urlsplit(yard.url).path.strip("/")
+    before = yard.enqueue("effect", 5) + yard.enqueue("plain", 5)
+    worker = yard.ready(WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
+    yard.until_final(before)
+
+    with read_only(name):
+        with pytest.raises(StoreUnavailable, match=r"is read-only .*target_session_attrs=read-write"):
+            yard.enqueue("plain")
+        yard.until(lambda: "is read-only" in worker.told(), "the worker met the read-only server")
+
+    after = yard.enqueue("effect", 5) + yard.enqueue("plain", 5)
+    yard.until_final(before + after)
+    assert worker.ended() is None
+    assert yard.counts() == {State.SUCCEEDED: len(before + after)}
+    assert "lost its leases" not in worker.told()
+
+
+@pytest.fixture(scope="module")
+def standby() -> Iterator[Server]:
+    """A server that takes no writes."""
+    with private_server() as server:
+        yield server
+
+
+def test_of_several_hosts_the_one_that_takes_writes_is_found(postgres_yard: Yard, standby: Server) -> None:
+    name = urlsplit(postgres_yard.url).path.strip("/")
+    administer(f"CREATE DATABASE {name}", standby.url)
+    administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on", standby.url)
+    parts = urlsplit(postgres_yard.url)
+    login, _, primary = parts.netloc.rpartition("@")
+    other = urlsplit(standby.url).netloc.rpartition("@")[2]
+
+    with proxied(postgres_yard.url) as silent:
+        silent.swallow()
+        hosts = f"{silent.place},{other},{primary}"
+        url = urlunsplit(parts._replace(netloc=f"{login}@{hosts}" if login else hosts))
+        app = Windlass(url)
+        try:
+            assert app.counts()[State.QUEUED] == 0
+            (job,) = postgres_yard.enqueue("plain")
+            worker = postgres_yard.ready(WINDLASS_URL=url, WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
+            postgres_yard.until_final([job])
+            assert worker.ended() is None
+        finally:
+            app.close()
