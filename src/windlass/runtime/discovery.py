@@ -148,7 +148,8 @@ class Discovery(Service):
     async def _scan(self, phase: str, types: tuple[str, ...], *, queues: tuple[str, ...] | None = None) -> None:
         crew, settings = self._crew, self._crew.settings
         left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
-        room = min(left, settings.discovery_batch or left)
+        most = crew.completer.room
+        room = min(left, settings.discovery_batch or left, left if most is None else most)
         if room > 0:
             await self._claim(room, types, rescan=True, queues=queues)
 

@@ -84,7 +84,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
-    left: frozenset[UUID] = frozenset()  # not written, because the store went away after it had written others
+    left: frozenset[UUID] = frozenset()  # not written: the store went away or refused them after it had written others
     let_in: frozenset[str] = frozenset()  # queues in which parked jobs may run now; nobody has been told yet
 
 
@@ -181,6 +181,10 @@ class Transaction(Protocol):
 
     async def commit(self) -> None: ...
 
+    def lost(self, error: Exception) -> bool:
+        """Whether `finish` or `commit` failed with `error` for a reason that the handler cannot have caused."""
+        ...
+
     async def rollback(self) -> None: ...
 
 
@@ -246,7 +250,15 @@ class Store(Admission, Schedules, Protocol):
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         """Finish, fail, snooze, release…: every transition whose lease is current.
 
-        A job that was asked to cancel and would become claimable again becomes `cancelled` instead.
+        A job that was asked to cancel and would become claimable again becomes `cancelled` instead. Raises ValueRefused
+        when a value of one of them cannot be stored, and another StoreError when the database is the reason or may be.
+        """
+        ...
+
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        """Bury a job with the least that can be written; its slots go back, and nothing else follows.
+
+        The last way out for a job whose transition cannot be written at all; False when the lease is lost.
         """
         ...
 

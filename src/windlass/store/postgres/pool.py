@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from windlass.errors import SchemaMissing, StoreError, StoreUnavailable
+from windlass.errors import SchemaMissing, StoreError, StoreRefused, StoreUnavailable, ValueRefused
+from windlass.store.postgres.sqlstate import Fault, code_of, fault_of, lost_its_statements
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ SETTINGS = {
 BEGIN = "BEGIN; " + " ".join(
     f"SET LOCAL {name} = '{value}';" for name, value in SETTINGS.items() if name != "default_transaction_isolation"
 )
-DEADLOCK_RETRIES = 6
+RETRIES = 6  # of work that was rolled back by a deadlock, or had no statement on its connection
 
 UNREACHABLE = (
     OSError,
@@ -103,17 +104,22 @@ class Pool:
             pool.terminate()
 
     async def run(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do `work` on a connection. A deadlock or serialisation failure has rolled back: it is tried again."""
-        for attempt in range(DEADLOCK_RETRIES):
+        """Do `work` on a connection.
+
+        A deadlock or serialisation failure has rolled back, and a connection that lost its prepared statements has
+        done nothing: both are tried again, the latter on another connection.
+        """
+        for attempt in range(RETRIES):
             try:
                 async with self.acquire() as connection:
                     return await self._work(connection, work)
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-                if attempt == DEADLOCK_RETRIES - 1:
-                    raise StoreUnavailable(f"gave up after {DEADLOCK_RETRIES} deadlocks: {error}") from error
+                if attempt == RETRIES - 1:
+                    raise StoreUnavailable(f"gave up after {RETRIES} deadlocks: {error}") from error
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             except Exception as error:
-                raise translated(error, self.url) from error
+                if attempt == RETRIES - 1 or not lost_its_statements(error):
+                    raise translated(error, self.url) from error
         raise AssertionError("unreachable")
 
     async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -126,7 +132,12 @@ class Pool:
         return self._pool.acquire(timeout=COMMAND_TIMEOUT)
 
     async def _work(self, connection: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-        return await (_transact(connection, BEGIN, work) if self.pooler else work(connection))
+        try:
+            return await (_transact(connection, BEGIN, work) if self.pooler else work(connection))
+        except Exception as error:
+            if lost_its_statements(error):
+                connection.terminate()
+            raise
 
 
 async def _transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -180,6 +191,14 @@ def translated(error: BaseException, url: str) -> BaseException:
         return error
     if isinstance(error, (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)):
         return StoreUnavailable(f"{masked(url)}: {error}; check the database's name, user and password in WINDLASS_URL")
+    fault = fault_of(error)
+    if fault is Fault.VALUE:
+        return ValueRefused(f"PostgreSQL refused a value ({told(error)})")
+    if lost_its_statements(error):
+        return StoreUnavailable(
+            f"{masked(url)} does not know the statements of its connections ({told(error)}); if a pooler is in front, "
+            "set WINDLASS_POOLER=transaction"
+        )
     if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
         return StoreUnavailable(f"{masked(url)}: a connection was not to be used, another one is tried: {error}")
     if isinstance(error, UNREACHABLE):
@@ -192,5 +211,11 @@ def translated(error: BaseException, url: str) -> BaseException:
     if isinstance(error, asyncpg.QueryCanceledError):
         return StoreUnavailable(f"{masked(url)} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
     if isinstance(error, asyncpg.PostgresError):
-        return StoreError(f"PostgreSQL refused a statement ({type(error).__name__}): {error}")
+        kind = StoreRefused if fault is Fault.DATABASE else StoreError
+        return kind(f"PostgreSQL refused a statement ({told(error)})")
     return error
+
+
+def told(error: Exception) -> str:
+    """An error of the driver, with its SQLSTATE, in one line."""
+    return f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]

@@ -13,7 +13,7 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, StoreError, StoreUnavailable, TransitionRefused
+from windlass.errors import JobNotFound, StoreError, TransitionRefused
 from windlass.flow import Memory
 from windlass.job import Job, Lease, NewJob
 from windlass.outcome import Progress, Transition
@@ -37,7 +37,7 @@ from windlass.store.postgres.claiming import Claiming
 from windlass.store.postgres.heart import PostgresHeart
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.settling import Follower, in_order, let_in, settle_plain, settle_rest
+from windlass.store.postgres.settling import Follower, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
@@ -160,25 +160,35 @@ class PostgresStore(Claiming):
         if failpoints.armed:
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
-        states, parked_at = await self._pool.run(lambda connection: settle_plain(connection, ordered))
+        states: dict[UUID, State] = {}
         queues: set[str] = set()
-        if parked_at:
-            with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
-                queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
-        # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
-        rest = [transition for transition in ordered if transition.job not in states]
         left: frozenset[UUID] = frozenset()
-        if rest:
-            try:
-                states = states | await self._transact(partial(self._settle_rest, rest, queues))
-            except StoreUnavailable:
-                if not states:
-                    raise
-                left = frozenset(transition.job for transition in rest)
+        try:
+            await self._settle_plain(ordered, states, queues)
+            # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
+            rest = [transition for transition in ordered if transition.job not in states]
+            if rest:
+                states |= await self._transact(partial(self._settle_rest, rest, queues))
+        except Exception:  # asked again, the database says the same of what is left, and then nothing is written
+            if not states:
+                raise
+            left = frozenset(transition.job for transition in ordered if transition.job not in states)
         if failpoints.armed:
             failpoints.hit("finish.committed")
         lost = frozenset(t.job for t in ordered if t.job not in states) - left
         return Settled(states=states, lost=lost, left=left, let_in=frozenset(queues))
+
+    async def _settle_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
+        """A statement and a commit for those that end, and one for those that stay: each tells what it wrote."""
+        ending, staying = plain(ordered)
+        if ending:
+            written, parked_at = await self._pool.run(lambda connection: finish_plain(connection, ending))
+            states.update(written)
+            if parked_at:
+                with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
+                    queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
+        if staying:
+            states.update((await self._pool.run(lambda connection: settle_plain(connection, staying))).states)
 
     async def _settle_rest(
         self, rest: Sequence[Transition], queues: set[str], follower: Follower, connection: Any
@@ -188,6 +198,14 @@ class PostgresStore(Claiming):
         queues |= follower.let_in
         follower.let_in.clear()
         return settled
+
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        async def work(follower: Follower, connection: Any) -> bool:
+            records = await connection.fetch(query("postgres", "put_aside"), lease.job, lease.token, reason)
+            await follower.drive(releasing(record["limits"] for record in records))
+            return bool(records)
+
+        return await self._transact(work)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
@@ -236,6 +254,8 @@ class PostgresStore(Claiming):
                     await self._roll_back(transaction, connection)
                 if transaction.committed:
                     self.wake_later(transaction.queues)
+                if transaction.spoilt:
+                    connection.terminate()
 
     async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
         """A connection that cannot roll back (it is gone, or a fenced-out thread still uses it) is not used again."""

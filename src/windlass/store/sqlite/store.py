@@ -23,7 +23,7 @@ from windlass.store.sqlite.looks import Looks
 from windlass.store.sqlite.placeholders import numbered
 from windlass.store.sqlite.rows import enqueue_parameters, span
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
+from windlass.store.sqlite.transitions import put_aside, refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
 
 if TYPE_CHECKING:
@@ -120,6 +120,11 @@ class SqliteStore(Looks):
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
+
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        return await self._following(
+            lambda follower, connection, now: put_aside(follower, connection, now, lease, reason)
+        )
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: remember(connection, now, lease, memory))
