@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.job import Attempt, Failure, Job
+from windlass.job import Attempt, Failure, Job, attempts_in
 
 LISTED = 120  # characters of an error in a list
 
@@ -62,7 +62,7 @@ def failure_of(job: Job) -> Failure | None:
 
 def attempts_of(job: Job) -> list[Attempt]:
     """The attempts worth a word, oldest first."""
-    return [] if job.attempts is None else msgspec.json.decode(job.attempts, type=list[Attempt])
+    return attempts_in(job.attempts)
 
 
 def summary(failure: Failure) -> str:

@@ -15,7 +15,7 @@ from windlass.cli.budgets import is_spent
 from windlass.cli.gates import words_of
 from windlass.cli.limits import room_of, rule_of, use_of
 from windlass.cli.output import say, span
-from windlass.flow import Consequences, Linked, Recollection, Waiting
+from windlass.flow import Linked, Recollection, Waiting, consequences_in
 from windlass.job import Job
 from windlass.state import State
 
@@ -143,9 +143,8 @@ def facts(job: Job, around: Surroundings) -> Iterator[tuple[str, str]]:
         yield "steps", ", ".join(steps)
     if around.memory.signals:
         yield "signals", ", ".join(sorted(around.memory.signals))
-    if job.consequences is not None:
-        for moment, consequence in msgspec.json.decode(job.consequences, type=Consequences).items():
-            yield f"on {moment}", consequence.type
+    for moment, consequence in consequences_in(job.consequences).items():
+        yield f"on {moment}", consequence.type
 
 
 def tell_links(job: Job, around: Surroundings) -> None:

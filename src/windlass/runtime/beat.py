@@ -36,12 +36,14 @@ class Beat:
         settings: Settings,
         clock: Clock,
         lost: Callable[[UUID, str], None],
+        holding: Callable[[], int],
     ) -> None:
         self._store = store
         self._worker = worker
         self._settings = settings
         self._clock = clock
         self._lost = lost
+        self._holding = holding  # how many leases there are now; asked from the beat's thread
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -88,7 +90,7 @@ class Beat:
             if failpoints.armed:
                 failpoints.hit("beat.before")
             async with asyncio.timeout(left):
-                alive = await heart.beat(self._worker, self._settings.lease)
+                alive = await heart.beat(self._worker, self._settings.lease, self._holding())
         except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__

@@ -49,7 +49,8 @@ async def commit(
         # anything else, or the job runs again although its effects are there.
         if not await _settled_after_all(transition.lease, store=store, clock=clock, held=held):
             if transaction.lost(error):  # rolled back by the database: run again, with no attempt burned
-                log.warning("the transaction of job %s is lost, and the job runs again: %s", transition.job, error)
+                why = str(error).partition("\n")[0]
+                log.warning("the transaction of job %s is lost, and the job runs again: %s", transition.job, why)
                 return Outcome(ending=Ending.SNOOZED, delay=LOST_TRANSACTION)
             return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=transition.output, finished=True)

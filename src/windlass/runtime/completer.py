@@ -21,7 +21,7 @@ from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.observe.events import JobSettled
 from windlass.outcome import Transition
 from windlass.runtime.crew import Crew
-from windlass.runtime.refused import Refused, burial, is_of_database, is_of_values
+from windlass.runtime.refused import Refused, burial, is_of_values
 from windlass.runtime.service import backoff, wait
 from windlass.state import State, Verb
 from windlass.store.admitting import WAKE_GATES
@@ -201,7 +201,7 @@ class Completer:
         buried = burial(transition, error, self._crew.clock)
         log.error("job %s %s: %s; it is buried", transition.job, buried.reason, error)
         again = await self._settle([buried])
-        if again is None or is_of_database(again):
+        if again is None or getattr(again, "of_database", False):
             return
         try:
             held = await self._crew.store.put_aside(transition.lease, buried.reason or "")

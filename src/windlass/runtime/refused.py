@@ -45,11 +45,6 @@ def is_of_values(error: Exception) -> bool:
     return isinstance(error, ValueRefused) or (isinstance(error, WindlassError) and not isinstance(error, StoreError))
 
 
-def is_of_database(error: Exception) -> bool:
-    """Whether the database is the reason for certain: every StoreError that says more than "refused"."""
-    return isinstance(error, StoreError) and type(error) is not StoreError and not isinstance(error, ValueRefused)
-
-
 class Case:
     """One transition that was refused."""
 
@@ -88,7 +83,7 @@ class Refused:
             if case is None or case.transition.lease != transition.lease:
                 self._plan_probe(now)
                 case = self._cases[transition.job] = Case(transition, now)
-            case.certain = is_of_database(error)
+            case.certain = getattr(error, "of_database", False)
             if case.certain:  # what speaks against the transition is counted anew
                 case.since, case.tries = now, 0
 

@@ -205,7 +205,14 @@ class Worker:
                 log.warning("cannot register: %s", error)
                 crew.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
                 await self._clock.sleep(backoff(failures))
-        self._beat = Beat(crew.store, crew.worker, settings=self.settings, clock=self._clock, lost=self._beat_lost)
+        self._beat = Beat(
+            crew.store,
+            crew.worker,
+            settings=self.settings,
+            clock=self._clock,
+            lost=self._beat_lost,
+            holding=lambda: len(crew.leases),
+        )
         self._beat.renewed = began
         self._beat.start()
         crew.registered = True

@@ -14,7 +14,7 @@ Rules every implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -79,6 +79,13 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     filled: bool = False  # there may be more, although it brought fewer than its room: some met a full limit
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker holds by the store's account."""
+
+    jobs: list[Job]
+    unreadable: list[Lease] = []  # of rows with a value that no job can have, such as a time after the year 9999
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch of transitions came to: the state each job is in now, or its lease was lost."""
 
@@ -141,8 +148,11 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 class Heart(Protocol):
     """A connection of its own that only says "alive". Used from a thread with its own event loop."""
 
-    async def beat(self, worker: UUID, lease: float) -> bool:
-        """Extend the worker's life by `lease`; False when its row is dead or gone, and then nothing changed."""
+    async def beat(self, worker: UUID, lease: float, held: int = 0) -> bool:
+        """Extend the worker's life by `lease`, and note how many jobs it holds, as it sees it.
+
+        False when its row is dead or gone, and then nothing changed.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -243,8 +253,8 @@ class Store(Admission, Schedules, Protocol):
         """Lease up to `room` due jobs for a worker that is registered and not dead; none for any other."""
         ...
 
-    async def held(self, worker: UUID) -> list[Job]:
-        """The running jobs of this worker, as the store knows them: asked when the answer to a claim was lost."""
+    async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
+        """The running jobs of this worker besides those it knows: asked when the answer to a claim was lost."""
         ...
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:

@@ -18,10 +18,13 @@ from windlass.clock import spell
 from windlass.errors import StoreError
 from windlass.store import masked
 from windlass.store.checkup import (
+    ANSWER,
     Finding,
+    Forgetful,
     Holder,
     UnservedType,
     judge_holders,
+    judge_leases,
     judge_schema,
     judge_types,
     ok,
@@ -65,7 +68,7 @@ class PostgresCheckup:
             number = await current(connection)
             findings.append(judge_schema(self._settings, number))
             if number == newest("postgres"):
-                for check in (self._plans, self._snapshots, self._tables, self._types, self._holders):
+                for check in (self._plans, self._snapshots, self._tables, self._types, self._holders, self._leases):
                     findings += await self._try(check, connection, check.__name__.strip("_"))
             return findings
         finally:
@@ -223,6 +226,10 @@ class PostgresCheckup:
         gone = [Holder(*row) for row in await connection.fetch(query("postgres", "checkup_holders"))]
         alive = (await connection.fetchrow(query("postgres", "checkup_tables")))["alive"]
         return judge_holders(self._settings, alive, gone)
+
+    async def _leases(self, connection: Any) -> list[Finding]:
+        rows = await connection.fetch(query("postgres", "checkup_forgotten"), ANSWER)
+        return judge_leases([Forgetful(*row) for row in rows])
 
 
 def _holder(row: Any) -> Finding:

@@ -21,11 +21,11 @@ class PostgresHeart:
         self._pooler = pooler
         self._connection: Any = None
 
-    async def beat(self, worker: UUID, lease: float) -> bool:
+    async def beat(self, worker: UUID, lease: float, held: int = 0) -> bool:
         try:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await connect(self._url, pooler=self._pooler)
-            return bool(await self._connection.fetchval(query("postgres", "beat"), worker, lease))
+            return bool(await self._connection.fetchval(query("postgres", "beat"), worker, lease, held))
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self.drop()
             raise translated(error, self._url) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from windlass import audit, failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
 from windlass.flow import Memory
-from windlass.job import Job, Lease, NewJob
+from windlass.job import Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb, sources, target
 from windlass.store import masked
@@ -42,11 +42,13 @@ from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
     RESCUES_PER_CRASH,
+    Held,
     NewWorker,
     Settled,
     Swept,
 )
 from windlass.store.refusals import OPERATIONS, refusal, unheard
+from windlass.store.rescuing import Rescuing
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored bac
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
-class PostgresStore(Claiming):
+class PostgresStore(Claiming, Rescuing):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -153,8 +155,29 @@ class PostgresStore(Claiming):
 
     # A job's life
 
-    async def held(self, worker: UUID) -> list[Job]:
-        return [rows.job(record) for record in await self._fetch(query("postgres", "held"), worker)]
+    async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
+        try:
+            return Held(
+                jobs=[rows.job(each) for each in await self._fetch(query("postgres", "held"), worker, list(known))]
+            )
+        except StoreError:
+            raise
+        except Exception:  # one row that cannot be read spoils them all: each for itself
+            return await self._held_one_by_one(worker, known)
+
+    async def _held_one_by_one(self, worker: UUID, known: Collection[UUID]) -> Held:
+        held = Held(jobs=[], unreadable=[])
+        for record in await self._fetch(query("postgres", "held_leases"), worker, list(known)):
+            lease = Lease(*record)
+            try:
+                job = await self.find(lease.job)
+            except StoreError:
+                raise
+            except Exception:
+                held.unreadable.append(lease)
+            else:
+                held.jobs.extend([job] if job is not None and job.token == lease.token else [])
+        return held
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         if failpoints.armed:
@@ -273,30 +296,33 @@ class PostgresStore(Claiming):
         deaths = len(await self._fetch(query("postgres", "bury_workers")))
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = condemned = 0
-        while True:
-            if failpoints.armed:
-                failpoints.hit("sweep.before_rescue")
-            records = await self._rescue(max_crashes, page)
-            condemned += sum(record["status"] == State.DEAD for record in records)
-            rescued += sum(record["status"] == State.QUEUED for record in records)
-            if len(records) < page:
-                break
+        rescued = await self._rescue_all(max_crashes, page)
         for record in await self._fetch(query("postgres", "forgotten_cancels")):
             with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
                 await self.operate(Verb.CANCEL, record[0])
         await self._execute(query("postgres", "prune_workers"))
-        return Swept(deaths=deaths, rescued=rescued, condemned=condemned)
+        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int) -> list[Any]:
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """One page; what follows the death of the condemned is written with it."""
 
-        async def work(follower: Follower, connection: Any) -> list[Any]:
+        async def work(follower: Follower, connection: Any) -> list[State]:
             most = RESCUES_PER_CRASH * max_crashes
-            records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
+            records = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page, list(jobs), only)
             await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
             await follower.drive(releasing(r["limits"] for r in records))
-            return records
+            return [rows.STATES[record["status"]] for record in records]
+
+        return await self._transact(work)
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        return [record[0] for record in await self._fetch(query("postgres", "orphans"), page, list(but))]
+
+    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+        async def work(follower: Follower, connection: Any) -> list[State]:
+            records = await connection.fetch(query("postgres", "rescue_bare"), job, max_crashes)
+            await follower.drive(releasing(record["limits"] for record in records))
+            return [rows.STATES[record["status"]] for record in records]
 
         return await self._transact(work)
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
 from windlass.store.checkup import (
+    ANSWER,
     Finding,
+    Forgetful,
     Holder,
     UnservedType,
     judge_holders,
+    judge_leases,
     judge_schema,
     judge_types,
     ok,
@@ -28,7 +31,7 @@ from windlass.store.migrate import newest
 from windlass.store.sql import query
 from windlass.store.sqlite.file import OLDEST_SQLITE, connect, locate, translated
 from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.rows import micros
+from windlass.store.sqlite.rows import micros, span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +69,7 @@ class SqliteCheckup:
             yield judge_schema(self._settings, number)
             if number == newest("sqlite"):
                 with translated(self._path), closing(connect(self._path)) as connection:
-                    for check in (self._integrity, self._log, self._plans, self._types, self._holders):
+                    for check in (self._integrity, self._log, self._plans, self._types, self._holders, self._leases):
                         yield from check(connection)
         except StoreError as error:
             yield problem("file", str(error))
@@ -152,6 +155,11 @@ class SqliteCheckup:
         gone = [Holder(*row) for row in connection.execute(query("sqlite", "checkup_holders"), now)]
         (alive,) = connection.execute(query("sqlite", "checkup_alive"), now).fetchone()
         yield from judge_holders(self._settings, alive, gone)
+
+    def _leases(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+        parameters = {"answer": span(ANSWER), "now": self._now()}
+        rows = connection.execute(query("sqlite", "checkup_forgotten"), parameters)
+        yield from judge_leases([Forgetful(*row) for row in rows])
 
     def _now(self) -> int:
         return micros(self._clock.now())

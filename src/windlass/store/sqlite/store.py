@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from windlass.store.asking import ask
 from windlass.store.following import enqueueing, is_simple, signalling, waking_due
 from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
+from windlass.store.rescuing import Rescuing
 from windlass.store.sql import query
 from windlass.store.sqlite import operations, rows, sweeps
 from windlass.store.sqlite.claims import Claims
@@ -28,7 +28,7 @@ from windlass.store.sqlite.wakeups import listening, tell
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
     from uuid import UUID
 
     from windlass.clock import Clock
@@ -40,7 +40,7 @@ ENQUEUE_PAGE = 500  # jobs per statement: bounds the JSON text, not the transact
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
-class SqliteStore(Looks):
+class SqliteStore(Looks, Rescuing):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock) -> None:
@@ -163,7 +163,7 @@ class SqliteStore(Looks):
         deaths = await self._write(sweeps.bury_workers)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue(max_crashes, page)
+        rescued = await self._rescue_all(max_crashes, page)
         while (
             await self._following(
                 lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
@@ -176,17 +176,20 @@ class SqliteStore(Looks):
             tell(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
-        total: Counter[State] = Counter()
-        while True:
-            if failpoints.armed:
-                failpoints.hit("sweep.before_rescue")
-            rescued = await self._following(
-                lambda follower, connection, now: sweeps.rescue(follower, connection, now, max_crashes, page)
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        return await self._following(
+            lambda follower, connection, now: sweeps.rescue(
+                follower, connection, now, max_crashes, page, jobs, only=only
             )
-            total += rescued
-            if rescued.total() < page:
-                return total
+        )
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        return await self._read(lambda connection, now: sweeps.orphans(connection, page, but))
+
+    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+        return await self._following(
+            lambda follower, connection, now: sweeps.rescue_bare(follower, connection, now, max_crashes, job)
+        )
 
     async def wake_due(self, *, page: int = 500) -> int:
         return await self._following(lambda follower, connection, now: follower.drive(waking_due(page)))
