@@ -92,9 +92,14 @@ class Completer:
             await self._until_due()
             overwhelmed |= self.overwhelmed
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
-            overwhelmed |= await self._write(batch)
-            if self._refused.next_in() == 0:
-                await self._write_refused()
+            try:
+                overwhelmed |= await self._write(batch)
+                if self._refused.next_in() == 0:
+                    await self._write_refused()
+            except Exception as error:  # a fault of this file: nobody else would write what it holds
+                log.exception("the completer failed")
+                self._refused.add(self._held(batch), error)
+                self._refused.tried()
             if overwhelmed and not self.overwhelmed:
                 overwhelmed = False
                 self._relieved()  # every processor may be idle by now: nobody else would say so before the next poll
