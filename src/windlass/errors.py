@@ -13,6 +13,8 @@ WindlassError
 │   └── IdempotencyConflict
 ├── StoreError
 │   ├── StoreUnavailable  the database cannot be reached: transient, retried by workers
+│   ├── StoreRefused      the database refused a statement, whatever its values: a grant, a table, a disk
+│   ├── ValueRefused      the database refused a value: the same statement is refused again
 │   ├── StoreCorrupt      the file is not a database, or is read-only
 │   ├── SchemaMissing
 │   ├── SchemaOutdated
@@ -90,27 +92,49 @@ class IdempotencyConflict(EnqueueError):
 
 
 class StoreError(WindlassError):
-    """The store said no."""
+    """The store said no. By itself: it is not known whether a value was the reason, as with a trigger that raises."""
+
+    of_database = False  # whether the database is the reason for certain, and no value
 
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached now. Workers wait and try again."""
 
+    of_database = True
+
+
+class StoreRefused(StoreError):
+    """The database refused a statement for a reason that no value can have. Workers wait and try again."""
+
+    of_database = True
+
+
+class ValueRefused(StoreError):
+    """The database refused a value, such as one that breaks a constraint: trying again cannot help."""
+
 
 class StoreCorrupt(StoreError):
     """The database file is not one, is read-only, or cannot be opened."""
+
+    of_database = True
 
 
 class SchemaMissing(StoreError):
     """The database has no Windlass schema yet."""
 
+    of_database = True
+
 
 class SchemaOutdated(StoreError):
     """The schema is older than this program."""
 
+    of_database = True
+
 
 class SchemaTooNew(StoreError):
     """The schema is newer than this program, which therefore never touches it."""
+
+    of_database = True
 
 
 class LeaseLost(WindlassError):

@@ -7,6 +7,7 @@ decides: `context.py` and `pipeline.py` say what is wished, `store/following.py`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -107,6 +108,16 @@ class Moment(StrEnum):
 
 
 Consequences = dict[Moment, Consequence]
+
+
+def consequences_in(text: str | None) -> Consequences:
+    """The follow-ups that a job's row keeps. What is of another shape was not written here, and is left out."""
+    found: Consequences = {}
+    with suppress(msgspec.DecodeError):
+        for moment, consequence in msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw]).items():
+            with suppress(msgspec.DecodeError, ValueError):
+                found[Moment(moment)] = msgspec.json.decode(consequence, type=Consequence)
+    return found
 
 
 STRICTNESS = (Policy.FAIL, Policy.SKIP, Policy.COUNT, Policy.CONTINUE)

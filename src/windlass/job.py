@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -182,6 +183,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: str | None = None  # of a pipeline
     error: Failure | None = None
     log: list[str] = []
+
+
+def attempts_in(text: str | None) -> list[Attempt]:
+    """The attempts that a job's row remembers. What is of another shape was not written here, and is left out."""
+    attempts: list[Attempt] = []
+    with suppress(msgspec.DecodeError):
+        for entry in msgspec.json.decode(text or "[]", type=list[msgspec.Raw]):
+            with suppress(msgspec.DecodeError):
+                attempts.append(msgspec.json.decode(entry, type=Attempt))
+    return attempts
 
 
 def new_id() -> UUID:

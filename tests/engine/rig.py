@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -55,11 +56,16 @@ class Database:
             path = self.url.removeprefix("sqlite:///")
             with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection, connection:
                 return connection.execute(sql.format("windlass_"), args).fetchall()
-        assert self.lent is not None
         numbered = sql.format("windlass.")
         for number in range(1, len(args) + 1):
             numbered = numbered.replace("?", f"${number}", 1)
-        return [tuple(row) for row in await self.lent.fetch(numbered, *args)]
+        if self.lent is not None:
+            return [tuple(row) for row in await self.lent.fetch(numbered, *args)]
+        connection = await asyncpg.connect(self.url)
+        try:
+            return [tuple(row) for row in await connection.fetch(numbered, *args)]
+        finally:
+            await connection.close()
 
     async def close(self) -> None:
         for app in self.apps:

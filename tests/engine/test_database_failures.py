@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from windlass import Context, State, Windlass, fixed
-from windlass.errors import StoreError, StoreUnavailable
+from windlass.errors import StoreError, StoreUnavailable, ValueRefused
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, in_state, stores_of, working
 
@@ -115,7 +115,7 @@ async def test_one_transition_that_cannot_be_stored_does_not_keep_its_neighbours
 
         async def picky(transitions: Any) -> Any:
             if any(transition.output == "3" for transition in transitions):
-                raise StoreError("cannot store a three")
+                raise ValueRefused("cannot store a three")
             return await settle(transitions)
 
         store.settle = picky
@@ -124,7 +124,7 @@ async def test_one_transition_that_cannot_be_stored_does_not_keep_its_neighbours
             assert await jobs[n].aresult(timeout=PATIENCE) == n
         record = await in_state(jobs[3], State.DEAD)
 
-    assert record.reason == "unstorable"
+    assert record.reason == "succeeded, could not be stored"
 
 
 async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_completer(app: Windlass) -> None:

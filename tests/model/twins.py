@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from windlass import failpoints
 from windlass.errors import StoreError
 from windlass.job import Lease
 from windlass.store.postgres.store import PostgresStore
@@ -19,8 +18,7 @@ from windlass.store.sqlite.transaction import SqliteTransaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections import Counter
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from windlass.outcome import Transition
     from windlass.state import State
@@ -74,15 +72,14 @@ class LeakyTransaction(SqliteStore):
 class CarelessRescue(SqliteStore):
     """Gives every running job back, whether its worker is alive or not."""
 
-    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
-        def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> Counter[State]:
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> list[State]:
             living = connection.execute("SELECT id FROM windlass_workers WHERE NOT dead").fetchall()
             connection.execute("UPDATE windlass_workers SET dead = 1")
-            rescued = sweeps.rescue(follower, connection, now, max_crashes, 1_000)
+            rescued = sweeps.rescue(follower, connection, now, max_crashes, 1_000, jobs, only=only)
             connection.executemany("UPDATE windlass_workers SET dead = 0 WHERE id = ?", living)
             return rescued
 
-        failpoints.hit("sweep.before_rescue")
         return await self._following(rescue)
 
 

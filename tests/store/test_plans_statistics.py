@@ -85,7 +85,7 @@ class Hot:
             "advance": advances(leases),
             "record": (jobs, [lease.token for lease in leases], *[[1] * FEW] * 3),
             "charge": (payload([{"job": each.job, "token": each.token, "cents": 3} for each in leases]),),
-            "rescue": (*RESCUE[:2], FEW),
+            "rescue": (*RESCUE[:2], FEW, *RESCUE[3:]),
             "unpark": ('["domain:5", "domain:10"]',),
             "parked_keys": ("[]",),
             "release": (payload([{"key": key, "n": 1} for key in keys]),),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.job import Attempt, Failure, Job
+from windlass.job import Attempt, Failure, Job, attempts_in
 
 LISTED = 120  # characters of an error in a list
 UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
@@ -68,18 +68,7 @@ def failure_of(job: Job) -> Failure | None:
 
 def attempts_of(job: Job) -> list[Attempt]:
     """The attempts worth a word, oldest first, without those of another shape."""
-    try:
-        entries = msgspec.json.decode(job.attempts or "[]", type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, ValueError):
-        return []
-    return [attempt for attempt in map(_attempt, entries) if attempt is not None]
-
-
-def _attempt(entry: msgspec.Raw) -> Attempt | None:
-    try:
-        return msgspec.json.decode(entry, type=Attempt)
-    except (msgspec.MsgspecError, ValueError):
-        return None
+    return attempts_in(job.attempts)
 
 
 def summary(failure: Failure) -> str:

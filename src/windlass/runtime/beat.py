@@ -38,6 +38,7 @@ class Beat:
         clock: Clock,
         lost: Callable[[UUID, str], None],
         told: Callable[[bool], None],
+        holding: Callable[[], int],
     ) -> None:
         self._store = store
         self._worker = worker
@@ -45,6 +46,7 @@ class Beat:
         self._clock = clock
         self._lost = lost
         self._told = told  # whether a beat got through, from the beat's thread
+        self._holding = holding  # how many leases there are now; asked from the beat's thread
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -91,7 +93,7 @@ class Beat:
             if failpoints.armed:
                 failpoints.hit("beat.before")
             async with asyncio.timeout(left / SHARE):
-                alive = await heart.beat(self._worker, self._settings.lease, within=left / SHARE)
+                alive = await heart.beat(self._worker, self._settings.lease, self._holding(), within=left / SHARE)
         except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
@@ -16,6 +17,10 @@ from windlass.policy.failure import Run
 from windlass.registry import Definition
 from windlass.runtime.execution import from_error
 from windlass.store.protocol import Store
+
+log = logging.getLogger("windlass")
+
+LOST_TRANSACTION = 1.0  # seconds until a job runs again whose transaction the database could not keep
 
 
 async def commit(
@@ -42,6 +47,10 @@ async def commit(
         # The answer to a COMMIT can be lost after the commit happened. Only the store knows: ask it before
         # anything else, or the job runs again although its effects are there.
         if not await _settled_after_all(transition.lease, store=store, clock=clock, held=held):
+            if transaction.lost(error):  # rolled back by the database: run again, with no attempt burned
+                why = str(error).partition("\n")[0]
+                log.warning("the transaction of job %s is lost, and the job runs again: %s", transition.job, why)
+                return Outcome(ending=Ending.SNOOZED, delay=LOST_TRANSACTION)
             return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=transition.output, finished=True)
 

@@ -28,10 +28,12 @@ from windlass.store.protocol import Claim, Claimed, Suspects
 
 log = logging.getLogger("windlass")
 
-DOUBT = 30.0  # seconds after a failed claim for which it may still be committed: two statement timeouts
+DOUBT = 30.0  # seconds after a failed claim for which it may well be committed late: two statement timeouts
+LOOK_EVERY = 60.0  # seconds between two looks for what is held unknowingly, where no claim failed: a server may freeze
 LONGEST_SUSPENSE = 10.0  # seconds that a suspect which must run alone waits while other jobs are claimed
 RESCAN_SHARE = 20  # a rescan may take one part in so many of the time
 BUSY_BEFORE_UNMARKED = 0.2  # seconds of full claims before the idle mark is taken back
+UNREADABLE = "claimed, could not be read"
 DUE_SUSPECTS = "state:queued,failed crashes:>0 due:>=0s"
 
 
@@ -53,8 +55,8 @@ class Discovery(Service):
         self._by_creation = crew.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
-        self._unsure_until = 0.0  # a claim failed: until then it may be committed, late
-        self._asked_at = 0.0
+        self._failed_at: float | None = None  # a claim failed, and nobody has looked since what became of it
+        self._looked_at = crew.clock.monotonic()
         self._next_rescan = 0.0
         known = tuple(Value(type, quoted=True) for type in types)
         self._due_suspects = Filter(DUE_SUSPECTS, (*parse(DUE_SUSPECTS).terms, Term(Kind.NAME, "type", known)))
@@ -93,8 +95,7 @@ class Discovery(Service):
         settings = self._crew.settings
         if not self._crew.registered:
             return None  # until the worker is registered (again)
-        if self.clock.monotonic() < self._unsure_until:
-            await self._adopt()
+        await self._adopt()
         if not self._coordinator.at_once:
             await self._scan_phases()
             return settings.poll
@@ -148,7 +149,8 @@ class Discovery(Service):
     async def _scan(self, phase: str, types: tuple[str, ...], *, queues: tuple[str, ...] | None = None) -> None:
         crew, settings = self._crew, self._crew.settings
         left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
-        room = min(left, settings.discovery_batch or left)
+        most = crew.completer.room
+        room = min(left, settings.discovery_batch or left, left if most is None else most)
         if room > 0:
             await self._claim(room, types, rescan=True, queues=queues)
 
@@ -214,7 +216,7 @@ class Discovery(Service):
         try:
             claimed = await crew.store.claim(wish)
         except BaseException:
-            self._unsure_until = self.clock.monotonic() + DOUBT
+            self._failed_at = self.clock.monotonic()
             raise
         self.last_success = self.clock.monotonic()
         self._pace_rescans(self.last_success - began, rescan=rescan)
@@ -226,16 +228,26 @@ class Discovery(Service):
         """A claim failed, and its commit may have happened all the same: take in what this worker holds unknowingly.
 
         What was known before the question is left out: it may be settled while the store answers, and would run again.
-        A server that lost its client may still commit for as long as a statement may take, so the question is repeated.
+        A server that lost its client may still commit for as long as a statement may take, so that the question is
+        repeated until an answer was asked for later than that. A server that froze may commit even later: so now and
+        then the question is asked without a reason.
         """
-        crew = self._crew
-        known, worker, at = crew.leases.known(), crew.worker, self.clock.monotonic()
-        if at - self._asked_at < crew.settings.poll:
+        crew, at = self._crew, self.clock.monotonic()
+        if at - self._looked_at < (LOOK_EVERY if self._failed_at is None else crew.settings.poll):
             return
-        self._asked_at = at
-        held = await crew.store.held(worker)
-        if worker == crew.worker:
-            self._take([job for job in held if job.id not in known], at)
+        known, worker = crew.leases.known(), crew.worker
+        held = await crew.store.held(worker, known)
+        self._looked_at = at
+        if self._failed_at is not None and at - self._failed_at >= DOUBT:
+            self._failed_at = None
+        if worker != crew.worker:
+            return
+        if held.jobs:
+            log.warning("%d jobs were claimed without an answer, and are taken in", len(held.jobs))
+        self._take(held.jobs, at)
+        for lease in held.unreadable:
+            log.error("job %s was claimed and cannot be read; it is buried", lease.job)
+            await crew.store.put_aside(lease, UNREADABLE)
 
     def _pace_rescans(self, took: float, *, rescan: bool) -> None:
         """What a rescan takes beyond a plain claim may be a twentieth of the time: a slow one is made less often."""

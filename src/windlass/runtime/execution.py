@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.admission import LONGEST_KEY, key_of
 from windlass.context import Context
-from windlass.errors import LeaseLost, StoreUnavailable
+from windlass.errors import LeaseLost
 from windlass.job import Job
 from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
@@ -102,7 +102,7 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
             delay=error.after,
             bucket=None if error.bucket is None else shortened(error.bucket, LONGEST_KEY),
         )
-    permanent = False if isinstance(error, StoreUnavailable) else definition.is_permanent(error)
+    permanent = False if getattr(error, "of_database", False) else definition.is_permanent(error)
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
 
 

@@ -31,6 +31,7 @@ from windlass.runtime.commit import account, commit
 from windlass.runtime.crew import Crew
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
 from windlass.runtime.pool import Processor
+from windlass.runtime.refused import untold
 from windlass.state import State
 
 log = logging.getLogger("windlass")
@@ -244,7 +245,7 @@ class Attempt:
             self._cancel_timer()
         if crew.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
             del crew.leases.attempts[self.job.id]
-        transition = self._judge(outcome)
+        transition = self._verdict(outcome)
         if crew.subscribers:
             self._tell(outcome, transition)
         crew.local_queue.complete(self.processor.name)
@@ -267,6 +268,14 @@ class Attempt:
         self.processor.stuck = False
         if not thread.cancelled():
             thread.exception()  # looked at, so that nobody warns about it
+
+    def _verdict(self, outcome: Outcome) -> Transition | None:
+        """What is written; where that cannot even be said, the job is buried: it must not stay without an end."""
+        try:
+            return self._judge(outcome)
+        except Exception as error:
+            log.exception("the end of job %s cannot be told", self.job.id)
+            return untold(self.job, outcome, error, self.crew.clock)
 
     def _judge(self, outcome: Outcome) -> Transition | None:
         crew = self.crew

@@ -46,11 +46,12 @@ class Share:
     def room(self) -> int:
         """How many jobs to ask for: free processors, and what they will eat until the next ones are there."""
         crew, settings = self._crew, self._crew.settings
-        if crew.completer.overwhelmed:
+        most = crew.completer.room
+        if most == 0:
             return 0
         free = crew.pools.free if self.phase is None else crew.pools.free_in(self.phase)
         ahead = min(self._appetite(), settings.local_queue or LARGEST_CLAIM)
-        room = min(free + ahead - self._waiting(), LARGEST_CLAIM)
+        room = min(free + ahead - self._waiting(), LARGEST_CLAIM if most is None else most)
         return max(0, min(room, settings.discovery_batch or room))
 
     def is_low(self) -> bool:

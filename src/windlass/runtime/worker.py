@@ -214,6 +214,7 @@ class Worker:
             clock=self._clock,
             lost=self._beat_lost,
             told=self._beat_told,
+            holding=lambda: len(crew.leases),
         )
         self._beat.renewed = began
         self._beat.start()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SLACK = 5.0  # seconds beyond a bound before anybody is blamed
 UNKNOWN_SWEEPS = 13  # holders that nobody knows are looked for every twelfth sweep on PostgreSQL
+ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take so long, or be asked for again
 TOLD = 5  # of many, so many are named
 AHEAD = 5.0  # seconds that a job may lie in the future of the clock: transactions take a moment
 REFUSED = "42501"  # SQLSTATE: insufficient privilege
@@ -70,6 +71,14 @@ class Holder(msgspec.Struct, frozen=True):
     name: str | None  # None: nobody knows it
     jobs: int  # that it still holds
     silent: float  # seconds since its lease ended; for an unknown one, since its jobs last changed
+
+
+class Forgetful(msgspec.Struct, frozen=True):
+    """A live worker that holds fewer jobs, as it says, than name it."""
+
+    name: str
+    says: int
+    jobs: int
 
 
 def make_checkup(settings: Settings) -> Checkup:
@@ -182,6 +191,20 @@ def judge_holders(settings: Settings, alive: int, gone: Sequence[Holder]) -> lis
     else:
         findings.append(warning("workers", "none is registered", "windlass worker app.py"))
     return findings
+
+
+def judge_leases(forgetful: Sequence[Forgetful]) -> list[Finding]:
+    """What live workers hold, in the store and by their own count."""
+    if not forgetful:
+        return [ok("leases", "live workers know every job that they hold")]
+    return [
+        problem(
+            "leases",
+            f"{each.jobs:,} running under worker {each.name}, which knows of {each.says:,}",
+            f"restart worker {each.name}: its jobs are given back a lease after its end",
+        )
+        for each in forgetful
+    ]
 
 
 def _judge_orphans(settings: Settings, alive: int, gone: Sequence[Holder]) -> Finding:

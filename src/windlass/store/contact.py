@@ -47,10 +47,9 @@ class Contact:
             self._wake()
 
     def pause(self, failures: int) -> float:
-        """Full jitter: anything up to a bound that doubles, so that a fleet does not come back as one."""
+        """Seconds to wait after so many failures in a row."""
         answers = self.beating or self._clock.monotonic() - self.answered_at < QUIET
-        longest = LONGEST_WHILE_ANSWERED if answers else LONGEST_PAUSE
-        return random.uniform(0.01, min(longest, FIRST_PAUSE * 2 ** min(failures, 10)))
+        return jittered(failures, LONGEST_WHILE_ANSWERED if answers else LONGEST_PAUSE)
 
     async def hold_off(self, seconds: float | None, event: asyncio.Event | None = None) -> None:
         """Wait so long, or until the database answers another part, or until the event is set."""
@@ -65,3 +64,8 @@ class Contact:
         self._woke_at = self._clock.monotonic()
         for event in self._waiting:
             event.set()
+
+
+def jittered(failures: int, longest: float) -> float:
+    """Full jitter: anything up to a bound that doubles, so that a fleet does not come back as one."""
+    return random.uniform(0.01, min(longest, FIRST_PAUSE * 2 ** min(failures, 10)))

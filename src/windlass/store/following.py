@@ -10,6 +10,7 @@ transition, so that everything commits with it or not at all.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -18,7 +19,7 @@ import msgspec
 
 from windlass import audit
 from windlass.errors import TransitionRefused
-from windlass.flow import Consequences, Flow, Moment, redirected
+from windlass.flow import Flow, Moment, consequences_in, redirected
 from windlass.job import Lease, NewJob, new_id
 from windlass.outcome import Transition
 from windlass.state import FINAL, State, Verb
@@ -27,7 +28,7 @@ from windlass.store.encoding import encode_jobs
 from windlass.store.joins import arrive, begin_waits, reopen, wake, wake_due
 from windlass.store.keys import take_keys
 
-consequences_of = msgspec.json.Decoder(Consequences)
+log = logging.getLogger("windlass")
 
 
 # The way in
@@ -155,7 +156,10 @@ class Ended(NamedTuple):
 def _follow_up(job: Ended) -> NewJob | None:
     if job.consequences is None:
         return None
-    consequence = consequences_of.decode(job.consequences).get(Moment(job.status))
+    known = consequences_in(job.consequences)
+    if not known:
+        log.warning("what should follow job %s cannot be read, and nothing follows: %s", job.id, job.consequences[:200])
+    consequence = known.get(Moment(job.status))
     if consequence is None:
         return None
     given = {

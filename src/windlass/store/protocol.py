@@ -14,7 +14,7 @@ Rules every implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -80,12 +80,19 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     filled: bool = False  # there may be more, although it brought fewer than its room: some met a full limit
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker holds by the store's account."""
+
+    jobs: list[Job]
+    unreadable: list[Lease] = []  # of rows with a value that no job can have, such as a time after the year 9999
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch of transitions came to: the state each job is in now, or its lease was lost."""
 
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
-    left: frozenset[UUID] = frozenset()  # not written, because the store went away after it had written others
+    left: frozenset[UUID] = frozenset()  # not written: the store went away or refused them after it had written others
     let_in: frozenset[str] = frozenset()  # queues in which parked jobs may run now; nobody has been told yet
 
 
@@ -142,10 +149,11 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 class Heart(Protocol):
     """A connection of its own that only says "alive". Used from a thread with its own event loop."""
 
-    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
-        """Extend the worker's life by `lease`; False when its row is dead or gone, and then nothing changed.
+    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
+        """Extend the worker's life by `lease`, and note how many jobs it holds, as it sees it.
 
-        It is cancelled after `within` seconds, and then the next beat is made on a new connection.
+        False when its row is dead or gone, and then nothing changed. It is cancelled after `within` seconds, and then
+        the next beat is made on a new connection.
         """
         ...
 
@@ -184,6 +192,10 @@ class Transaction(Protocol):
         ...
 
     async def commit(self) -> None: ...
+
+    def lost(self, error: Exception) -> bool:
+        """Whether `finish` or `commit` failed with `error` for a reason that the handler cannot have caused."""
+        ...
 
     async def rollback(self) -> None: ...
 
@@ -245,14 +257,22 @@ class Store(Admission, Schedules, Protocol):
         """Lease up to `room` due jobs for a worker that is registered and not dead; none for any other."""
         ...
 
-    async def held(self, worker: UUID) -> list[Job]:
-        """The running jobs of this worker, as the store knows them: asked when the answer to a claim was lost."""
+    async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
+        """The running jobs of this worker besides those it knows: asked when the answer to a claim was lost."""
         ...
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         """Finish, fail, snooze, release…: every transition whose lease is current.
 
-        A job that was asked to cancel and would become claimable again becomes `cancelled` instead.
+        A job that was asked to cancel and would become claimable again becomes `cancelled` instead. Raises ValueRefused
+        when a value of one of them cannot be stored, and another StoreError when the database is the reason or may be.
+        """
+        ...
+
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        """Bury a job with the least that can be written; its slots go back, and nothing else follows.
+
+        The last way out for a job whose transition cannot be written at all; False when the lease is lost.
         """
         ...
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.cli.demo import program
-from windlass.job import Attempt, Job
+from windlass.job import Attempt, Job, attempts_in
 from windlass.outcome import Ending
 from windlass.policy.failure import CRASHED, EXHAUSTED
 from windlass.state import FINAL, State
@@ -167,7 +167,7 @@ def _failed_in(job: Job) -> list[str | None]:
 
 
 def _attempts(job: Job) -> list[Attempt]:
-    return msgspec.json.decode(job.attempts or "[]", type=list[Attempt])
+    return attempts_in(job.attempts)
 
 
 def _result(job: Job) -> object:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from windlass.integrations.django.flavour import Flavour
-from windlass.job import Attempt, Failure, Job
+from windlass.job import Attempt, Failure, Job, attempts_in
 from windlass.outcome import Ending
 from windlass.state import State
 
@@ -80,8 +80,7 @@ def seen(job: Job) -> Seen:
 
 
 def _attempts(job: Job) -> list[Attempt]:
-    told = [] if job.attempts is None else msgspec.json.decode(job.attempts, type=list[Attempt])
-    return [attempt for attempt in told if attempt.outcome not in NO_ATTEMPT]
+    return [attempt for attempt in attempts_in(job.attempts) if attempt.outcome not in NO_ATTEMPT]
 
 
 def make_result(flavour: Flavour, task: Any, job: Seen) -> Any:

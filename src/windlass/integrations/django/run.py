@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NoReturn
 
-import msgspec
 from django.utils import timezone
 
 from windlass.context import Context
@@ -17,7 +16,7 @@ from windlass.errors import LeaseLost
 from windlass.integrations.django.instance import the_app
 from windlass.integrations.django.register import REGISTER, Known
 from windlass.integrations.django.results import make_error, make_result, seen
-from windlass.job import Attempt, Failure
+from windlass.job import Failure, attempts_in
 from windlass.jobtype import JobType
 from windlass.outcome import Dead, Ending, Snooze
 from windlass.payload import describe
@@ -85,12 +84,11 @@ def _is_last(ctx: Context, error: BaseException) -> bool:
 
 def _leave(ctx: Context, path: str) -> NoReturn:
     """A newer worker may know the task: leave it there for the time of a deployment, then say what is wrong."""
-    told = [] if ctx.job.attempts is None else msgspec.json.decode(ctx.job.attempts, type=list[Attempt])
     why = (
         f"no task {path!r} is declared in this project; put it into the tasks.py of an installed app, or name its "
         f'module: WINDLASS = {{"MODULES": ["{path.rpartition(".")[0]}"]}}'
     )
-    if sum(attempt.outcome == Ending.SNOOZED for attempt in told) >= PATIENCE:
+    if sum(attempt.outcome == Ending.SNOOZED for attempt in attempts_in(ctx.job.attempts)) >= PATIENCE:
         raise Dead(why)
     ctx.log.warning("%s", why)
     raise Snooze(PAUSE)

@@ -18,15 +18,18 @@ from windlass.clock import spell
 from windlass.errors import StoreError
 from windlass.store import masked
 from windlass.store.checkup import (
+    ANSWER,
     GRANT,
     TOLD,
     Finding,
+    Forgetful,
     Holder,
     Level,
     UnservedType,
     judge_clock,
     judge_foreign,
     judge_holders,
+    judge_leases,
     judge_rows,
     judge_schema,
     judge_types,
@@ -71,7 +74,15 @@ class PostgresCheckup:
             findings = await self._try(self._look_at_server, connection, "database")
             findings += await self._try(self._schema, connection, "schema")
             if findings[-1].level is Level.OK:
-                for check in (self._plans, self._snapshots, self._tables, self._types, self._holders, self._rows):
+                for check in (
+                    self._plans,
+                    self._snapshots,
+                    self._tables,
+                    self._types,
+                    self._holders,
+                    self._leases,
+                    self._rows,
+                ):
                     findings += await self._try(check, connection, check.__name__.strip("_"))
             return findings
         finally:
@@ -249,6 +260,10 @@ class PostgresCheckup:
     async def _rows(self, connection: Any) -> list[Finding]:
         row = await connection.fetchrow(query("postgres", "checkup_rows"))
         return [judge_rows(row["odd"], row["example"]), judge_clock(row["ahead"])]
+
+    async def _leases(self, connection: Any) -> list[Finding]:
+        rows = await connection.fetch(query("postgres", "checkup_forgotten"), ANSWER)
+        return judge_leases([Forgetful(*row) for row in rows])
 
 
 def _holder(row: Any) -> Finding:

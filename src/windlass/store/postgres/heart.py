@@ -19,16 +19,16 @@ class PostgresHeart:
         self._pooler = pooler
         self._connection: Any = None
 
-    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
+    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
         try:
             async with asyncio.timeout(within):
-                return await self._beat(worker, lease, within or CONNECT_TIMEOUT)
+                return await self._beat(worker, lease, held, within or CONNECT_TIMEOUT)
         except Exception as error:
             raise translated(error, self._address) from error
 
-    async def _beat(self, worker: UUID, lease: float, within: float) -> bool:
+    async def _beat(self, worker: UUID, lease: float, held: int, within: float) -> bool:
         async def say(connection: Any) -> bool:
-            return bool(await connection.fetchval(query("postgres", "beat"), worker, lease))
+            return bool(await connection.fetchval(query("postgres", "beat"), worker, lease, held))
 
         try:
             if self._connection is None or self._connection.is_closed():

@@ -20,8 +20,9 @@ from urllib.parse import urlencode
 import asyncpg
 
 from windlass.address import Address, Host, read_address
-from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreUnavailable
+from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreRefused, StoreUnavailable, ValueRefused
 from windlass.store.contact import Contact
+from windlass.store.postgres.sqlstate import Fault, code_of, fault_of, lost_its_statements
 
 T = TypeVar("T")
 
@@ -57,8 +58,7 @@ BEGIN = (
     )
     + PIN_LOCALLY
 )
-DEADLOCK_RETRIES = 6
-MIXED_UP = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+RETRIES = 6  # of work that was rolled back by a deadlock, or had no statement on its connection
 POOLER = "set WINDLASS_POOLER=transaction, and WINDLASS_DIRECT_URL to the database behind it"
 READ_ONLY = (
     "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
@@ -135,7 +135,7 @@ class Pool:
         try:
             return await self.transact(differs)
         except StoreUnavailable as error:
-            if isinstance(error.__cause__, MIXED_UP):
+            if error.__cause__ is not None and lost_its_statements(error.__cause__):
                 return True
             raise
 
@@ -157,21 +157,26 @@ class Pool:
             pool.terminate()
 
     async def run(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do `work` on a connection. A deadlock or serialisation failure has rolled back: it is tried again."""
-        for attempt in range(DEADLOCK_RETRIES):
+        """Do `work` on a connection.
+
+        A deadlock or serialisation failure has rolled back, and a connection that lost its prepared statements has
+        done nothing: both are tried again, the latter on another connection.
+        """
+        for attempt in range(RETRIES):
             try:
                 async with self.acquire() as connection:
                     result = await self._work(connection, work)
                 self.contact.answered()
                 return result
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-                if attempt == DEADLOCK_RETRIES - 1:
-                    raise StoreUnavailable(f"gave up after {DEADLOCK_RETRIES} deadlocks: {error}") from error
+                if attempt == RETRIES - 1:
+                    raise StoreUnavailable(f"gave up after {RETRIES} deadlocks: {error}") from error
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             except Exception as error:
                 if is_stale(error):
                     await self.expire()
-                raise translated(error, self.address) from error
+                if attempt == RETRIES - 1 or not lost_its_statements(error):
+                    raise translated(error, self.address) from error
         raise AssertionError("unreachable")
 
     async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -184,7 +189,12 @@ class Pool:
         return self._pool.acquire(timeout=COMMAND_TIMEOUT)
 
     async def _work(self, connection: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-        return await (transact(connection, BEGIN, work) if self.pooler else work(connection))
+        try:
+            return await (transact(connection, BEGIN, work) if self.pooler else work(connection))
+        except Exception as error:
+            if lost_its_statements(error):
+                connection.terminate()
+            raise
 
 
 async def transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -300,7 +310,10 @@ def translated(error: Exception, address: Address) -> Exception:
         return StoreUnavailable(f"{where} is read-only ({said}); {READ_ONLY}")
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
         return StoreUnavailable(f"a pooler is in front of {where}: it refused a setting ({error}); {POOLER}")
-    if isinstance(error, MIXED_UP):
+    fault = fault_of(error)
+    if fault is Fault.VALUE:
+        return ValueRefused(f"PostgreSQL refused a value ({told(error)})")
+    if lost_its_statements(error):
         return StoreUnavailable(
             f"{where} hands out sessions with other statements than were prepared there ({error.args[0]}): a pooler "
             f"that pools transactions is in front of it; {POOLER}"
@@ -322,5 +335,11 @@ def translated(error: Exception, address: Address) -> Exception:
             "greatest(run_at, created_at, updated_at, claimed_at, started_at, finished_at) > '9999-12-31'"
         )
     if isinstance(error, asyncpg.PostgresError):
-        return StoreError(f"PostgreSQL refused a statement ({type(error).__name__}): {error}")
+        kind = StoreRefused if fault is Fault.DATABASE else StoreError
+        return kind(f"PostgreSQL refused a statement ({told(error)})")
     return error
+
+
+def told(error: Exception) -> str:
+    """An error of the driver, with its SQLSTATE, in one line."""
+    return f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]

@@ -70,18 +70,27 @@ def in_order(transitions: Sequence[Transition]) -> list[Transition]:
     return sorted(transitions, key=lambda transition: transition.lease.job)
 
 
-async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
-    """Transitions that change nothing but their own job and its slots: one statement for those that go, and
-    one for those that stay.
+async def finish_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
+    """Transitions that end their job and change nothing but the job and its slots, in one statement.
 
     A job that somebody began to wait for since its claim is left alone, and is missing from the answer.
     """
-    plain = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
-    ending = [t for t in plain if t.verb in FINISHING]
-    staying = [t for t in plain if t.verb in SETTLING and not t.limited]
-    reach = Reach.LIMITED if any(t.limited for t in ending) else Reach.PLAIN
-    written = await _finish(connection, ending, reach, gives_back=True)
-    return written.joined(await _settle(connection, staying, Reach.PLAIN))
+    reach = Reach.LIMITED if any(t.limited for t in transitions) else Reach.PLAIN
+    return await _finish(connection, transitions, reach, gives_back=True)
+
+
+async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
+    """The same for those after which the job stays and holds no slots."""
+    return await _settle(connection, transitions, Reach.PLAIN)
+
+
+def plain(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
+    """Those that `finish_plain` may write, and those that `settle_plain` may."""
+    alone = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
+    return (
+        [t for t in alone if t.verb in FINISHING],
+        [t for t in alone if t.verb in SETTLING and not t.limited],
+    )
 
 
 async def let_in(connection: Any, given_back: Sequence[Sequence[str]]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -14,9 +14,9 @@ import asyncpg
 
 from windlass import audit, failpoints
 from windlass.clock import Clock
-from windlass.errors import JobNotFound, StoreError, StoreUnavailable, TransitionRefused
+from windlass.errors import JobNotFound, StoreError, TransitionRefused
 from windlass.flow import Memory
-from windlass.job import Job, Lease, NewJob
+from windlass.job import Lease, NewJob
 from windlass.outcome import Progress, Transition
 from windlass.state import State, Verb, sources, target
 from windlass.store import masked
@@ -39,16 +39,18 @@ from windlass.store.postgres.claiming import Claiming
 from windlass.store.postgres.heart import PostgresHeart
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
-from windlass.store.postgres.settling import Follower, in_order, let_in, settle_plain, settle_rest
+from windlass.store.postgres.settling import Follower, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
     RESCUES_PER_CRASH,
+    Held,
     NewWorker,
     Settled,
     Swept,
 )
 from windlass.store.refusals import OPERATIONS, refusal, unheard
+from windlass.store.rescuing import Rescuing
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored bac
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
-class PostgresStore(Claiming):
+class PostgresStore(Claiming, Rescuing):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -172,32 +174,63 @@ class PostgresStore(Claiming):
 
     # A job's life
 
-    async def held(self, worker: UUID) -> list[Job]:
-        return [rows.job(record) for record in await self._fetch(query("postgres", "held"), worker)]
+    async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
+        try:
+            return Held(
+                jobs=[rows.job(each) for each in await self._fetch(query("postgres", "held"), worker, list(known))]
+            )
+        except Exception as error:
+            if not _is_unreadable(error):
+                raise
+            return await self._held_one_by_one(worker, known)  # one row that cannot be read spoils them all
+
+    async def _held_one_by_one(self, worker: UUID, known: Collection[UUID]) -> Held:
+        held = Held(jobs=[], unreadable=[])
+        for record in await self._fetch(query("postgres", "held_leases"), worker, list(known)):
+            lease = Lease(*record)
+            try:
+                job = await self.find(lease.job)
+            except Exception as error:
+                if not _is_unreadable(error):
+                    raise
+                held.unreadable.append(lease)
+            else:
+                held.jobs.extend([job] if job is not None and job.token == lease.token else [])
+        return held
 
     async def settle(self, transitions: Sequence[Transition]) -> Settled:
         if failpoints.armed:
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
-        states, parked_at = await self._pool.run(lambda connection: settle_plain(connection, ordered))
+        states: dict[UUID, State] = {}
         queues: set[str] = set()
-        if parked_at:
-            with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
-                queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
-        # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
-        rest = [transition for transition in ordered if transition.job not in states]
         left: frozenset[UUID] = frozenset()
-        if rest:
-            try:
-                states = states | await self._transact(partial(self._settle_rest, rest, queues))
-            except StoreUnavailable:
-                if not states:
-                    raise
-                left = frozenset(transition.job for transition in rest)
+        try:
+            await self._settle_plain(ordered, states, queues)
+            # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
+            rest = [transition for transition in ordered if transition.job not in states]
+            if rest:
+                states |= await self._transact(partial(self._settle_rest, rest, queues))
+        except Exception:  # asked again, the database says the same of what is left, and then nothing is written
+            if not states:
+                raise
+            left = frozenset(transition.job for transition in ordered if transition.job not in states)
         if failpoints.armed:
             failpoints.hit("finish.committed")
         lost = frozenset(t.job for t in ordered if t.job not in states) - left
         return Settled(states=states, lost=lost, left=left, let_in=frozenset(queues))
+
+    async def _settle_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
+        """A statement and a commit for those that end, and one for those that stay: each tells what it wrote."""
+        ending, staying = plain(ordered)
+        if ending:
+            written, parked_at = await self._pool.run(lambda connection: finish_plain(connection, ending))
+            states.update(written)
+            if parked_at:
+                with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
+                    queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
+        if staying:
+            states.update((await self._pool.run(lambda connection: settle_plain(connection, staying))).states)
 
     async def _settle_rest(
         self, rest: Sequence[Transition], queues: set[str], follower: Follower, connection: Any
@@ -207,6 +240,14 @@ class PostgresStore(Claiming):
         queues |= follower.let_in
         follower.let_in.clear()
         return settled
+
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        async def work(follower: Follower, connection: Any) -> bool:
+            records = await connection.fetch(query("postgres", "put_aside"), lease.job, lease.token, reason)
+            await follower.drive(releasing(record["limits"] for record in records))
+            return bool(records)
+
+        return await self._transact(work)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
@@ -257,6 +298,8 @@ class PostgresStore(Claiming):
                     await self._roll_back(transaction, connection)
                 if transaction.committed:
                     self.wake_later(transaction.queues)
+                if transaction.spoilt:
+                    connection.terminate()
 
     async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
         """A connection that cannot roll back (it is gone, or a fenced-out thread still uses it) is not used again."""
@@ -274,30 +317,33 @@ class PostgresStore(Claiming):
         deaths = len(await self._fetch(query("postgres", "bury_workers")))
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = condemned = 0
-        while True:
-            if failpoints.armed:
-                failpoints.hit("sweep.before_rescue")
-            records = await self._rescue(max_crashes, page)
-            condemned += sum(record["status"] == State.DEAD for record in records)
-            rescued += sum(record["status"] == State.QUEUED for record in records)
-            if len(records) < page:
-                break
+        rescued = await self._rescue_all(max_crashes, page)
         for record in await self._fetch(query("postgres", "forgotten_cancels")):
             with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
                 await self.operate(Verb.CANCEL, record[0])
         await self._execute(query("postgres", "prune_workers"))
-        return Swept(deaths=deaths, rescued=rescued, condemned=condemned)
+        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int) -> list[Any]:
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """One page; what follows the death of the condemned is written with it."""
 
-        async def work(follower: Follower, connection: Any) -> list[Any]:
+        async def work(follower: Follower, connection: Any) -> list[State]:
             most = RESCUES_PER_CRASH * max_crashes
-            records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
+            records = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page, list(jobs), only)
             await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
             await follower.drive(releasing(r["limits"] for r in records))
-            return records
+            return [rows.STATES[record["status"]] for record in records]
+
+        return await self._transact(work)
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        return [record[0] for record in await self._fetch(query("postgres", "orphans"), page, list(but))]
+
+    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+        async def work(follower: Follower, connection: Any) -> list[State]:
+            records = await connection.fetch(query("postgres", "rescue_bare"), job, max_crashes)
+            await follower.drive(releasing(record["limits"] for record in records))
+            return [rows.STATES[record["status"]] for record in records]
 
         return await self._transact(work)
 
@@ -361,3 +407,8 @@ async def _silence() -> AsyncIterator[AsyncIterator[str]]:
         yield ""
 
     yield nothing()
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether a row was there and could not be read: a time that no program knows, a document of another shape."""
+    return not isinstance(error, StoreError) or isinstance(error.__cause__, OverflowError)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from windlass.store.asking import Flowing
 from windlass.store.following import enqueueing, is_simple
 from windlass.store.postgres.pool import PIN, PIN_LOCALLY
 from windlass.store.postgres.settling import Follower, settle_rest
+from windlass.store.postgres.sqlstate import lost_an_attempt, lost_its_statements
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class PostgresTransaction:
         self._savepoints = 0
         self.ended = False
         self.committed = False
+        self.spoilt = False  # the connection lost its prepared statements: nobody uses it after this
         self.queues: set[str] = set()  # to be woken after the commit
 
     async def begin(self) -> None:
@@ -51,10 +53,10 @@ class PostgresTransaction:
         )
 
     async def execute(self, sql: str, *args: Any) -> str:
-        return str(await self._connection.execute(sql, *args))
+        return str(await self._watch(self._connection.execute(sql, *args)))
 
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
-        return [dict(record) for record in await self._connection.fetch(sql, *args)]
+        return [dict(record) for record in await self._watch(self._connection.fetch(sql, *args))]
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if all(map(is_simple, jobs)):
@@ -70,7 +72,7 @@ class PostgresTransaction:
 
     async def finish(self, transition: Transition) -> bool:
         follower = Follower(self._connection)
-        settled = await settle_rest(follower, self._connection, [transition])
+        settled = await self._watch(settle_rest(follower, self._connection, [transition]))
         self.queues |= follower.queues | follower.let_in
         return bool(settled)
 
@@ -83,9 +85,16 @@ class PostgresTransaction:
 
     async def _follow(self, flowing: Flowing[T]) -> T:
         follower = Follower(self._connection)
-        answer = await follower.drive(flowing)
+        answer = await self._watch(follower.drive(flowing))
         self.queues |= follower.queues
         return answer
+
+    async def _watch(self, answer: Awaitable[T]) -> T:
+        try:
+            return await answer
+        except Exception as error:
+            self.spoilt |= lost_its_statements(error)
+            raise
 
     async def savepoint(self) -> None:
         self._savepoints += 1
@@ -110,6 +119,9 @@ class PostgresTransaction:
         self.ended = True
         await self._connection.execute(f"COMMIT; {self._clean}")
         self.committed = True
+
+    def lost(self, error: Exception) -> bool:
+        return lost_an_attempt(error)
 
     async def rollback(self) -> None:
         self.ended = True

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
 from windlass.store.checkup import (
+    ANSWER,
     Finding,
+    Forgetful,
     Holder,
     UnservedType,
     judge_clock,
     judge_holders,
+    judge_leases,
     judge_rows,
     judge_schema,
     judge_types,
@@ -30,7 +33,7 @@ from windlass.store.migrate import newest
 from windlass.store.sql import query
 from windlass.store.sqlite.file import OLDEST_SQLITE, connect, locate, translated
 from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.rows import SECOND, micros
+from windlass.store.sqlite.rows import SECOND, micros, span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +71,15 @@ class SqliteCheckup:
             yield judge_schema(self._settings, number)
             if number == newest("sqlite"):
                 with translated(self._path), closing(connect(self._path)) as connection:
-                    for check in (self._integrity, self._log, self._plans, self._types, self._holders, self._rows):
+                    for check in (
+                        self._integrity,
+                        self._log,
+                        self._plans,
+                        self._types,
+                        self._holders,
+                        self._leases,
+                        self._rows,
+                    ):
                         yield from check(connection)
         except StoreError as error:
             yield problem("file", str(error))
@@ -160,6 +171,11 @@ class SqliteCheckup:
         odd, example, ahead = connection.execute(query("sqlite", "checkup_rows"), {"now": self._now()}).fetchone()
         yield judge_rows(odd, example)
         yield judge_clock(ahead / SECOND)
+
+    def _leases(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+        parameters = {"answer": span(ANSWER), "now": self._now()}
+        rows = connection.execute(query("sqlite", "checkup_forgotten"), parameters)
+        yield from judge_leases([Forgetful(*row) for row in rows])
 
     def _now(self) -> int:
         return micros(self._clock.now())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
 from windlass.address import masked
-from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
+from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreRefused, StoreUnavailable, ValueRefused
 from windlass.store.sqlite.functions import FUNCTIONS
 from windlass.store.sqlite.rows import crash, remember, rfc3339
 
@@ -27,6 +27,12 @@ LONGEST_PAUSE = 0.02  # seconds between two tries, at most
 
 LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 BROKEN = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+OF_VALUES = frozenset({sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH})
+OF_ANYTHING = frozenset({0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_MISUSE})
+NOT_THERE = "no such "  # table, column or function: SQLite has no code of its own for it
+# What a connection may keep although the file is well again: it was opened when the file could only be read, or the
+# file was replaced.
+SPOILING = BROKEN | {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 
 
 def locate(url: str) -> Path:
@@ -116,6 +122,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise explain(path, error) from error
+    except (OverflowError, UnicodeEncodeError) as error:  # the driver itself refused it
+        raise ValueRefused(f"{path} cannot keep a value: {error}") from error
 
 
 def explain(path: Path, error: sqlite3.Error) -> StoreError:
@@ -138,7 +146,14 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
         return StoreUnavailable(
             f"{path} cannot be written now ({error}); see whether the disk is full: df {path.parent}"
         )
-    return StoreError(f"{path} refused a statement and nothing was written: {error}")
+    refused = f"{path} refused a statement and nothing was written: {error}"
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+        return StoreError(refused)  # RAISE in a trigger: it does not say whether a value was the reason
+    if kind in OF_VALUES:
+        return ValueRefused(f"{path} refused a value: {error}")
+    if kind in OF_ANYTHING and not str(error).startswith(NOT_THERE):
+        return StoreError(refused)
+    return StoreRefused(refused)
 
 
 def unopened(path: Path) -> StoreError:

@@ -27,7 +27,7 @@ class SqliteHeart:
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
 
-    async def beat(self, worker: UUID, lease: float, *, within: float | None = None) -> bool:
+    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
         with translated(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
@@ -36,7 +36,7 @@ class SqliteHeart:
             # can declare this worker dead.
             with immediate(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
-                parameters = {"id": str(worker), "lease": span(lease), "now": now}
+                parameters = {"id": str(worker), "lease": span(lease), "held": held, "now": now}
                 return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0
 
     async def close(self) -> None:

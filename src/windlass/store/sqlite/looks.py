@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import msgspec
+
 from windlass.flow import Linked, Recollection, Waiting
 from windlass.state import State
-from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
+from windlass.store.protocol import AuditRow, Held, QueueRow, WorkerRow
 from windlass.store.search import MOST_ROWS, SQLITE, where
 from windlass.store.sql import LAST, auditing, query, searching
 from windlass.store.sqlite import rows
@@ -16,7 +18,7 @@ from windlass.store.sqlite.session import Session
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from windlass.filter import Filter
     from windlass.job import Job, Lease
@@ -25,9 +27,16 @@ if TYPE_CHECKING:
 class Looks(Session):
     """The reading half of the store."""
 
-    async def held(self, worker: UUID) -> list[Job]:
-        def look(connection: sqlite3.Connection, now: int) -> list[Job]:
-            return [rows.job(row) for row in connection.execute(query("sqlite", "held"), {"worker": str(worker)})]
+    async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
+        def look(connection: sqlite3.Connection, now: int) -> Held:
+            held = Held(jobs=[], unreadable=[])
+            parameters = {"worker": str(worker), "known": rows.array(known)}
+            for row in connection.execute(query("sqlite", "held"), parameters):
+                try:
+                    held.jobs.append(rows.job(row))
+                except (ValueError, ArithmeticError, msgspec.DecodeError):
+                    held.unreadable.append(rows.lease(row))
+            return held
 
         return await self._read(look)
 

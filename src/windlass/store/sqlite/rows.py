@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.flow import Waiting
-from windlass.job import COLUMNS, Failure, Job
+from windlass.job import COLUMNS, Failure, Job, Lease
 from windlass.state import State, sources, target
 from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
 
@@ -26,6 +26,7 @@ SECOND = 1_000_000  # in microseconds
 REMEMBERED = 100
 """Attempts kept on a job: one that snoozes for a year must not grow without end."""
 
+IDENT, TOKEN, FENCE = (COLUMNS.index(name) for name in ("id", "token", "fence"))
 UUIDS = frozenset({"id", "token", "worker", "parent", "copied_from"})
 TIMES = frozenset({"run_at", "claimed_at", "created_at", "started_at", "finished_at", "updated_at"})
 
@@ -70,9 +71,17 @@ def job(row: Sequence[Any]) -> Job:
     return Job(*values)
 
 
+def lease(row: Sequence[Any]) -> Lease:
+    """The lease of a claimed row, whatever else is in it."""
+    return Lease(UUID(row[IDENT]), UUID(row[TOKEN]), row[FENCE])
+
+
 def keys_of(limits: str | None) -> list[str] | None:
-    """The keys that a job counts against."""
-    return None if limits is None else decode_keys(limits)
+    """The keys that a job counts against. What is of another shape was not written here, and counts for nothing."""
+    try:
+        return None if limits is None else decode_keys(limits)
+    except msgspec.DecodeError:
+        return None
 
 
 def _keep(value: Any) -> Any:
@@ -194,8 +203,20 @@ def remember(attempts: str | None, entry: str | None) -> str | None:
     """SQL function: `attempts` with `entry` at its end; the oldest ones go."""
     if entry is None:
         return attempts
-    past = [] if attempts is None else msgspec.json.decode(attempts, type=list[msgspec.Raw])
+    past = _past(attempts)
     return msgspec.json.encode([*past, msgspec.Raw(entry.encode())][-REMEMBERED:]).decode()
+
+
+def _past(attempts: str | None) -> list[msgspec.Raw]:
+    """What is there already. What is of another shape was not written here: it is kept as the first of them."""
+    if attempts is None:
+        return []
+    try:
+        return msgspec.json.decode(attempts, type=list[msgspec.Raw])
+    except msgspec.ValidationError:
+        return [msgspec.Raw(attempts.encode())]
+    except msgspec.DecodeError:  # no JSON at all
+        return [msgspec.Raw(msgspec.json.encode(attempts))]
 
 
 def crash(attempt: int, now: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from windlass.store.following import enqueueing, is_simple, signalling, waking_d
 from windlass.store.messages import cancelling
 from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
+from windlass.store.rescuing import Rescuing
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operations, rows, sweeps
 from windlass.store.sqlite.claims import Claims
@@ -23,12 +23,12 @@ from windlass.store.sqlite.heart import SqliteHeart
 from windlass.store.sqlite.looks import Looks
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
+from windlass.store.sqlite.transitions import put_aside, refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
     from uuid import UUID
 
     from windlass.clock import Clock
@@ -40,7 +40,7 @@ HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the 
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
-class SqliteStore(Looks):
+class SqliteStore(Looks, Rescuing):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
@@ -125,6 +125,11 @@ class SqliteStore(Looks):
             failpoints.hit("finish.committed")
         return Settled(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
+    async def put_aside(self, lease: Lease, reason: str) -> bool:
+        return await self._following(
+            lambda follower, connection, now: put_aside(follower, connection, now, lease, reason)
+        )
+
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: remember(connection, now, lease, memory))
 
@@ -162,7 +167,7 @@ class SqliteStore(Looks):
         deaths = await self._write(sweeps.bury_workers)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue(max_crashes, page)
+        rescued = await self._rescue_all(max_crashes, page)
         while (
             await self._following(
                 lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
@@ -175,17 +180,20 @@ class SqliteStore(Looks):
             tell(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
-        total: Counter[State] = Counter()
-        while True:
-            if failpoints.armed:
-                failpoints.hit("sweep.before_rescue")
-            rescued = await self._following(
-                lambda follower, connection, now: sweeps.rescue(follower, connection, now, max_crashes, page)
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        return await self._following(
+            lambda follower, connection, now: sweeps.rescue(
+                follower, connection, now, max_crashes, page, jobs, only=only
             )
-            total += rescued
-            if rescued.total() < page:
-                return total
+        )
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        return await self._read(lambda connection, now: sweeps.orphans(connection, page, but))
+
+    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+        return await self._following(
+            lambda follower, connection, now: sweeps.rescue_bare(follower, connection, now, max_crashes, job)
+        )
 
     async def wake_due(self, *, page: int = 500) -> int:
         return await self._following(lambda follower, connection, now: follower.drive(waking_due(page)))

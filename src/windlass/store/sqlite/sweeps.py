@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from windlass.store.sqlite.rows import SECOND, array, keys_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection
 
     from windlass.store.sqlite.follower import Follower
 
@@ -31,8 +31,17 @@ def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     return connection.execute(bury, {"now": now}).rowcount
 
 
-def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
-    """Step two, one page of it: the states in which the orphans are now.
+def rescue(
+    follower: Follower,
+    connection: sqlite3.Connection,
+    now: int,
+    max_crashes: int,
+    page: int,
+    jobs: Collection[UUID],
+    *,
+    only: bool,
+) -> list[State]:
+    """Step two, one page of it, of these jobs or of all but these: the states in which the orphans are now.
 
     What follows a death is written with it, and the slots that the orphans held are free again.
     """
@@ -40,12 +49,30 @@ def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_cra
         "max_crashes": max_crashes,
         "max_rescues": RESCUES_PER_CRASH * max_crashes,
         "page": page,
+        "jobs": array(jobs),
+        "only": only,
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
     follower.drive(condemned(UUID(ident) for ident, status, _ in rows if status == State.DEAD))
     follower.drive(releasing(keys_of(limits) for _, _, limits in rows))
-    return Counter(State(status) for _, status, _ in rows)
+    return [State(status) for _, status, _ in rows]
+
+
+def orphans(connection: sqlite3.Connection, page: int, but: Collection[UUID]) -> list[UUID]:
+    """A page of the jobs that wait for a rescue."""
+    found = connection.execute(query("sqlite", "orphans"), {"page": page, "jobs": array(but)})
+    return [UUID(ident) for (ident,) in found]
+
+
+def rescue_bare(
+    follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, job: UUID
+) -> list[State]:
+    """One orphan, with the least that can be written."""
+    parameters = {"id": str(job), "max_crashes": max_crashes, "now": now}
+    rows = connection.execute(query("sqlite", "rescue_bare"), parameters).fetchall()
+    follower.drive(releasing(keys_of(limits) for _, limits in rows))
+    return [State(status) for status, _ in rows]
 
 
 def cancel_forgotten(follower: Follower, connection: sqlite3.Connection, now: int, page: int) -> int:

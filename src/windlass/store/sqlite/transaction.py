@@ -10,7 +10,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
 from windlass.store.following import enqueueing, is_simple
 from windlass.store.sqlite.file import patiently
 from windlass.store.sqlite.follower import Follower
@@ -111,6 +111,9 @@ class SqliteTransaction:
         await self._call(self._commit)
         for queue in self._queues:
             tell(self._path, queue)
+
+    def lost(self, error: Exception) -> bool:
+        return isinstance(error, StoreUnavailable)
 
     async def rollback(self) -> None:
         await self._thread.call(lambda connection: self._roll_back(connection, "was rolled back"))

@@ -11,7 +11,14 @@ from windlass.store.admitting import charging, holding, releasing
 from windlass.store.following import after
 from windlass.store.messages import WAKE_GATES
 from windlass.store.sql import query
-from windlass.store.sqlite.rows import Parameters, advance_parameters, array, decode_keys, transition_parameters
+from windlass.store.sqlite.rows import (
+    Parameters,
+    advance_parameters,
+    array,
+    decode_keys,
+    keys_of,
+    transition_parameters,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -80,6 +87,14 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
         return State.CANCELLED
     settled = connection.execute(query("sqlite", "settle"), parameters).rowcount
     return target(transition.verb) if settled else None
+
+
+def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
+    """End a job with the least that can be written, and give back its slots."""
+    parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
+    found = connection.execute(query("sqlite", "put_aside"), parameters).fetchall()
+    follower.drive(releasing(keys_of(limits) for (limits,) in found))
+    return bool(found)
 
 
 def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.store.sqlite.file import connect, immediate, patiently, translated, use_wal
+from windlass.store.sqlite.file import SPOILING, code, connect, immediate, patiently, translated, use_wal
 from windlass.store.sqlite.rows import micros
 
 if TYPE_CHECKING:
@@ -58,7 +58,13 @@ class ConnectionThread:
         with translated(self._path):
             if self._connection is None:
                 self._connection = self._connect()
-            return step(self._connection)
+            try:
+                return step(self._connection)
+            except sqlite3.Error as error:
+                # An open transaction is its owner's to end: a new connection would write outside of it.
+                if code(error) in SPOILING and not self._connection.in_transaction:
+                    self._disconnect()
+                raise
 
     def _connect(self) -> sqlite3.Connection:
         connection = connect(self._path)

@@ -6,7 +6,7 @@
 -- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
 -- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
 --
---   $1 max crashes   $2 max rescues   $3 page
+--   $1 max crashes   $2 max rescues   $3 page   $4 jobs   $5 only these (true), or all but these (false)
 WITH orphan AS MATERIALIZED (
     SELECT jobs.id, jobs.token, jobs.rescues + 1 AS rescues,
            jobs.crashes + CASE WHEN jobs.crashes > 0 AND coalesce(
@@ -15,6 +15,7 @@ WITH orphan AS MATERIALIZED (
      WHERE jobs.status = 'running'
        -- An array, so that the index is entered once per dead worker and never walked over the entries of the living.
        AND jobs.worker = ANY (ARRAY (SELECT id FROM windlass.workers WHERE dead))
+       AND (jobs.id = ANY ($4::uuid[])) = $5::boolean
      LIMIT $3::int
        FOR UPDATE SKIP LOCKED
 ), verdict AS MATERIALIZED (

@@ -4,7 +4,7 @@
 -- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
 -- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
 --
---   :max_crashes   :max_rescues   :page   :now
+--   :max_crashes   :max_rescues   :page   :now   :jobs, :only these (1), or all but these (0)
 UPDATE windlass_jobs
    SET status = iif(orphan.condemned, 'dead', 'queued'),
        token = NULL, worker = NULL, run_at = min(run_at, :now), attempt = max(attempt - 1, 0), crashes = orphan.crashes,
@@ -24,6 +24,7 @@ UPDATE windlass_jobs
                   FROM windlass_jobs AS jobs
                   LEFT JOIN windlass_workers AS workers ON workers.id = jobs.worker
                  WHERE jobs.status = 'running'
+                   AND (jobs.id IN (SELECT value FROM json_each(:jobs))) = :only
                    AND jobs.worker IN (
                         SELECT holder.worker
                           FROM (SELECT DISTINCT worker FROM windlass_jobs WHERE status = 'running') AS holder

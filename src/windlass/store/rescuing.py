@@ -1,0 +1,69 @@
+"""Rescue, step two, for both stores: in pages, and one by one where a page cannot be written.
+
+One row that cannot be given back (a trigger refuses it, a value in it is of another shape) must not keep the others.
+So after a refused page every orphan is tried alone; then with the least that can be written; and what is refused even
+then stays where it is, named in the log, where `windlass doctor` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from uuid import UUID
+
+from windlass import failpoints
+from windlass.state import State
+
+log = logging.getLogger("windlass")
+
+
+class Rescuing:
+    """What a store supplies is one page, one look, and one bare statement."""
+
+    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        """Give back one page of orphans: only these jobs, or all but these. The states in which they are now."""
+        raise NotImplementedError
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        """Which there are."""
+        raise NotImplementedError
+
+    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+        """Give back one orphan with the least that can be written: its attempts and its error stay as they are."""
+        raise NotImplementedError
+
+    async def _rescue_all(self, max_crashes: int, page: int) -> Counter[State]:
+        total: Counter[State] = Counter()
+        stuck: set[UUID] = set()
+        while True:
+            if failpoints.armed:
+                failpoints.hit("sweep.before_rescue")
+            try:
+                states = await self._rescue(max_crashes, page, stuck, only=False)
+            except Exception as error:
+                orphans = await self._orphans(page, stuck)
+                if getattr(error, "of_database", False) or not orphans:
+                    raise
+                for job in orphans:
+                    total.update(await self._rescue_alone(max_crashes, job, stuck))
+                continue
+            total.update(states)
+            if len(states) < page:
+                return total
+
+    async def _rescue_alone(self, max_crashes: int, job: UUID, stuck: set[UUID]) -> list[State]:
+        try:
+            return await self._rescue(max_crashes, 1, {job}, only=True)
+        except Exception as error:
+            if getattr(error, "of_database", False):
+                raise
+            log.warning("job %s of a dead worker cannot be given back as others are: %r", job, error)
+        try:
+            return await self._rescue_bare(max_crashes, job)
+        except Exception as error:
+            if getattr(error, "of_database", False):
+                raise
+            log.error("job %s of a dead worker cannot be given back at all: %r", job, error)
+            stuck.add(job)
+            return []
