@@ -134,9 +134,7 @@ def spoil(yard: Yard, job: JobHandle[int]) -> None:
     """A value that only a hand can have written, past every check."""
     if yard.url.startswith("sqlite"):
         with closing(sqlite3.connect(yard.url.removeprefix("sqlite:///"), timeout=LIMIT)) as connection, connection:
-            connection.execute("PRAGMA ignore_check_constraints = on")
-            connection.execute("DROP TRIGGER windlass_jobs_sound_when_changed")
-            connection.execute("UPDATE windlass_jobs SET created_at = 1 << 62 WHERE id = ?", [str(job.id)])
+            connection.execute("UPDATE windlass_jobs SET parent = 'no id' WHERE id = ?", [str(job.id)])
         return
     yard.sql("""
         DO $$ DECLARE name text; BEGIN
