@@ -96,6 +96,47 @@ def leave(ctx: Context) -> None:
     os._exit(3)
 
 
+class Mute(Exception):
+    """An error, or a result, whose own words end the process that asks for them."""
+
+    def __str__(self) -> str:
+        raise SystemExit("the words of an error ended the process")
+
+    __repr__ = __str__
+
+
+async def end(ctx: Context, how: str) -> object:
+    """A row through `ctx.transaction()`, and then an end of another kind."""
+    note("begin", ctx)
+    async with ctx.transaction() as tx:
+        await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+        if how == "cancel inside":
+            own_task().cancel()
+    match how:
+        case "cancel":
+            own_task().cancel()
+        case "cancel and wait":
+            own_task().cancel()
+            await asyncio.sleep(0)
+        case "generator":
+            raise GeneratorExit
+        case "mute":
+            raise Mute
+        case "mute result":
+            return Mute()
+    return None
+
+
+def own_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+ends = app.job(type="ends", max_attempts=1)(end)
+ends_apart = app.job(type="ends_apart", max_attempts=1, isolation="process")(end)
+
+
 @app.job
 async def block(ctx: Context, seconds: float) -> None:
     """Holds the event loop."""

@@ -20,6 +20,7 @@ from windlass.config import Settings
 from windlass.flow import Advance, Flow
 from windlass.job import Attempt, Failure, Job
 from windlass.outcome import Ending, Outcome, Transition
+from windlass.payload import describe
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 from windlass.state import Verb
@@ -112,8 +113,9 @@ def _delay(retry: RetryPolicy, attempt: int) -> float:
     """What the policy says. One of the user's own may raise or answer nonsense: the job must not be lost over it."""
     try:
         return max(0.0, min(float(retry.delay(attempt)), LONGEST_DELAY))
-    except Exception:
-        log.exception("the retry policy %r failed; the job is tried again in %g s", retry, FALLBACK_DELAY)
+    except BaseException as error:
+        name, trace = type(retry).__qualname__, describe(error)[2]
+        log.error("the retry policy %s failed; the job is tried again in %g s\n%s", name, FALLBACK_DELAY, trace)
         return FALLBACK_DELAY
 
 

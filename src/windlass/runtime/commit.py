@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass import failpoints
@@ -17,6 +20,21 @@ from windlass.registry import Definition
 from windlass.runtime.execution import from_error
 from windlass.runtime.service import backoff
 from windlass.store.protocol import Store
+
+T = TypeVar("T")
+
+
+async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """Await the end of an attempt's transaction, however often this task is cancelled meanwhile.
+
+    A handler that cancelled its own task and then returned leaves a cancellation behind, which would end the commit in
+    its middle.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    return task.result()
 
 
 async def commit(
