@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -74,7 +74,7 @@ class LeakyTransaction(SqliteStore):
 class CarelessRescue(SqliteStore):
     """Gives every running job back, whether its worker is alive or not."""
 
-    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
+    async def _rescue(self, page: int, max_crashes: int, *rules: bool) -> Counter[State]:
         def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> Counter[State]:
             living = connection.execute("SELECT id FROM windlass_workers WHERE NOT dead").fetchall()
             connection.execute("UPDATE windlass_workers SET dead = 1")
@@ -115,8 +115,8 @@ class SharedClaim(SqliteStore):
 class ForgetfulSweep(SqliteStore):
     """Throws away the jobs that died instead of keeping them for an operator."""
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
-        swept = await super().sweep(max_crashes=max_crashes, page=page)
+    async def sweep(self, **rules: Any) -> Swept:
+        swept = await super().sweep(**rules)
         await self._write(lambda connection, now: connection.execute("DELETE FROM windlass_jobs WHERE status = 'dead'"))
         return swept
 

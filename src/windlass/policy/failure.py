@@ -2,7 +2,7 @@
 
 succeeded → succeed, or advance to the next phase of a pipeline
 raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
-crashed → fail with the attempt given back, or bury after max_crashes
+crashed → fail with the attempt given back, or bury after max_crashes; with crash_counts the attempt is used up
 snoozed → snooze      waiting → wait      dead → bury      released → release      cancelled → stop      lost → nothing
 """
 
@@ -63,7 +63,6 @@ def judge(
 
     `advance` is the phase that follows a success, and `success` the audit's word for one.
     """
-    job = run.job
     match outcome.ending:
         case Ending.SUCCEEDED:
             if outcome.finished:
@@ -78,10 +77,7 @@ def judge(
         case Ending.DEAD:
             return _transition(run, outcome, Verb.BURY, reason=outcome.message)
         case Ending.CRASHED:
-            crashes = job.crashes + 1
-            if crashes >= settings.max_crashes:
-                return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=False, reason=CRASHED)
-            return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=_delay(retry, crashes))
+            return _crashed(run, outcome, retry, settings)
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
         case Ending.WAITING:
@@ -107,6 +103,16 @@ def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
     if exhausted:
         return _transition(run, outcome, Verb.BURY, reason=EXHAUSTED, hold=hold)
     return _transition(run, outcome, Verb.FAIL, delay=delay, hold=hold)
+
+
+def _crashed(run: Run, outcome: Outcome, retry: RetryPolicy, settings: Settings) -> Transition:
+    """Its process died. As in the rescue of a dead worker's jobs, the attempt counts only if the settings say so."""
+    job, crashes, burned = run.job, run.job.crashes + 1, settings.crash_counts
+    exhausted = burned and job.attempt >= job.max_attempts
+    reason = CRASHED if crashes >= settings.max_crashes else EXHAUSTED if exhausted else None
+    if reason is not None:
+        return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=burned, reason=reason)
+    return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=burned, delay=_delay(retry, crashes))
 
 
 def _delay(retry: RetryPolicy, attempt: int) -> float:

@@ -51,6 +51,7 @@ class Completer:
         self._let_in = let_in  # told the queues in which parked jobs may run now
         self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
         self._waiting: list[Transition] = []
+        self._writing: list[Transition] = []  # the batch that is being written
         self._something = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -78,16 +79,22 @@ class Completer:
             await self._something.wait()
             overwhelmed = self.overwhelmed
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+            self._writing = batch
             await self._write(batch)
+            self._writing = []
             if overwhelmed and not self.overwhelmed:
                 self._relieved()  # every processor may be idle by now: nobody else would say so before the next poll
             if not self._waiting:
                 self._something.clear()
                 self._empty.set()
 
-    def forget(self) -> None:
-        """The leases are lost, and with them the right to write any of this."""
-        self._waiting.clear()
+    def forget(self) -> list[Transition]:
+        """The leases are lost: what is not known to be written.
+
+        The batch that is being written may be committed all the same; then nothing changes when it is written again.
+        """
+        unwritten, self._waiting = [*self._writing, *self._waiting], []
+        return unwritten
 
     async def _write(self, batch: list[Transition]) -> None:
         failures = 0

@@ -95,6 +95,12 @@ class Attempt:
         self._cancel_timer: Callable[[], object] | None = None
         self._thread: asyncio.Future[Outcome] | None = None
 
+    @property
+    def still_runs(self) -> bool:
+        """Whether its handler may still do something, stopped or not."""
+        busy = self.task is not None and not self.task.done()
+        return busy or (self._thread is not None and not self._thread.done())
+
     def start(self) -> None:
         """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
         self.crew.leases.attempts[self.job.id] = self

@@ -246,18 +246,29 @@ class PostgresStore(Claiming):
 
     # Sweeping and housekeeping
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+    async def sweep(
+        self,
+        *,
+        max_crashes: int,
+        crash_counts: bool = False,
+        blames: bool = True,
+        patience: float | None = None,
+        page: int = 500,
+    ) -> Swept:
+        began = self.clock.monotonic()
         if self._sweeps % UNKNOWN_EVERY == 0:
             await self._execute(query("postgres", "bury_unknown"))
         self._sweeps += 1
         deaths = len(await self._fetch(query("postgres", "bury_workers")))
+        if patience is not None and self.clock.monotonic() - began > patience:
+            return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
         rescued = condemned = 0
         while True:
             if failpoints.armed:
                 failpoints.hit("sweep.before_rescue")
-            records = await self._rescue(max_crashes, page)
+            records = await self._rescue(page, max_crashes, crash_counts, blames)
             condemned += sum(record["status"] == State.DEAD for record in records)
             rescued += sum(record["status"] == State.QUEUED for record in records)
             if len(records) < page:
@@ -268,13 +279,13 @@ class PostgresStore(Claiming):
         await self._execute(query("postgres", "prune_workers"))
         return Swept(deaths=deaths, rescued=rescued, condemned=condemned)
 
-    async def _rescue(self, max_crashes: int, page: int) -> list[Any]:
+    async def _rescue(self, page: int, max_crashes: int, crash_counts: bool, blames: bool) -> list[Any]:
         """One page; what follows the death of the condemned is written with it."""
 
         async def work(follower: Follower, connection: Any) -> list[Any]:
-            most = RESCUES_PER_CRASH * max_crashes
-            records: list[Any] = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page)
-            await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
+            rules = (max_crashes, RESCUES_PER_CRASH * max_crashes, page, crash_counts, blames)
+            records: list[Any] = await connection.fetch(query("postgres", "rescue"), *rules)
+            await follower.drive(condemned((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
             await follower.drive(releasing(r["limits"] for r in records))
             return records
 

@@ -154,11 +154,22 @@ class SqliteStore(Looks):
 
     # Sweeping and housekeeping
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+    async def sweep(
+        self,
+        *,
+        max_crashes: int,
+        crash_counts: bool = False,
+        blames: bool = True,
+        patience: float | None = None,
+        page: int = 500,
+    ) -> Swept:
+        began = self.clock.monotonic()
         deaths = await self._write(sweeps.bury_workers)
+        if patience is not None and self.clock.monotonic() - began > patience:
+            return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue(max_crashes, page)
+        rescued = await self._rescue(page, max_crashes, crash_counts, blames)
         while (
             await self._following(
                 lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
@@ -171,13 +182,15 @@ class SqliteStore(Looks):
             tell(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int) -> Counter[State]:
+    async def _rescue(self, page: int, max_crashes: int, crash_counts: bool, blames: bool) -> Counter[State]:
         total: Counter[State] = Counter()
         while True:
             if failpoints.armed:
                 failpoints.hit("sweep.before_rescue")
             rescued = await self._following(
-                lambda follower, connection, now: sweeps.rescue(follower, connection, now, max_crashes, page)
+                lambda follower, connection, now: sweeps.rescue(
+                    follower, connection, now, max_crashes, page, crash_counts=crash_counts, blames=blames
+                )
             )
             total += rescued
             if rescued.total() < page:

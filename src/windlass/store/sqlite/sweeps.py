@@ -29,7 +29,16 @@ def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     return connection.execute(query("sqlite", "bury_workers"), {"now": now}).rowcount
 
 
-def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, page: int) -> Counter[State]:
+def rescue(
+    follower: Follower,
+    connection: sqlite3.Connection,
+    now: int,
+    max_crashes: int,
+    page: int,
+    *,
+    crash_counts: bool = False,
+    blames: bool = True,
+) -> Counter[State]:
     """Step two, one page of it: the states in which the orphans are now.
 
     What follows a death is written with it, and the slots that the orphans held are free again.
@@ -37,13 +46,15 @@ def rescue(follower: Follower, connection: sqlite3.Connection, now: int, max_cra
     parameters = {
         "max_crashes": max_crashes,
         "max_rescues": RESCUES_PER_CRASH * max_crashes,
+        "crash_counts": crash_counts,
+        "blames": blames,
         "page": page,
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
-    follower.drive(condemned(UUID(ident) for ident, status, _ in rows if status == State.DEAD))
-    follower.drive(releasing(keys_of(limits) for _, _, limits in rows))
-    return Counter(State(status) for _, status, _ in rows)
+    follower.drive(condemned((UUID(ident), reason) for ident, status, _, reason in rows if status == State.DEAD))
+    follower.drive(releasing(keys_of(limits) for _, _, limits, _ in rows))
+    return Counter(State(status) for _, status, _, _ in rows)
 
 
 def cancel_forgotten(follower: Follower, connection: sqlite3.Connection, now: int, page: int) -> int:

@@ -6,10 +6,12 @@
 -- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
 -- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
 --
---   $1 max crashes   $2 max rescues   $3 page
+--   $1 max crashes   $2 max rescues   $3 page   $4 whether a job keeps the attempt that was interrupted, and is dead when it
+--   was the last one   $5 whether a crash is counted at all: after an outage silence says nothing about jobs
 WITH orphan AS MATERIALIZED (
     SELECT jobs.id, jobs.token,
-           jobs.crashes + CASE WHEN jobs.crashes > 0 AND coalesce(workers.isolates, false) THEN 0 ELSE 1 END AS crashes
+           jobs.crashes + CASE WHEN NOT $5::boolean OR jobs.crashes > 0 AND coalesce(workers.isolates, false) THEN 0
+                               ELSE 1 END AS crashes
       FROM windlass.jobs
       LEFT JOIN windlass.workers ON workers.id = jobs.worker
      WHERE jobs.status = 'running'
@@ -19,16 +21,16 @@ WITH orphan AS MATERIALIZED (
        FOR UPDATE OF jobs SKIP LOCKED
 ), verdict AS MATERIALIZED (
     SELECT orphan.id, orphan.token, orphan.crashes,
-           orphan.crashes >= $1::int OR jobs.rescues + 1 >= $2::int AS condemned
+           CASE WHEN orphan.crashes >= $1::int OR jobs.rescues + 1 >= $2::int THEN 'crashed'
+                WHEN $4::boolean AND jobs.attempt >= jobs.max_attempts THEN 'exhausted' END AS reason
       FROM orphan
       JOIN windlass.jobs USING (id)
 )
 UPDATE windlass.jobs
-   SET status = CASE WHEN verdict.condemned THEN 'dead' ELSE 'queued' END,
-       token = NULL, worker = NULL, attempt = greatest(jobs.attempt - 1, 0), crashes = verdict.crashes,
-       rescues = jobs.rescues + 1,
-       reason = CASE WHEN verdict.condemned THEN 'crashed' END,
-       finished_at = CASE WHEN verdict.condemned THEN windlass.now() END,
+   SET status = CASE WHEN verdict.reason IS NULL THEN 'queued' ELSE 'dead' END,
+       token = NULL, worker = NULL, attempt = greatest(jobs.attempt - (NOT $4::boolean)::int, 0),
+       crashes = verdict.crashes, rescues = jobs.rescues + 1, reason = verdict.reason,
+       finished_at = CASE WHEN verdict.reason IS NOT NULL THEN windlass.now() END,
        updated_at = windlass.now(),
        error = windlass.crash(jobs.attempt),
        attempts = windlass.remember(jobs.attempts, json_build_object(
@@ -36,4 +38,4 @@ UPDATE windlass.jobs
            'finished_at', windlass.now(), 'outcome', 'crashed', 'error', windlass.crash(jobs.attempt)))
   FROM verdict
  WHERE jobs.id = verdict.id AND jobs.token = verdict.token
-RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits
+RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits, jobs.reason
