@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-from windlass import Context, Windlass, failpoints, fixed, per, phase
+from windlass import Context, Snooze, Windlass, failpoints, fixed, per, phase
 from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
@@ -94,6 +94,18 @@ def leave(ctx: Context) -> None:
     """Takes its process along, without a signal."""
     note("begin", ctx)
     os._exit(3)
+
+
+@app.job(retry=fixed("0.1s"))
+async def survivor(ctx: Context, then: str) -> None:
+    """Runs until its worker is killed; then it ends once without a success."""
+    note("begin", ctx)
+    if ctx.fence == 1:
+        await asyncio.Event().wait()
+    if ctx.fence == 2 and then == "raise":
+        raise OSError("the other side is down")
+    if ctx.fence == 2 and then == "snooze":
+        raise Snooze("0.1s")
 
 
 class Mute(Exception):

@@ -153,7 +153,7 @@ def _transition(
         verb=verb,
         delay=delay,
         attempt=job.attempt if burned else job.attempt - 1,
-        crashes=job.crashes if crashes is None else crashes,
+        crashes=_crashes(job, outcome, verb) if crashes is None else crashes,
         output=outcome.output,
         error=None if error is None else encoder.encode(error).decode(),
         entry=_entry(run, outcome, error, always=verb is Verb.ADVANCE),
@@ -170,6 +170,11 @@ def _transition(
         charged=run.cost_cents > job.cost_cents,
         hold=hold,
     )
+
+
+def _crashes(job: Job, outcome: Outcome, verb: Verb) -> int:
+    """A suspect that ran without harm is one no longer. What ends here keeps its number, for whoever looks at it."""
+    return 0 if outcome.harmless and verb in (Verb.FAIL, Verb.SNOOZE, Verb.WAIT) else job.crashes
 
 
 def _failure(run: Run, outcome: Outcome) -> Failure | None:

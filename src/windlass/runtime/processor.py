@@ -21,6 +21,8 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 
+import msgspec
+
 from windlass import failpoints
 from windlass.clock import spell
 from windlass.context import Context
@@ -173,6 +175,8 @@ class Attempt:
         else:
             self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
             outcome = await asyncio.shield(self._thread)
+        if self.job.suspect:  # no child could run it: it had this worker for itself, and the worker lives
+            outcome = msgspec.structs.replace(outcome, harmless=True)
         return await with_flow(outcome, self.definition, self.context)
 
     def stop(self, why: Stop) -> None:
