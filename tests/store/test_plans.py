@@ -106,7 +106,7 @@ def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Ca
 # PostgreSQL: a held snapshot, under which nothing dead can be removed
 
 DEAD = 5_000
-RESCUE = (3, 30, 500)  # most crashes, most rescues, page
+RESCUE = (3, 30, 500, False, True)  # most crashes, most rescues, page, crash_counts, blames
 LANE = [LaneOf("mail", 0, "default")]
 PASSED = (
     f"DELETE FROM windlass.jobs WHERE id IN (SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue = 'mail'"
