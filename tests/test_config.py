@@ -173,3 +173,13 @@ def test_durations_as_people_read_them(value: float, text: str) -> None:
 @pytest.mark.parametrize(("text", "size"), [("1K", 1024), ("1.5G", 3 << 29), ("10MiB", 10 << 20), (77, 77), ("77", 77)])
 def test_sizes_of_memory(text: Any, size: int) -> None:
     assert memory_size(text) == size
+
+
+@pytest.mark.parametrize(("word", "value"), [("on", True), ("TRUE", True), ("1", True), ("off", False), (False, False)])
+def test_a_switch_is_on_or_off(word: object, value: bool) -> None:
+    assert Settings.load({}, crash_counts=word).crash_counts is value
+
+
+def test_a_switch_that_is_neither_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"WINDLASS_CRASH_COUNTS='maybe' .*neither on nor off"):
+        Settings.load({"WINDLASS_CRASH_COUNTS": "maybe"})

@@ -72,6 +72,27 @@ def test_the_last_attempt_that_fails_has_exhausted_its_retries() -> None:
     assert (transition.verb, transition.reason, transition.action) == (Verb.BURY, "exhausted", "JOB_EXHAUSTED_RETRIES")
 
 
+@pytest.mark.parametrize(
+    ("counts", "attempt", "crashes", "expected"),
+    [
+        (False, 4, 0, (Verb.FAIL, 3, 1, None, None)),
+        (True, 3, 0, (Verb.FAIL, 3, 1, None, None)),
+        (True, 4, 0, (Verb.BURY, 4, 1, "exhausted", "JOB_EXHAUSTED_RETRIES")),
+        (True, 2, 2, (Verb.BURY, 2, 3, "crashed", "JOB_DEAD")),
+        (False, 2, 2, (Verb.BURY, 1, 3, "crashed", "JOB_DEAD")),
+    ],
+)
+def test_a_crash_uses_up_its_attempt_where_crashes_count(
+    counts: bool, attempt: int, crashes: int, expected: tuple[Any, ...]
+) -> None:
+    run = run_of(attempt=attempt, crashes=crashes)
+
+    ended = judge(run, Outcome(ending=Ending.CRASHED, **ERROR), retry=fixed(10), settings=Settings(crash_counts=counts))
+
+    assert ended is not None
+    assert (ended.verb, ended.attempt, ended.crashes, ended.reason, ended.action) == expected
+
+
 def test_a_type_has_its_own_word_for_a_success_or_none() -> None:
     success = Outcome(ending=Ending.SUCCEEDED)
 

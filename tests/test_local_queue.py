@@ -24,6 +24,7 @@ def job(phase: str = "crawl", **values: Any) -> Job:
         "queue": phase,
         "phase_rank": 0,
         "priority": 0,
+        "crashes": 0,
         "tenant": "default",
         "status": State.RUNNING,
         "token": uuid4(),
@@ -182,3 +183,19 @@ def test_a_processor_in_error_is_reset_only_when_its_handler_has_ended(stuck: bo
     one.stuck = False
     pools.reset()
     assert (one.state, pools.free) == (ProcessorState.IDLE, 1)
+
+
+def test_suspects_are_counted_until_their_processor_is_done_with_them() -> None:
+    queue = LocalQueue()
+    for crashes, type in [(1, "a"), (0, "a"), (2, "b"), (1, "a")]:
+        queue.enqueue(job(crashes=crashes, type=type))
+    assert (queue.suspects(), queue.suspects(["a"]), queue.suspects(["b"])) == (3, 2, 1)
+
+    queue.dequeue("crawl", "one")
+    assert queue.suspects() == 3
+    queue.release("one")
+    queue.dequeue("crawl", "one")
+    queue.complete("one")
+    assert queue.suspects() == 2
+    queue.drain()
+    assert queue.suspects() == 0

@@ -10,7 +10,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Never
 from uuid import UUID, uuid4
 
 import msgspec
@@ -246,15 +246,24 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end() -> None:
     assert trace.rstrip().endswith("ValueError: link 200")
 
 
-def test_an_exception_that_cannot_speak_is_survived() -> None:
+@pytest.mark.parametrize("failure", [RuntimeError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_exception_that_cannot_speak_is_survived(failure: type[BaseException]) -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("no")
+            raise failure("no")
+
+        __repr__ = __str__
+
+    class Endless(dict[str, float]):
+        def items(self) -> Never:
+            raise failure("no")
 
     kind, message, trace = describe(raised(MuteError()))
 
     assert kind.endswith("MuteError")
-    assert "whose str() raised RuntimeError" in message
+    assert f"whose str() raised {failure.__name__}" in message
+    assert sanitise(MuteError()) == sanitise(f"<{MuteError.__qualname__} whose repr() raised {failure.__name__}>")
+    assert sanitise([Endless(a=1.0), Endless(a=math.nan)]) == "\"[{'a': 1.0}, {'a': nan}]\""
     assert "MuteError" in trace
 
 

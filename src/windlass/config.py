@@ -50,6 +50,13 @@ def whole(value: object) -> int:
         raise ConfigError(f"{value!r} is not a whole number") from None
 
 
+def switch(value: object) -> bool:
+    word = str(value).strip().lower()
+    if word not in ("on", "off", "true", "false", "yes", "no", "1", "0"):
+        raise ConfigError(f"{value!r} is neither on nor off")
+    return word in ("on", "true", "yes", "1")
+
+
 def text(value: object) -> str:
     return str(value)
 
@@ -90,6 +97,7 @@ class Settings:
     concurrency: int = setting(20, whole, "processors of one worker")
     max_attempts: int = setting(4, whole, "attempts of a job, unless its type says otherwise")
     max_crashes: int = setting(3, whole, "worker deaths after which a job is dead")
+    crash_counts: bool = setting(False, switch, "whether a crash uses up the attempt that it interrupted")
     timeout: float | None = setting(None, duration, "time limit of an attempt, unless its type says otherwise")
     memory: int | None = setting(None, lambda value: memory_size(value), "memory limit of a child process")
 

@@ -87,6 +87,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     flow: Flow | None = None  # what it spawned and what it waits for
     bucket: str | None = None  # of a Retry: everybody holds back for `delay`
+    harmless: bool = False  # a suspect ran and its process lives: it is no suspect any more
     finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
 
 

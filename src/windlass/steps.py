@@ -162,6 +162,10 @@ class Steps:
             if memory.name not in (await notebook.insist(lambda: notebook.store.recall(notebook.job.id))).steps:
                 raise
 
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
     async def close(self) -> None:
         """The attempt has ended: what a step has open is rolled back."""
         for own in list(self._open):

@@ -77,4 +77,6 @@ def shown(name: str, value: object) -> str:
     if names()[name].metadata["read"] is duration:
         assert isinstance(value, float)
         return spell(value) if value else "0"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return str(value)

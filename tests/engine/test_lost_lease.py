@@ -144,7 +144,9 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
         assert stopped[0] - before < left
         assert stopped[0] - before > left - 1.2
         await eventually(lambda: asyncio.sleep(0, worker.crew.worker), lambda current: current != first)
-        assert await job.astatus() is State.RUNNING  # the sweep will give it back when the lease has ended
+        await eventually(lambda: asyncio.sleep(0, len(seen)), lambda count: count == 2)  # it gave it back itself
+        record = await job.arecord()
+        assert (record.status, record.attempt, record.fence, record.crashes) == (State.RUNNING, 1, 2, 0)
         worker.kill()
         await worker.finished()
 

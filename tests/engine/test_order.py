@@ -16,7 +16,7 @@ from windlass.observe.events import JobStarted
 from windlass.store.encoding import encode_jobs
 from windlass.store.sql import query
 
-from .rig import ON_POSTGRES, PATIENCE, Database, opened, stores_of, working
+from .rig import ON_POSTGRES, PATIENCE, Database, come, opened, stores_of, working
 
 
 async def test_higher_priority_first_then_the_earlier(database: Database) -> None:
@@ -167,6 +167,30 @@ async def test_a_suspect_that_no_child_can_run_runs_alone(app: Windlass, databas
 
     assert together == [{0}]
     assert (await bad.arecord()).crashes in (0, 1)
+
+
+async def test_after_a_suspect_had_the_worker_for_itself_the_others_have_it(app: Windlass, database: Database) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    order: list[str] = []
+
+    @app.job
+    async def work(ctx: Context) -> None:
+        order.append(ctx.job.queue)
+        if ctx.job.suspect:
+            begun.set()
+            await go.wait()
+
+    bad = [await work.options(queue="suspects").aenqueue() for _ in range(3)]
+    await suspect(database, bad)
+    async with working(app, concurrency=2):
+        await come(begun)
+        others = await app.aenqueue_many(work.call() for _ in range(40))
+        go.set()
+        for job in [*bad, *others]:
+            await job.aresult(timeout=PATIENCE)
+
+    assert order[:3] == ["suspects", "default", "default"]
+    assert sorted(order) == [*["default"] * 40, *["suspects"] * 3]
 
 
 async def test_a_suspect_waits_until_the_worker_holds_nothing_else(app: Windlass, database: Database) -> None:

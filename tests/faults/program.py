@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-from windlass import Context, Windlass, failpoints, fixed, per, phase
+from windlass import Context, Snooze, Windlass, failpoints, fixed, per, phase
 from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
@@ -94,6 +94,59 @@ def leave(ctx: Context) -> None:
     """Takes its process along, without a signal."""
     note("begin", ctx)
     os._exit(3)
+
+
+@app.job(retry=fixed("0.1s"))
+async def survivor(ctx: Context, then: str) -> None:
+    """Runs until its worker is killed; then it ends once without a success."""
+    note("begin", ctx)
+    if ctx.fence == 1:
+        await asyncio.Event().wait()
+    if ctx.fence == 2 and then == "raise":
+        raise OSError("the other side is down")
+    if ctx.fence == 2 and then == "snooze":
+        raise Snooze("0.1s")
+
+
+class Mute(Exception):
+    """An error, or a result, whose own words end the process that asks for them."""
+
+    def __str__(self) -> str:
+        raise SystemExit("the words of an error ended the process")
+
+    __repr__ = __str__
+
+
+async def end(ctx: Context, how: str) -> object:
+    """A row through `ctx.transaction()`, and then an end of another kind."""
+    note("begin", ctx)
+    async with ctx.transaction() as tx:
+        await tx.execute("insert into effects (job, fence) values ($1, $2)", str(ctx.job.id), ctx.fence)
+        if how == "cancel inside":
+            own_task().cancel()
+    match how:
+        case "cancel":
+            own_task().cancel()
+        case "cancel and wait":
+            own_task().cancel()
+            await asyncio.sleep(0)
+        case "generator":
+            raise GeneratorExit
+        case "mute":
+            raise Mute
+        case "mute result":
+            return Mute()
+    return None
+
+
+def own_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+ends = app.job(type="ends", max_attempts=1)(end)
+ends_apart = app.job(type="ends_apart", max_attempts=1, isolation="process")(end)
 
 
 @app.job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.outcome import Transition
     from windlass.state import State
     from windlass.store.protocol import Claim, Claimed, Settled, Swept
+    from windlass.store.rescuing import Rules
 
 
 class UnfencedFinish(SqliteStore):
@@ -72,11 +73,11 @@ class LeakyTransaction(SqliteStore):
 class CarelessRescue(SqliteStore):
     """Gives every running job back, whether its worker is alive or not."""
 
-    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> list[State]:
             living = connection.execute("SELECT id FROM windlass_workers WHERE NOT dead").fetchall()
             connection.execute("UPDATE windlass_workers SET dead = 1")
-            rescued = sweeps.rescue(follower, connection, now, max_crashes, 1_000, jobs, only=only)
+            rescued = sweeps.rescue(follower, connection, now, rules, 1_000, jobs, only=only)
             connection.executemany("UPDATE windlass_workers SET dead = 0 WHERE id = ?", living)
             return rescued
 
@@ -112,8 +113,8 @@ class SharedClaim(SqliteStore):
 class ForgetfulSweep(SqliteStore):
     """Throws away the jobs that died instead of keeping them for an operator."""
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
-        swept = await super().sweep(max_crashes=max_crashes, page=page)
+    async def sweep(self, **rules: Any) -> Swept:
+        swept = await super().sweep(**rules)
         await self._write(lambda connection, now: connection.execute("DELETE FROM windlass_jobs WHERE status = 'dead'"))
         return swept
 

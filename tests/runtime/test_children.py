@@ -16,7 +16,7 @@ from windlass.config import Settings
 from windlass.outcome import Ending
 from windlass.runtime import children as pool
 from windlass.runtime import memory
-from windlass.runtime.children import SUSPECTS_AT_ONCE, Children
+from windlass.runtime.children import Children
 
 from .children_rig import StandIn, ended, exists, run, value
 from .programs import handlers
@@ -297,14 +297,6 @@ async def test_a_child_that_has_grown_is_recycled(children: Children) -> None:
     assert small == grown
     assert value(await run(children, handlers.where)) != grown
     await ended(grown)
-
-
-async def test_suspects_are_let_in_a_few_at_a_time(children: Children) -> None:
-    runs = [run(children, handlers.where, crashes=1) for _ in range(3 * SUSPECTS_AT_ONCE)]
-
-    used = {value(outcome) for outcome in await asyncio.gather(*runs)}
-
-    assert 1 <= len(used) <= SUSPECTS_AT_ONCE
 
 
 async def test_of_many_idle_children_only_a_few_are_kept(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:

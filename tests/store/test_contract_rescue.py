@@ -216,3 +216,38 @@ async def test_no_poison_runs_for_ever_even_when_nothing_speaks_against_it(rig: 
 
     record = await rig.find(job)
     assert (record.status, record.reason, record.crashes) == (State.DEAD, "crashed", 1)
+
+
+async def test_after_an_outage_nothing_is_counted_but_the_rescue(rig: Rig) -> None:
+    job = await rig.held()
+    await rig.die(rig.worker)
+
+    swept = await rig.store.sweep(max_crashes=1, blames=False)
+
+    assert swept == Swept(deaths=1, rescued=1, condemned=0)
+    back = await rig.find(job.id)
+    assert (back.status, back.attempt, back.crashes, back.rescues) == (State.QUEUED, 0, 0, 1)
+
+
+async def test_a_sweep_that_waited_for_the_database_gives_nothing_back_yet(rig: Rig) -> None:
+    job = await rig.held()
+    await rig.die(rig.worker)
+
+    assert await rig.store.sweep(max_crashes=3, patience=-1.0) == Swept(deaths=1, late=True)
+    assert await rig.status(job.id) is State.RUNNING
+    assert (await rig.store.sweep(max_crashes=3)).rescued == 1
+
+
+async def test_where_crashes_count_a_job_is_dead_when_its_attempts_are_used_up(rig: Rig) -> None:
+    job = await rig.enqueue(max_attempts=2)
+    seen = []
+    for _ in range(2):
+        rig.worker = await rig.register(isolates=True)
+        assert [each.id for each in await rig.claim()] == [job]
+        await rig.die(rig.worker)
+        await rig.store.sweep(max_crashes=3, crash_counts=True)
+        record = await rig.find(job)
+        seen.append((record.status, record.attempt, record.crashes, record.reason))
+
+    assert seen == [(State.QUEUED, 1, 1, None), (State.DEAD, 2, 1, "exhausted")]
+    assert [row.action for row in await rig.store.audit(job=job)] == ["JOB_EXHAUSTED_RETRIES"]

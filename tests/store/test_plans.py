@@ -106,7 +106,8 @@ def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Ca
 # PostgreSQL: a held snapshot, under which nothing dead can be removed
 
 DEAD = 5_000
-RESCUE: tuple[Any, ...] = (3, 30, 500, [], False)  # most crashes, most rescues, page, all but these
+RESCUE: tuple[Any, ...] = (3, 30, 500, [], False, False, True)
+"""Most crashes, most rescues, page, all but these, crash_counts, blames."""
 LANE = [LaneOf("mail", 0, "default")]
 PASSED = (
     f"DELETE FROM windlass.jobs WHERE id IN (SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue = 'mail'"

@@ -84,4 +84,6 @@ def _spelt(settings: Settings, name: str, item: Field[Any]) -> str:
         return spell(value) if value else "0"
     if name == "memory":
         return f"{value / 2**20:g}M"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return str(value)

@@ -3,6 +3,9 @@
 What had to be changed shows it: U+FFFD where a character was, a marker where something was cut. A result
 keeps every character that JSON can carry; in the text of errors and logs, which people read on terminals,
 other control characters go too.
+
+Methods of the user's own are called here (`__str__`, `__repr__`, `__iter__`, `model_dump`), and whatever they raise is
+caught, also `SystemExit`: words about an attempt must not end its worker.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ def sanitise(value: object, *, largest: int = LARGEST) -> str:
     text = _plain(value)
     whole = len(text) if text is not None else 0
     if text is None or whole > largest:
-        text = ENCODER.encode(Repair(largest).clean(value))
+        text = _repaired(value, largest)
     if len(text) <= largest:
         return text.decode()
     # Half of a document is no JSON any more, so its beginning is kept as text. Quotes may double when it is
@@ -84,8 +87,15 @@ def _plain(value: object) -> bytes | None:
         plain = to_plain(value)
         walk(plain, DEEPEST)
         return ENCODER.encode(plain)
-    except Exception:  # Refused, and whatever else: hooks are the user's code and may raise anything
+    except BaseException:  # Refused, and whatever else: hooks are the user's code and may raise anything
         return None
+
+
+def _repaired(value: object, largest: int) -> bytes:
+    try:
+        return ENCODER.encode(Repair(largest).clean(value))
+    except BaseException:  # a container that cannot be walked
+        return ENCODER.encode(_repr(value))
 
 
 class Repair:
@@ -123,7 +133,7 @@ class Repair:
     def _clean_object(self, value: object, room: int) -> object:
         try:
             plain = to_plain(value)
-        except Exception:
+        except BaseException:
             return _repr(value)
         return _repr(value) if type(plain) is type(value) else self.clean(plain, room)
 
@@ -150,20 +160,23 @@ def _digits(value: int) -> str:
 def _repr(value: object) -> str:
     try:
         return sanitise_text(repr(value), LONGEST_REPR)
-    except Exception as error:
+    except BaseException as error:
         return f"<{type(value).__qualname__} whose repr() raised {type(error).__qualname__}>"
 
 
 def _type_name(error: BaseException) -> str:
     kind = type(error)
-    own = kind.__module__ in ("builtins", "__main__")
-    return sanitise_text(kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}", LONGEST_REPR)
+    try:
+        own = kind.__module__ in ("builtins", "__main__")
+        return sanitise_text(kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}", LONGEST_REPR)
+    except BaseException:  # __module__ may be anything
+        return "BaseException"
 
 
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:
+    except BaseException as failure:
         return f"<{type(error).__qualname__} whose str() raised {type(failure).__qualname__}>"
 
 
@@ -172,7 +185,7 @@ def _traceback(error: BaseException) -> str:
     try:
         pieces = traceback.TracebackException.from_exception(error).format()
         text = "".join(sanitise_text(piece, LONGEST_MESSAGE) for piece in pieces)
-    except Exception as failure:
+    except BaseException as failure:
         return f"<no traceback: formatting it raised {type(failure).__qualname__}>"
     if len(text.encode()) <= LONGEST_TRACEBACK:
         return text

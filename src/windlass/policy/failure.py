@@ -2,7 +2,7 @@
 
 succeeded → succeed, or advance to the next phase of a pipeline
 raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
-crashed → fail with the attempt given back, or bury after max_crashes
+crashed → fail with the attempt given back, or bury after max_crashes; with crash_counts the attempt is used up
 snoozed → snooze      waiting → wait      dead → bury      released → release      cancelled → stop      lost → nothing
 """
 
@@ -20,6 +20,7 @@ from windlass.config import Settings
 from windlass.flow import Advance, Flow
 from windlass.job import Attempt, Failure, Job
 from windlass.outcome import Ending, Outcome, Transition
+from windlass.payload import describe
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 from windlass.state import Verb
@@ -62,7 +63,6 @@ def judge(
 
     `advance` is the phase that follows a success, and `success` the audit's word for one.
     """
-    job = run.job
     match outcome.ending:
         case Ending.SUCCEEDED:
             if outcome.finished:
@@ -77,10 +77,7 @@ def judge(
         case Ending.DEAD:
             return _transition(run, outcome, Verb.BURY, reason=outcome.message)
         case Ending.CRASHED:
-            crashes = job.crashes + 1
-            if crashes >= settings.max_crashes:
-                return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=False, reason=CRASHED)
-            return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=False, delay=_delay(retry, crashes))
+            return _crashed(run, outcome, retry, settings)
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
         case Ending.WAITING:
@@ -108,12 +105,23 @@ def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
     return _transition(run, outcome, Verb.FAIL, delay=delay, hold=hold)
 
 
+def _crashed(run: Run, outcome: Outcome, retry: RetryPolicy, settings: Settings) -> Transition:
+    """Its process died. As in the rescue of a dead worker's jobs, the attempt counts only if the settings say so."""
+    job, crashes, burned = run.job, run.job.crashes + 1, settings.crash_counts
+    exhausted = burned and job.attempt >= job.max_attempts
+    reason = CRASHED if crashes >= settings.max_crashes else EXHAUSTED if exhausted else None
+    if reason is not None:
+        return _transition(run, outcome, Verb.BURY, crashes=crashes, burned=burned, reason=reason)
+    return _transition(run, outcome, Verb.FAIL, crashes=crashes, burned=burned, delay=_delay(retry, crashes))
+
+
 def _delay(retry: RetryPolicy, attempt: int) -> float:
     """What the policy says. One of the user's own may raise or answer nonsense: the job must not be lost over it."""
     try:
         return max(0.0, min(float(retry.delay(attempt)), LONGEST_DELAY))
-    except Exception:
-        log.exception("the retry policy %r failed; the job is tried again in %g s", retry, FALLBACK_DELAY)
+    except BaseException as error:
+        name, trace = type(retry).__qualname__, describe(error)[2]
+        log.error("the retry policy %s failed; the job is tried again in %g s\n%s", name, FALLBACK_DELAY, trace)
         return FALLBACK_DELAY
 
 
@@ -145,7 +153,7 @@ def _transition(
         verb=verb,
         delay=delay,
         attempt=job.attempt if burned else job.attempt - 1,
-        crashes=job.crashes if crashes is None else crashes,
+        crashes=_crashes(job, outcome, verb) if crashes is None else crashes,
         output=outcome.output,
         error=None if error is None else encoder.encode(error).decode(),
         entry=_entry(run, outcome, error, always=verb is Verb.ADVANCE),
@@ -162,6 +170,11 @@ def _transition(
         charged=run.cost_cents > job.cost_cents,
         hold=hold,
     )
+
+
+def _crashes(job: Job, outcome: Outcome, verb: Verb) -> int:
+    """A suspect that ran without harm is one no longer. What ends here keeps its number, for whoever looks at it."""
+    return 0 if outcome.harmless and verb in (Verb.FAIL, Verb.SNOOZE, Verb.WAIT) else job.crashes
 
 
 def _failure(run: Run, outcome: Outcome) -> Failure | None:

@@ -51,6 +51,7 @@ class Beat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name="windlass-beat", daemon=True)
+        self.cut_off = False  # the last try failed: the database is away, and not this process
         self.renewed = clock.monotonic()  # the start of the last renewal that succeeded: registration is the first
 
     def start(self) -> None:
@@ -95,12 +96,14 @@ class Beat:
             async with asyncio.timeout(left / SHARE):
                 alive = await heart.beat(self._worker, self._settings.lease, self._holding(), within=left / SHARE)
         except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
+            self.cut_off = True
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__
             level, trace = (logging.WARNING, None) if isinstance(error, EXPECTED) else (logging.ERROR, error)
             log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
             self._told(False)
             return min(self._settings.beat / 4, 1.0)
+        self.cut_off = False
         if not alive:
             raise _Lost("it was declared dead")
         self.renewed = began

@@ -34,7 +34,7 @@ from windlass.pipeline import next_phase
 from windlass.policy.failure import judge
 from windlass.registry import Definition, Registry
 from windlass.runtime import importing
-from windlass.runtime.commit import account, commit
+from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.wire import Advanced, Began, Done, Frames, FromChild, Said, ToChild, Work, frame, to_child
 from windlass.store import make_store
@@ -126,10 +126,15 @@ class Child:
         self._line.send(Began())
         try:
             outcome = await with_flow(await self._call(definition, work.job, context), definition, context)
-            if context is not None:
-                outcome = await self._conclude(definition, registry, context, outcome, work.waited, started)
         except BaseException as error:  # sys.exit() and CancelledError too: the attempt ended, the child did not
             outcome = from_error(error, definition)
+        if context is not None:
+            try:
+                outcome = await undisturbed(
+                    self._conclude(definition, registry, context, outcome, work.waited, started)
+                )
+            except BaseException as error:
+                outcome = from_error(error, definition)
         self._context = None
         reporter.close(context)
         return outcome

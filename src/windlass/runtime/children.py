@@ -5,8 +5,8 @@ Out:  its outcome; a dead child is the crash of its one attempt
 Next: runtime/child.py, which runs it over there
 
 A forkserver imports the program once; children are forked from it, reused, and recycled before they grow old. A child
-runs one attempt at a time, so that its death names the culprit; suspects are let in a few at a time, because the death
-of one busy worker makes hundreds of them.
+runs one attempt at a time, so that its death names the culprit. The death of one busy worker makes hundreds of
+suspects: discovery claims a few at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ RECYCLE_AFTER = 100  # jobs, before leaks and fragments add up
 IDLE_KEPT = 4  # children that may wait for work for ever
 IDLE_SECONDS = 30.0  # the others wait so long
 END_SECONDS = 3.0  # for a child that was hung up on, before it is killed
-SUSPECTS_AT_ONCE = 4  # in children of one worker
 TRIES = 3  # children that may die before an attempt begins
 
 
@@ -47,7 +46,6 @@ class Children:
         self._running: dict[UUID, Offspring] = {}
         self._chores: set[asyncio.Task[Any]] = set()
         self._warned = False
-        self._suspects = asyncio.Semaphore(SUSPECTS_AT_ONCE)
 
     def way(self, job: Job, definition: Definition) -> Isolation:
         """How to execute: a suspect is kept away from everybody else where that is possible."""
@@ -68,12 +66,6 @@ class Children:
         """Run one attempt in a child, `waited` seconds after its claim. Cancelled, it kills the child."""
         if not self.importable(attempt.definition):
             return Outcome(ending=Ending.RAISED, type="ProgramError", message=importing.refusal(attempt.definition))
-        if attempt.job.suspect:
-            async with self._suspects:
-                return await self._run(attempt, waited)
-        return await self._run(attempt, waited)
-
-    async def _run(self, attempt: Runnable, waited: float) -> Outcome:
         limit = self._limit(attempt.definition)
         for _ in range(TRIES):
             child = await self._take(attempt)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass import failpoints
@@ -20,7 +23,22 @@ from windlass.store.protocol import Store
 
 log = logging.getLogger("windlass")
 
+T = TypeVar("T")
+
 LOST_TRANSACTION = 1.0  # seconds until a job runs again whose transaction the database could not keep
+
+
+async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """Await the end of an attempt's transaction, however often this task is cancelled meanwhile.
+
+    A handler that cancelled its own task and then returned leaves a cancellation behind, which would end the commit in
+    its middle.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    return task.result()
 
 
 async def commit(

@@ -57,6 +57,7 @@ class Completer:
         self._refused = Refused(crew.clock)
         self._away = False  # the database does not answer, and a batch waits for it
         self._in_a_row = 0  # refusals in this round without a write between them
+        self._writing: list[Transition] = []  # the batch that is being written
         self._something = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -92,14 +93,16 @@ class Completer:
             await self._until_due()
             overwhelmed |= self.overwhelmed
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
+            self._writing = batch
             try:
                 overwhelmed |= await self._write(batch)
                 if self._refused.next_in() == 0:
                     await self._write_refused()
-            except Exception as error:  # a fault of this file: nobody else would write what it holds
+            except Exception as error:  # a fault of this file: no other part would write what it holds
                 log.exception("the completer failed")
                 self._refused.add(self._held(batch), error)
                 self._refused.tried()
+            self._writing = []
             if overwhelmed and not self.overwhelmed:
                 overwhelmed = False
                 self._relieved()  # every processor may be idle by now: nobody else would say so before the next poll
@@ -108,10 +111,16 @@ class Completer:
                 if not len(self._refused):
                     self._empty.set()
 
-    def forget(self) -> None:
-        """The leases are lost, and with them the right to write any of this."""
-        self._waiting.clear()
+    def forget(self) -> list[Transition]:
+        """The leases are lost: what is not known to be written.
+
+        The batch that is being written may be committed all the same; then nothing changes when it is written again.
+        What was refused is in that batch or waits beside it: each transition is named once.
+        """
+        unwritten = {each.job: each for each in (*self._refused.transitions(), *self._writing, *self._waiting)}
+        self._waiting = []
         self._refused.clear()
+        return list(unwritten.values())
 
     async def _until_due(self) -> None:
         if len(self._refused):

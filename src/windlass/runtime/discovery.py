@@ -8,6 +8,10 @@ Two kinds of claim. A plain one looks above the floors and costs little; a resca
 late, and is made once per poll, or less often when it is slow: it may take a twentieth of the time at most. A worker
 that finds nothing commits its idle mark, rescans once more, and only then sleeps: whoever enqueues after that sees the
 mark and wakes it.
+
+Suspects (jobs that a dead worker held) run in child processes, a few at a time. Plain claims leave them out. A rescan,
+and a claim after one of them ended, first asks for as many jobs as suspects may be added, and takes what is due first:
+a suspect keeps its place, and no more are held than can run.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ log = logging.getLogger("windlass")
 
 DOUBT = 30.0  # seconds after a failed claim for which it may well be committed late: two statement timeouts
 LOOK_EVERY = 60.0  # seconds between two looks for what is held unknowingly, where no claim failed: a server may freeze
+SUSPECTS_AT_ONCE = 4  # in children of one worker, and half of the processors at most: the others belong to the innocent
 LONGEST_SUSPENSE = 10.0  # seconds that a suspect which must run alone waits while other jobs are claimed
 RESCAN_SHARE = 20  # a rescan may take one part in so many of the time
 BUSY_BEFORE_UNMARKED = 0.2  # seconds of full claims before the idle mark is taken back
@@ -61,7 +66,10 @@ class Discovery(Service):
         known = tuple(Value(type, quoted=True) for type in types)
         self._due_suspects = Filter(DUE_SUSPECTS, (*parse(DUE_SUSPECTS).terms, Term(Kind.NAME, "type", known)))
         self._suspects_since: float | None = None  # due, and this program cannot be imported in a child
+        self._alone_since: float | None = None  # such a suspect has this worker for itself
+        self._others_until = 0.0  # and after it the others
         self._cleared: set[str] = set()  # types of which no such suspect could be claimed
+        self._suspected: set[tuple[str, ...]] = set()  # types of which the last look found suspects: there may be more
         self._plain_took = 0.0  # seconds of a claim without a rescan, lately
         self._aged = 0.0  # places owed to the oldest jobs
         self.last_success: float | None = None  # when a claim last worked: readiness
@@ -70,7 +78,7 @@ class Discovery(Service):
         """A processor of the phase is free. Claim when its jobs in memory run low, not for every single one."""
         share = self._shares.of(phase)
         share.ended()
-        if not self._nudge.is_set() and self._coordinator.at_once and share.is_low():
+        if not self._nudge.is_set() and self._coordinator.at_once and (share.is_low() or self._may_add_suspects(share)):
             self._nudge.set()
 
     def due_again(self, delay: float) -> None:
@@ -125,10 +133,10 @@ class Discovery(Service):
 
     async def _look(self, share: Share, room: int, *, rescan: bool) -> Claimed:
         """Claim for one share. What is below the floors counts too, before there is said to be nothing."""
-        claimed = await self._claim(room, share.types, rescan=rescan)
+        claimed = await self._claim(room, share.types, share.processors, rescan=rescan)
         if claimed.jobs or rescan or not self._may_rescan():
             return claimed
-        return await self._claim(room, share.types, rescan=True)
+        return await self._claim(room, share.types, share.processors, rescan=True)
 
     # The steady pace
 
@@ -152,7 +160,7 @@ class Discovery(Service):
         most = crew.completer.room
         room = min(left, settings.discovery_batch or left, left if most is None else most)
         if room > 0:
-            await self._claim(room, types, rescan=True, queues=queues)
+            await self._claim(room, types, crew.pools.size(phase), rescan=True, queues=queues)
 
     async def _known_queues(self, types: tuple[str, ...]) -> list[str]:
         """The queues that job types name, and those that only an enqueue named."""
@@ -162,25 +170,87 @@ class Discovery(Service):
     # Claims
 
     async def _claim(
-        self, room: int, types: tuple[str, ...], *, rescan: bool, queues: tuple[str, ...] | None = None
+        self,
+        room: int,
+        types: tuple[str, ...],
+        processors: int,
+        *,
+        rescan: bool,
+        queues: tuple[str, ...] | None = None,
     ) -> Claimed:
         if self.isolates:
-            return await self._ask(room, types, rescan=rescan, suspects=Suspects.WITH, queues=queues)
-        # A suspect that no child can run is run here, alone: nothing else may die with it.
-        if any(attempt.job.suspect for attempt in self._crew.leases.attempts.values()):
+            return await self._claim_beside_suspects(room, types, processors, rescan=rescan, queues=queues)
+        return await self._claim_or_isolate(room, types, rescan=rescan, queues=queues)
+
+    async def _claim_beside_suspects(
+        self, room: int, types: tuple[str, ...], processors: int, *, rescan: bool, queues: tuple[str, ...] | None
+    ) -> Claimed:
+        """First as many jobs of any kind as suspects may be added, where there may be some; then the innocent."""
+        few = min(room, self._room_for_suspects(types, processors))
+        first = Claimed(jobs=[])
+        if few > 0 and (rescan or types in self._suspected):
+            first = await self._ask(few, types, rescan=True, suspects=Suspects.WITH, queues=queues, paces=rescan)
+            if any(job.suspect for job in first.jobs):
+                self._suspected.add(types)
+            else:
+                self._suspected.discard(types)
+            if rescan and len(first.jobs) < few and not first.filled:
+                return first  # of any kind, nothing else is due
+        if room == len(first.jobs):
+            return first
+        rest = await self._ask(room - len(first.jobs), types, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
+        waits = [each.next_due for each in (first, rest) if each.next_due is not None]
+        return Claimed(
+            jobs=first.jobs + rest.jobs, next_due=min(waits, default=None), filled=first.filled or rest.filled
+        )
+
+    def _may_add_suspects(self, share: Share) -> bool:
+        return share.types in self._suspected and self._room_for_suspects(share.types, share.processors) > 0
+
+    def _room_for_suspects(self, types: tuple[str, ...], processors: int) -> int:
+        queue, half = self._crew.local_queue, max(1, self._crew.pools.total // 2)
+        left = min(SUSPECTS_AT_ONCE, half) - queue.suspects()
+        return min(left, max(1, processors // 2) - queue.suspects(types))
+
+    async def _claim_or_isolate(
+        self, room: int, types: tuple[str, ...], *, rescan: bool, queues: tuple[str, ...] | None
+    ) -> Claimed:
+        """A suspect that no child can run is run here, alone: nothing else may die with it.
+
+        For as long as it had the worker for itself the others have it, if there are any, and then the next one may.
+        """
+        crew, now = self._crew, self.clock.monotonic()
+        if crew.local_queue.suspects():
             return Claimed(jobs=[])
+        if self._alone_since is not None:
+            self._others_until, self._alone_since = 2 * now - self._alone_since, None
         if rescan:
             await self._look_for_suspects()
-        if self._suspects_since is not None and not len(self._crew.leases):
-            alone = await self._ask(1, types, rescan=True, suspects=Suspects.ONLY, queues=queues)
+        their_turn = now >= self._others_until
+        if self._suspects_since is not None and their_turn:
+            alone = await self._claim_alone(types, queues)
             if alone.jobs:
                 return alone
-            self._cleared.update(types)
-            if self._cleared.issuperset(self._types):
-                self._suspects_since = None  # due all the same, but in a queue that others serve
-        if self._suspects_since is not None and self.clock.monotonic() - self._suspects_since > LONGEST_SUSPENSE:
+        if self._suspects_since is not None and now - max(self._suspects_since, self._others_until) > LONGEST_SUSPENSE:
             return Claimed(jobs=[])  # until this worker is empty, or the innocent would keep it waiting for ever
-        return await self._ask(room, types, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
+        others = await self._ask(room, types, rescan=rescan, suspects=Suspects.WITHOUT, queues=queues)
+        if others.jobs or self._suspects_since is None or their_turn:
+            return others
+        alone = await self._claim_alone(types, queues)
+        return alone if alone.jobs else others
+
+    async def _claim_alone(self, types: tuple[str, ...], queues: tuple[str, ...] | None) -> Claimed:
+        """One suspect, when this worker holds nothing."""
+        if len(self._crew.leases):
+            return Claimed(jobs=[])
+        alone = await self._ask(1, types, rescan=True, suspects=Suspects.ONLY, queues=queues)
+        if alone.jobs:
+            self._alone_since = self.clock.monotonic()
+            return alone
+        self._cleared.update(types)
+        if self._cleared.issuperset(self._types):
+            self._suspects_since = None  # due all the same, but in a queue that others serve
+        return alone
 
     async def _look_for_suspects(self) -> None:
         found = await self._crew.store.search(self._due_suspects, page=1)
@@ -198,6 +268,7 @@ class Discovery(Service):
         rescan: bool,
         suspects: Suspects,
         queues: tuple[str, ...] | None = None,
+        paces: bool = True,
     ) -> Claimed:
         crew, settings = self._crew, self._crew.settings
         began = self.clock.monotonic()
@@ -219,7 +290,8 @@ class Discovery(Service):
             self._failed_at = self.clock.monotonic()
             raise
         self.last_success = self.clock.monotonic()
-        self._pace_rescans(self.last_success - began, rescan=rescan)
+        if paces:  # else: a look for a few suspects, after which a whole rescan comes as soon as it would have
+            self._pace_rescans(self.last_success - began, rescan=rescan)
         if worker == crew.worker:  # else: claimed by an incarnation that is dead; its rescue gives them back
             self._take(claimed.jobs, began)
         return claimed

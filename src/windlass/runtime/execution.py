@@ -25,7 +25,7 @@ from windlass.waiting import Suspended
 log = logging.getLogger("windlass")
 
 ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What a coroutine lets through: these are addressed to the task, or to the process."""
+"""What a coroutine lets through: these may be addressed to its task, or to the process. The attempt ends with them."""
 
 
 async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
@@ -35,11 +35,11 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         if context is not None:
             args.insert(0, context)
         value = _finished(await definition.fn(*args, **kwargs))
+        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
     except ENDS_MORE:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
         return from_error(error, definition)
-    return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
 
 
 def call_plain(definition: Definition, job: Job, context: Context | None) -> Outcome:
@@ -49,9 +49,9 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
         if context is not None:
             args.insert(0, context)
         value = _finished(definition.fn(*args, **kwargs))
+        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
     except BaseException as error:  # nothing that a handler raises on its thread concerns anybody else
         return from_error(error, definition)
-    return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
 
 
 def _finished(value: object) -> object:

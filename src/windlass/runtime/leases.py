@@ -22,21 +22,21 @@ class Leases:
     """
 
     def __init__(self) -> None:
-        self._claimed: dict[UUID, tuple[UUID | None, float]] = {}  # job: its token, and when
+        self._claimed: dict[UUID, tuple[Job, float]] = {}  # by the job's id: as it was claimed, and when
         self.attempts: dict[UUID, Attempt] = {}
 
     def take(self, jobs: Iterable[Job], at: float) -> None:
         for job in jobs:
-            self._claimed[job.id] = (job.token, at)
+            self._claimed[job.id] = (job, at)
 
     def claimed_at(self, lease: Lease) -> float | None:
         """When this very lease was given; None when it is not held any more."""
         held = self._claimed.get(lease.job)
-        return held[1] if held is not None and held[0] == lease.token else None
+        return held[1] if held is not None and held[0].token == lease.token else None
 
     def holds(self, lease: Lease) -> bool:
         held = self._claimed.get(lease.job)
-        return held is not None and held[0] == lease.token
+        return held is not None and held[0].token == lease.token
 
     def settle(self, leases: Iterable[Lease]) -> None:
         """These are written, or lost: they are nobody's business here any more."""
@@ -48,10 +48,11 @@ class Leases:
         """The jobs held now."""
         return set(self._claimed)
 
-    def drop_all(self) -> list[Attempt]:
-        """Every lease is gone; the attempts that still run are to be stopped."""
+    def drop_all(self) -> list[Job]:
+        """Every lease is gone: the jobs that were held."""
+        dropped = [job for job, _ in self._claimed.values()]
         self._claimed.clear()
-        return list(self.attempts.values())
+        return dropped
 
     def __len__(self) -> int:
         return len(self._claimed)

@@ -93,6 +93,7 @@ class LocalQueue:
         self._phase_of: dict[UUID, str] = {}
         self._of_type: dict[str, int] = {}  # how many wait
         self._in_hands: set[UUID] = set()
+        self._suspects: dict[UUID, str] = {}  # their types; those that wait and those in hands
 
     def __len__(self) -> int:
         return len(self._phase_of)
@@ -128,6 +129,7 @@ class LocalQueue:
         """The processor is done with its job."""
         job = self.processing.pop(processor)
         self._in_hands.discard(job.id)
+        self._suspects.pop(job.id, None)
         return job
 
     def release(self, processor: str, at: float = 0.0) -> Job:
@@ -149,6 +151,12 @@ class LocalQueue:
         """How many jobs of these types wait, in whichever phase."""
         return sum(self._of_type.get(type, 0) for type in types)
 
+    def suspects(self, types: Iterable[str] | None = None) -> int:
+        """How many suspects wait or are processed: all, or those of these types."""
+        if types is None or not self._suspects:
+            return len(self._suspects)
+        return sum(type in types for type in self._suspects.values())
+
     def drain(self, chosen: Callable[[Job, float], bool] = lambda job, at: True) -> list[Job]:
         """Take out the waiting jobs for which `chosen(job, queued at)` holds: they are to be given back."""
         taken: list[Job] = []
@@ -156,11 +164,14 @@ class LocalQueue:
             taken += queue.drain(chosen)
         for job in taken:
             self._strike(job)
+            self._suspects.pop(job.id, None)
         return taken
 
     def _note(self, job: Job) -> None:
         self._phase_of[job.id] = job.phase
         self._of_type[job.type] = self._of_type.get(job.type, 0) + 1
+        if job.suspect:
+            self._suspects[job.id] = job.type
 
     def _strike(self, job: Job) -> None:
         del self._phase_of[job.id]

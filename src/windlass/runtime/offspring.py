@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+import msgspec
+
 from windlass.context import Context
 from windlass.job import Job
 from windlass.outcome import Ending, Outcome
-from windlass.registry import Definition
+from windlass.registry import Definition, Isolation
 from windlass.runtime.channel import Channel
 from windlass.runtime.forks import Born, Forks, spell_end
 from windlass.runtime.memory import MemoryWatch, mebibytes
@@ -82,7 +84,7 @@ class Offspring:
         finally:
             self._attempt = self._done = None
         if outcome is not None:
-            return outcome
+            return self._cleared(outcome, attempt) if attempt.job.suspect and self._began else outcome
         code = await self.die(after=LINGER)
         if overrun and limit is not None:
             return out_of_memory(overrun[0], limit)
@@ -145,6 +147,17 @@ class Offspring:
             self.kill()
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
+
+    def _cleared(self, outcome: Outcome, attempt: Runnable) -> Outcome:
+        """It ran, and its process lives: nothing speaks against this suspect any more.
+
+        Where every run has a process of its own, a crash costs no attempt and kills no worker. A snooze or a wait would
+        make such a job's crashes count from zero again, for ever: there only an end that uses up an attempt clears it.
+        """
+        lasts = outcome.ending in (Ending.SNOOZED, Ending.WAITING)
+        if lasts and attempt.definition.isolation is Isolation.PROCESS:
+            return outcome
+        return msgspec.structs.replace(outcome, harmless=True)
 
     def _crash(self, code: int | None) -> Outcome:
         why = spell_end(code) if self._problem is None else f"killed, because {self._problem}"

@@ -6,6 +6,9 @@ Next: runtime/completer.py, which writes transitions in batches
 
     run = begin → execute → conclude            execute is one of: coroutine, thread, child process
 
+Whatever leaves the handler, also what is no Exception, arrives in `run` and goes on to `conclude`, the one place where
+an attempt ends. The end of its transaction is shielded: a handler may have cancelled its own task.
+
 Everything that can end an attempt from outside (a time limit, a cancel, a shutdown, a lost lease) goes through `stop`.
 A coroutine is cancelled and a child is killed; a thread can only be fenced out: its late result is refused, and its
 processor stays in error until it ends.
@@ -18,6 +21,8 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 
+import msgspec
+
 from windlass import failpoints
 from windlass.clock import spell
 from windlass.context import Context
@@ -25,9 +30,10 @@ from windlass.flow import Advance
 from windlass.job import Job
 from windlass.observe.events import JobEnded, JobSettled, JobStarted
 from windlass.outcome import Ending, Outcome, Transition
+from windlass.payload import describe
 from windlass.policy.failure import judge
 from windlass.registry import Definition, Isolation
-from windlass.runtime.commit import account, commit
+from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.crew import Crew
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
 from windlass.runtime.pool import Processor
@@ -92,29 +98,51 @@ class Attempt:
         self._cancel_timer: Callable[[], object] | None = None
         self._thread: asyncio.Future[Outcome] | None = None
 
+    @property
+    def still_runs(self) -> bool:
+        """Whether its handler may still do something, stopped or not."""
+        busy = self.task is not None and not self.task.done()
+        return busy or (self._thread is not None and not self._thread.done())
+
     def start(self) -> None:
         """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
         self.crew.leases.attempts[self.job.id] = self
         self.task = self.crew.loop.create_task(self._run(), name=self.processor.name)
 
     async def _run(self) -> None:
-        self._begin()
+        interrupt: KeyboardInterrupt | None = None
         try:
+            self._begin()
             outcome = self._stopped() or await self._execute()
             if not outcome.finished:  # asked to stop, it came back: whatever it says, it stopped half-way
                 outcome = self._stopped() or outcome
         except asyncio.CancelledError as error:
             # Without a reason of ours it is the handler's own: it awaited something that was cancelled.
             outcome = self._stopped() or from_error(error, self.definition)
-        except Exception as error:  # a fault of the engine must not lose the processor
-            log.exception("processor %s failed", self.processor.name)
+        except KeyboardInterrupt as error:  # addressed to the process, which goes on with it after this attempt's end
+            interrupt, outcome = error, from_error(error, self.definition)
+        except GeneratorExit as error:
+            if self._is_thrown_away():
+                raise
+            outcome = from_error(error, self.definition)
+        except BaseException as error:  # a fault of the engine must not lose the processor
+            log.error("processor %s failed:\n%s", self.processor.name, describe(error)[2])
             outcome = from_error(error, self.definition)
         if failpoints.armed:
             failpoints.hit("process.after")
         if self._concluded:  # it would not stop and was fenced out; its end only frees the processor
             self.processor.stuck = False
-            return
-        await self._conclude(outcome)
+        else:
+            await self._conclude(outcome)
+        if interrupt is not None:
+            raise interrupt
+
+    def _is_thrown_away(self) -> bool:
+        """Whether this task's coroutine is being closed, because its loop is gone, and may await nothing any more."""
+        try:
+            return asyncio.current_task() is not self.task
+        except RuntimeError:  # no loop runs here
+            return True
 
     def _begin(self) -> None:
         crew = self.crew
@@ -148,6 +176,8 @@ class Attempt:
         else:
             self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
             outcome = await asyncio.shield(self._thread)
+        if self.job.suspect:  # no child could run it: it had this worker for itself, and the worker lives
+            outcome = msgspec.structs.replace(outcome, harmless=True)
         return await with_flow(outcome, self.definition, self.context)
 
     def stop(self, why: Stop) -> None:
@@ -205,33 +235,34 @@ class Attempt:
     async def _conclude(self, outcome: Outcome) -> None:
         """End the attempt's transaction with the outcome, hand the transition over, free the processor."""
         self._concluding = True
-        try:
-            outcome = await self._end_transaction(outcome)
-        except Exception as error:
-            log.exception("the transaction of job %s could not be ended", self.job.id)
-            if outcome.ending is Ending.SUCCEEDED:
-                outcome = from_error(error, self.definition)
+        if self.context is not None:
+            ending = self._end_transaction(self.context, outcome)
+            opened = self.context._transaction.transaction is not None or self.context._steps.has_open
+            try:
+                # Without a transaction nothing waits, and no task is made for it: nearly every attempt.
+                outcome = await undisturbed(ending) if opened else await ending
+            except BaseException as error:
+                log.error("the transaction of job %s could not be ended:\n%s", self.job.id, describe(error)[2])
+                if outcome.ending is Ending.SUCCEEDED:
+                    outcome = from_error(error, self.definition)
         self._concluded = True
         self._settle(outcome, stuck=self._thread is not None and not self._thread.done())
 
-    async def _end_transaction(self, outcome: Outcome) -> Outcome:
+    async def _end_transaction(self, context: Context, outcome: Outcome) -> Outcome:
         """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
-        if self.context is None:
-            return outcome
         try:
             succeeded = outcome.ending is Ending.SUCCEEDED and not outcome.finished
-            opened = self.context._transaction.transaction is not None
-            return await self._commit(outcome) if succeeded and opened else outcome
+            opened = context._transaction.transaction is not None
+            return await self._commit(context, outcome) if succeeded and opened else outcome
         finally:
-            await self.context.close()
+            await context.close()
 
-    async def _commit(self, outcome: Outcome) -> Outcome:
+    async def _commit(self, context: Context, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""
         transition = self._judge(outcome)
-        assert self.context is not None
         assert transition is not None
         return await commit(
-            self.context,
+            context,
             transition,
             definition=self.definition,
             store=self.crew.store,

@@ -34,6 +34,11 @@ class Share:
         self._took = MOST_AHEAD / AHEAD  # seconds of a claim, lately
         self._ahead = MOST_AHEAD  # seconds of work in memory
 
+    @property
+    def processors(self) -> int:
+        pools = self._crew.pools
+        return pools.total if self.phase is None else pools.size(self.phase)
+
     def ended(self) -> None:
         """An attempt in one of its processors ended."""
         self._ended += 1

@@ -1,7 +1,7 @@
 """A worker: one process's share of the work. It assembles the parts, registers, and knows how to end.
 
     start: open the store → register → beat → discovery, coordinator, completer, sweeper, leader, health, …
-    lost:  stop every handler, drop every lease, register under a new id
+    lost:  stop every handler, drop every lease, register under a new id, give back what was dropped
     stop:  claim no more → give back what has not started → wait the grace time → release the rest → say goodbye
 
 The database may go away at any moment and for any time: parts wait and try again, and the process lives on.
@@ -41,7 +41,7 @@ from windlass.runtime.processor import Stop
 from windlass.runtime.progress import ProgressWriter
 from windlass.runtime.schedules import Schedules
 from windlass.runtime.service import Service
-from windlass.runtime.sweeper import Sweeper
+from windlass.runtime.sweeper import Former, Sweeper
 from windlass.runtime.timers import Timers
 from windlass.runtime.wakeups import Cancels, Listener
 from windlass.store import make_store
@@ -139,10 +139,10 @@ class Worker:
             relieved=discovery.nudge,
         )
         crew.progress = ProgressWriter(crew)
-        self._discovery = discovery
+        self._discovery, self._sweeper = discovery, Sweeper(crew)
         self._services = [
             discovery,
-            Sweeper(crew),
+            self._sweeper,
             Timers(crew, discovery),
             Schedules(crew, discovery),
             Leader(crew),
@@ -220,6 +220,7 @@ class Worker:
         self._beat.start()
         crew.registered = True
         crew.contact.beat(through=True)
+        self._sweeper.registered()
         self._discovery.restart()
 
     async def _hold_off(self, failures: int) -> None:
@@ -243,14 +244,17 @@ class Worker:
         if worker != crew.worker or not crew.registered:
             return
         crew.registered = False
-        held = len(crew.leases)
-        log.error("worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, held)
+        held, attempts = crew.leases.drop_all(), list(crew.leases.attempts.values())
+        log.error("worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, len(held))
         crew.worker = uuid4()
-        crew.completer.forget()
+        unwritten = crew.completer.forget()
+        # Else this process stood still, perhaps by one of its handlers: a sweep gives its jobs back, with a crash.
+        if self._beat is not None and self._beat.cut_off:
+            self._sweeper.lost(Former(held, attempts, unwritten))
         crew.local_queue.drain()
-        for attempt in crew.leases.drop_all():
+        for attempt in attempts:
             attempt.stop(Stop.LOST)
-        crew.emit(LeasesLost(worker, held))
+        crew.emit(LeasesLost(worker, len(held)))
         if not self._stop_wanted.is_set():
             self._tasks["register"] = asyncio.create_task(self._register(), name="windlass-register")
 

@@ -22,6 +22,7 @@ from windlass.errors import TransitionRefused
 from windlass.flow import Flow, Moment, consequences_in, redirected
 from windlass.job import Lease, NewJob, new_id
 from windlass.outcome import Transition
+from windlass.policy.failure import EXHAUSTED
 from windlass.state import FINAL, State, Verb
 from windlass.store.asking import Ask, Flowing, ask, encoder, uuid_of
 from windlass.store.encoding import encode_jobs
@@ -183,12 +184,13 @@ def _follow_up(job: Ended) -> NewJob | None:
     )
 
 
-def condemned(jobs: Iterable[UUID]) -> Flowing[None]:
-    """Jobs whose worker died once too often, as the sweeper writes it."""
-    dead = sorted(jobs)
+def condemned(jobs: Iterable[tuple[UUID, str]]) -> Flowing[None]:
+    """Jobs whose worker died once too often, or in their last attempt, as the sweeper writes it, with their reasons."""
+    dead = dict(sorted(jobs))
     if dead:
-        yield from ask("record_action", [{"action": audit.DEAD, "actor": None, "job": job} for job in dead])
-        yield from follow(dead)
+        words = {job: audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED) for job, reason in dead.items()}
+        yield from ask("record_action", [{"action": word, "actor": None, "job": job} for job, word in words.items()])
+        yield from follow(list(dead))
 
 
 # Signals

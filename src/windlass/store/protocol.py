@@ -102,6 +102,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     deaths: int = 0  # workers marked dead
     rescued: int = 0  # jobs given back
     condemned: int = 0  # jobs whose worker died once too often
+    late: bool = False  # the database was away: no job was given back yet
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,8 +321,21 @@ class Store(Admission, Schedules, Protocol):
 
     # Sweeping and housekeeping
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
-        """Mark silent workers dead and commit; then give their jobs back, in pages that never wait."""
+    async def sweep(
+        self,
+        *,
+        max_crashes: int,
+        crash_counts: bool = False,
+        blames: bool = True,
+        patience: float | None = None,
+        page: int = 500,
+    ) -> Swept:
+        """Mark silent workers dead and commit; then give their jobs back, in pages that never wait.
+
+        A crash is counted against the jobs only when it `blames`. With `crash_counts` a job keeps the attempt that was
+        interrupted, and is dead when it was the last one. A sweep whose first step took longer than `patience` seconds
+        ends after it, and is `late`: the database was away, and workers may be silent for that.
+        """
         ...
 
     async def wake_due(self, *, page: int = 500) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
+from typing import NamedTuple
 from uuid import UUID
 
 from windlass import failpoints
@@ -18,10 +19,18 @@ from windlass.state import State
 log = logging.getLogger("windlass")
 
 
+class Rules(NamedTuple):
+    """What the death of a worker means for its jobs."""
+
+    max_crashes: int
+    crash_counts: bool  # a job keeps the attempt that was interrupted, and is dead when it was the last one
+    blames: bool  # a crash is counted; not after an outage, when silence says nothing about jobs
+
+
 class Rescuing:
     """What a store supplies is one page, one look, and one bare statement."""
 
-    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """Give back one page of orphans: only these jobs, or all but these. The states in which they are now."""
         raise NotImplementedError
 
@@ -29,38 +38,38 @@ class Rescuing:
         """Which there are."""
         raise NotImplementedError
 
-    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
         """Give back one orphan with the least that can be written: its attempts and its error stay as they are."""
         raise NotImplementedError
 
-    async def _rescue_all(self, max_crashes: int, page: int) -> Counter[State]:
+    async def _rescue_all(self, rules: Rules, page: int) -> Counter[State]:
         total: Counter[State] = Counter()
         stuck: set[UUID] = set()
         while True:
             if failpoints.armed:
                 failpoints.hit("sweep.before_rescue")
             try:
-                states = await self._rescue(max_crashes, page, stuck, only=False)
+                states = await self._rescue(rules, page, stuck, only=False)
             except Exception as error:
                 orphans = await self._orphans(page, stuck)
                 if getattr(error, "of_database", False) or not orphans:
                     raise
                 for job in orphans:
-                    total.update(await self._rescue_alone(max_crashes, job, stuck))
+                    total.update(await self._rescue_alone(rules, job, stuck))
                 continue
             total.update(states)
             if len(states) < page:
                 return total
 
-    async def _rescue_alone(self, max_crashes: int, job: UUID, stuck: set[UUID]) -> list[State]:
+    async def _rescue_alone(self, rules: Rules, job: UUID, stuck: set[UUID]) -> list[State]:
         try:
-            return await self._rescue(max_crashes, 1, {job}, only=True)
+            return await self._rescue(rules, 1, {job}, only=True)
         except Exception as error:
             if getattr(error, "of_database", False):
                 raise
             log.warning("job %s of a dead worker cannot be given back as others are: %r", job, error)
         try:
-            return await self._rescue_bare(max_crashes, job)
+            return await self._rescue_bare(rules, job)
         except Exception as error:
             if getattr(error, "of_database", False):
                 raise

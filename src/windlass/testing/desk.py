@@ -87,6 +87,8 @@ class DeskStore:
         return getattr(self._store, name)
 
     async def claim(self, claim: Claim) -> Claimed:
+        if self.taken:
+            return Claimed(jobs=[])  # one job in a round, whatever else the round asks for
         if not self._limited and self.wanted is not None:
             await self._desk.lift_limits(self.wanted)
             claim = msgspec.structs.replace(claim, rescan=True)  # it is in another lane now

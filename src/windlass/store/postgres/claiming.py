@@ -18,7 +18,7 @@ from windlass.store.postgres import rows
 from windlass.store.postgres.floors import Floor, Floors, Lane
 from windlass.store.postgres.looks import Looks
 from windlass.store.postgres.pool import Pool
-from windlass.store.protocol import Claim, Claimed
+from windlass.store.protocol import Claim, Claimed, Suspects
 from windlass.store.setback import SetBack
 from windlass.store.sql import query
 
@@ -146,7 +146,9 @@ class Claiming(Looks):
                 break
             aged = claim.aged - haul.aged
             found = await self._ask_for(claim, wish, room, aged=aged, token=token, parks=parks)
-            others = self._note(wish, found, room, moves=not claim.by_creation)
+            # A claim of suspects alone walks past jobs that are due: no floor may hide them.
+            moves = not claim.by_creation and claim.suspects is not Suspects.ONLY
+            others = self._note(wish, found, room, moves=moves)
             haul.add(found, claim.room)
             self._expect_token(found.token_in)
             if found.unknown:

@@ -50,7 +50,7 @@ from windlass.store.protocol import (
     Swept,
 )
 from windlass.store.refusals import OPERATIONS, refusal, unheard
-from windlass.store.rescuing import Rescuing
+from windlass.store.rescuing import Rescuing, Rules
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -310,27 +310,39 @@ class PostgresStore(Claiming, Rescuing):
 
     # Sweeping and housekeeping
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+    async def sweep(
+        self,
+        *,
+        max_crashes: int,
+        crash_counts: bool = False,
+        blames: bool = True,
+        patience: float | None = None,
+        page: int = 500,
+    ) -> Swept:
+        began = self.clock.monotonic()
         if self._sweeps % UNKNOWN_EVERY == 0:
             await self._execute(query("postgres", "bury_unknown"))
         self._sweeps += 1
         deaths = len(await self._fetch(query("postgres", "bury_workers")))
+        if patience is not None and self.clock.monotonic() - began > patience:
+            return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue_all(max_crashes, page)
+        rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
         for record in await self._fetch(query("postgres", "forgotten_cancels")):
             with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
                 await self.operate(Verb.CANCEL, record[0])
         await self._execute(query("postgres", "prune_workers"))
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """One page; what follows the death of the condemned is written with it."""
 
         async def work(follower: Follower, connection: Any) -> list[State]:
-            most = RESCUES_PER_CRASH * max_crashes
-            records = await connection.fetch(query("postgres", "rescue"), max_crashes, most, page, list(jobs), only)
-            await follower.drive(condemned(r["id"] for r in records if r["status"] == State.DEAD))
+            most, counts, blames = rules.max_crashes, rules.crash_counts, rules.blames
+            asked = (most, RESCUES_PER_CRASH * most, page, list(jobs), only, counts, blames)
+            records = await connection.fetch(query("postgres", "rescue"), *asked)
+            await follower.drive(condemned((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
             await follower.drive(releasing(r["limits"] for r in records))
             return [rows.STATES[record["status"]] for record in records]
 
@@ -339,9 +351,9 @@ class PostgresStore(Claiming, Rescuing):
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return [record[0] for record in await self._fetch(query("postgres", "orphans"), page, list(but))]
 
-    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
         async def work(follower: Follower, connection: Any) -> list[State]:
-            records = await connection.fetch(query("postgres", "rescue_bare"), job, max_crashes)
+            records = await connection.fetch(query("postgres", "rescue_bare"), job, *rules)
             await follower.drive(releasing(record["limits"] for record in records))
             return [rows.STATES[record["status"]] for record in records]
 

@@ -14,7 +14,7 @@ from windlass.store.following import enqueueing, is_simple, signalling, waking_d
 from windlass.store.messages import cancelling
 from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
 from windlass.store.refusals import unheard
-from windlass.store.rescuing import Rescuing
+from windlass.store.rescuing import Rescuing, Rules
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operations, rows, sweeps
 from windlass.store.sqlite.claims import Claims
@@ -163,11 +163,22 @@ class SqliteStore(Looks, Rescuing):
 
     # Sweeping and housekeeping
 
-    async def sweep(self, *, max_crashes: int, page: int = 500) -> Swept:
+    async def sweep(
+        self,
+        *,
+        max_crashes: int,
+        crash_counts: bool = False,
+        blames: bool = True,
+        patience: float | None = None,
+        page: int = 500,
+    ) -> Swept:
+        began = self.clock.monotonic()
         deaths = await self._write(sweeps.bury_workers)
+        if patience is not None and self.clock.monotonic() - began > patience:
+            return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue_all(max_crashes, page)
+        rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
         while (
             await self._following(
                 lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
@@ -180,19 +191,17 @@ class SqliteStore(Looks, Rescuing):
             tell(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
 
-    async def _rescue(self, max_crashes: int, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         return await self._following(
-            lambda follower, connection, now: sweeps.rescue(
-                follower, connection, now, max_crashes, page, jobs, only=only
-            )
+            lambda follower, connection, now: sweeps.rescue(follower, connection, now, rules, page, jobs, only=only)
         )
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return await self._read(lambda connection, now: sweeps.orphans(connection, page, but))
 
-    async def _rescue_bare(self, max_crashes: int, job: UUID) -> list[State]:
+    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
         return await self._following(
-            lambda follower, connection, now: sweeps.rescue_bare(follower, connection, now, max_crashes, job)
+            lambda follower, connection, now: sweeps.rescue_bare(follower, connection, now, rules, job)
         )
 
     async def wake_due(self, *, page: int = 500) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection
 
+    from windlass.store.rescuing import Rules
     from windlass.store.sqlite.follower import Follower
 
 MOURNING = 60 * SECOND
@@ -35,7 +36,7 @@ def rescue(
     follower: Follower,
     connection: sqlite3.Connection,
     now: int,
-    max_crashes: int,
+    rules: Rules,
     page: int,
     jobs: Collection[UUID],
     *,
@@ -46,17 +47,17 @@ def rescue(
     What follows a death is written with it, and the slots that the orphans held are free again.
     """
     parameters = {
-        "max_crashes": max_crashes,
-        "max_rescues": RESCUES_PER_CRASH * max_crashes,
+        **rules._asdict(),
+        "max_rescues": RESCUES_PER_CRASH * rules.max_crashes,
         "page": page,
         "jobs": array(jobs),
         "only": only,
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
-    follower.drive(condemned(UUID(ident) for ident, status, _ in rows if status == State.DEAD))
-    follower.drive(releasing(keys_of(limits) for _, _, limits in rows))
-    return [State(status) for _, status, _ in rows]
+    follower.drive(condemned((UUID(ident), reason) for ident, status, _, reason in rows if status == State.DEAD))
+    follower.drive(releasing(keys_of(limits) for _, _, limits, _ in rows))
+    return [State(status) for _, status, _, _ in rows]
 
 
 def orphans(connection: sqlite3.Connection, page: int, but: Collection[UUID]) -> list[UUID]:
@@ -65,11 +66,9 @@ def orphans(connection: sqlite3.Connection, page: int, but: Collection[UUID]) ->
     return [UUID(ident) for (ident,) in found]
 
 
-def rescue_bare(
-    follower: Follower, connection: sqlite3.Connection, now: int, max_crashes: int, job: UUID
-) -> list[State]:
+def rescue_bare(follower: Follower, connection: sqlite3.Connection, now: int, rules: Rules, job: UUID) -> list[State]:
     """One orphan, with the least that can be written."""
-    parameters = {"id": str(job), "max_crashes": max_crashes, "now": now}
+    parameters = {"id": str(job), **rules._asdict(), "now": now}
     rows = connection.execute(query("sqlite", "rescue_bare"), parameters).fetchall()
     follower.drive(releasing(keys_of(limits) for _, limits in rows))
     return [State(status) for status, _ in rows]
