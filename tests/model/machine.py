@@ -103,6 +103,8 @@ class StoreMachine(Steps):
     @rule(seconds=STEPS, then=st.sampled_from(["nothing", "sweep", "sweep", "sweep halfway", "keep house"]), page=PAGES)
     def time_passes(self, seconds: float, then: str, page: int) -> None:
         """The clock jumps and the living beat; then perhaps a duty falls due."""
+        if self.late is not None and (self.now - self.late.began).total_seconds() + seconds > LIMIT:
+            self.end_lingering(commits=True)  # open for weeks: longer than it may be
         self.advance(seconds)
         if then == "sweep":
             self.sweep(page=page)
