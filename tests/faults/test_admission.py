@@ -10,7 +10,7 @@ from windlass.admission import GateKind, GateState
 from .process import Process, state
 from .rig import Entry, Yard, scaled
 
-PROCESSES = 12
+PROCESSES = scaled(6, 12)
 MOST = 2  # see program.counted
 KEY = ("key",)
 GRACE = 1.0  # seconds after a gate was closed in which a job may still begin
@@ -36,7 +36,7 @@ def test_a_limit_holds_while_its_holders_are_killed(yard: Yard) -> None:
 
     assert yard.counts() == {State.SUCCEEDED: len(jobs)}
     intervals = crew.intervals()
-    assert fullest(intervals) == MOST, crew.kills
+    assert fullest(intervals) <= MOST, crew.kills
     assert {begin.job for begin, _ in intervals} == set(jobs)
     no_slot_is_lost(yard)
     took = time.monotonic() - began

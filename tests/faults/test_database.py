@@ -13,7 +13,7 @@ from .conftest import EFFECTS, postgres_runner, working
 from .rig import LEASE, Yard, scaled
 from .server import Server, private_server
 
-PROCESSES = 8
+PROCESSES = scaled(5, 8)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def crashing_yard(server: Server, tmp_path: Path) -> Iterator[Yard]:
 
 def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: Yard) -> None:
     yard = crashing_yard
-    jobs = yard.enqueue("effect", scaled(250, 10_000), seconds=0.02) + yard.enqueue("plain", scaled(250, 10_000))
+    jobs = yard.enqueue("effect", scaled(150, 10_000), seconds=0.02) + yard.enqueue("plain", scaled(150, 10_000))
     workers = [yard.start("--concurrency", "5") for _ in range(2)]
 
     for round in range(1, scaled(2, 5) + 1):
@@ -70,7 +70,7 @@ def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crash
 
 def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: Yard) -> None:
     yard = sqlite_yard
-    jobs = yard.enqueue("effect", scaled(120, 2_000)) + yard.enqueue("plain", scaled(120, 2_000))
+    jobs = yard.enqueue("effect", scaled(80, 2_000)) + yard.enqueue("plain", scaled(80, 2_000))
     workers = [yard.start("--concurrency", "4") for _ in range(PROCESSES)]
 
     for round in range(1, scaled(4, 40) + 1):

@@ -95,7 +95,7 @@ class Gang:
 
 def test_a_fan_out_joins_once_although_workers_are_killed(yard: Yard) -> None:
     file = is_a_file(yard)
-    children = scaled(60, 1_000) if file else scaled(150, 10_000)
+    children = scaled(40, 1_000) if file else scaled(80, 10_000)
     (parent,) = yard.enqueue("fan_out", children=children, seconds=0.02, hard=True)
     gang = Gang(yard, workers=2 if file else 3)
 
@@ -152,7 +152,7 @@ def check_joined_once(yard: Yard, parents: list[UUID]) -> None:
 
 def test_every_phase_happens_once_although_workers_are_killed_at_random(postgres_yard: Yard) -> None:
     yard = postgres_yard
-    jobs = enqueue(yard, scaled(60, 5_000))
+    jobs = enqueue(yard, scaled(30, 5_000))
     gang = Gang(yard, workers=3)
 
     gang.work(lambda: effects(yard), len(jobs) * len(TRACES), kills=scaled(2, 60))

@@ -23,7 +23,7 @@ POINTS = (
 
 def test_jobs_survive_workers_that_are_killed_again_and_again(postgres_yard: Yard) -> None:
     yard = postgres_yard
-    jobs = yard.enqueue("effect", scaled(400, 20_000), seconds=0.005)
+    jobs = yard.enqueue("effect", scaled(200, 20_000), seconds=0.005)
     workers = [yard.start("--concurrency", "50") for _ in range(WORKERS)]
     began, kills = time.monotonic(), 0
 
@@ -50,7 +50,7 @@ def pause(yard: Yard, seconds: float, *, after: int) -> None:
 
 
 def test_jobs_survive_kills_at_the_worst_moments(yard: Yard) -> None:
-    jobs = yard.enqueue("effect", scaled(60, 2_000)) + yard.enqueue("plain", scaled(60, 2_000))
+    jobs = yard.enqueue("effect", scaled(40, 2_000)) + yard.enqueue("plain", scaled(40, 2_000))
     kills = dict.fromkeys(POINTS, 0)
 
     def start(point: str) -> Process:

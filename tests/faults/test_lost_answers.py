@@ -53,8 +53,9 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     first, second = Lease(job, uuid4(), 1), Lease(job, uuid4(), 2)
     store = SlowStore(current=first)
     leases = Leases()
-    contact = Contact(SystemClock())
-    crew = cast(Any, SimpleNamespace(leases=leases, store=store, contact=contact, gates=Gates(), subscribers=[]))
+    clock = SystemClock()
+    parts = {"leases": leases, "store": store, "clock": clock, "contact": Contact(clock), "gates": Gates()}
+    crew = cast(Any, SimpleNamespace(**parts, subscribers=[]))
     completer = Completer(
         crew,
         due_again=lambda delay: None,

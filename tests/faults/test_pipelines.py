@@ -19,7 +19,7 @@ TRACES = ("first ", "first second ", "first second third ")
 
 
 def test_every_phase_happens_once_although_workers_are_killed(yard: Yard) -> None:
-    jobs = enqueue(yard, scaled(40, 5_000))
+    jobs = enqueue(yard, scaled(20, 5_000))
     workers = [start(yard) for _ in range(WORKERS)]
     began, kills = time.monotonic(), 0
 
