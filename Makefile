@@ -8,7 +8,7 @@ SCALE ?= 7.5
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest -n 4 --dist worksteal
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
 
 # Stamps: an install runs again only when pyproject.toml is newer than its stamp.

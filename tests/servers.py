@@ -1,6 +1,6 @@
 """The servers that stories need: each starts once per run, when the first story asks for it, and ends with the run.
 
-The process that the run began with starts them; with `-n 4` the worker processes ask it through a socket. Servers start
+The process that the run began with starts them; with `-n 3` the worker processes ask it through a socket. Servers start
 beside each other, and a run in which no story asks for one starts none. A variable such as
 WINDLASS_TEST_POSTGRES_URL names a server that is there already.
 """
