@@ -117,12 +117,14 @@ async def test_a_job_committed_late_is_found_below_the_floor(database: Database,
             await job.aresult(timeout=PATIENCE)
         if not rescans:
             store = stores_of(worker)
-            claim = store.claim
+            claim, broken = store.claim, asyncio.Event()
 
             async def only_above_the_floor(wish: Any) -> Any:
+                broken.set()
                 return await claim(msgspec.structs.replace(wish, rescan=False))
 
             store.claim = only_above_the_floor
+            await come(broken)  # so that no rescan is under way
         await transaction.commit()
         await held.close()
 

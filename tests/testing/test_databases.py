@@ -55,6 +55,9 @@ def test_two_at_once_are_two() -> None:
     [
         "CREATE TABLE mine (n int)",
         "CREATE SCHEMA mine",
+        "CREATE TYPE mine AS ENUM ('small', 'large')",
+        "CREATE DOMAIN mine AS int CHECK (VALUE > 0)",
+        "CREATE OPERATOR === (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = uuid_eq)",
         "CREATE VIEW mine AS SELECT 1",
         "DROP TABLE windlass.ticks",
         "DROP INDEX windlass.jobs_claim",

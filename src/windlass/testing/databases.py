@@ -79,6 +79,11 @@ SELECT md5(string_agg(line, E'\\n' ORDER BY line)) FROM (
     UNION ALL SELECT concat_ws(' ', 'function', oid, md5(prosrc), proacl) FROM pg_proc
      WHERE oid >= 16384 AND oid <> 'windlass.now'::regproc
     UNION ALL SELECT concat_ws(' ', 'trigger', oid, tgenabled) FROM pg_trigger WHERE oid >= 16384
+    UNION ALL SELECT concat_ws(' ', 'type', oid, typnotnull, typdefault) FROM pg_type
+     WHERE oid >= 16384 AND typrelid = 0 AND typelem = 0
+    UNION ALL SELECT concat_ws(' ', 'operator', oid) FROM pg_operator WHERE oid >= 16384
+    UNION ALL SELECT concat_ws(' ', 'policy', oid) FROM pg_policy
+    UNION ALL SELECT concat_ws(' ', 'extension', oid) FROM pg_extension
     UNION ALL SELECT concat_ws(' ', 'rule', oid, ev_enabled) FROM pg_rewrite WHERE oid >= 16384
     UNION ALL SELECT concat_ws(' ', 'constraint', oid, convalidated) FROM pg_constraint WHERE oid >= 16384
     UNION ALL SELECT concat_ws(' ', 'index', indexrelid, indisvalid, indisready) FROM pg_index WHERE indexrelid >= 16384
