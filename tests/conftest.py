@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = stack.enter_context(with_postgres.private_directory(None, memory=True))
         directory.chmod(0o711)  # the server's account passes through
         os.environ["TMPDIR"] = str(directory)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process that a test starts compiles the package again
         tempfile.tempdir = None  # what it found before
         stack.callback(servers.Servers(directory).stop)
     stack.callback(drop_databases)
