@@ -20,9 +20,10 @@ from windlass.testing.databases import drop_databases
 ROOT = Path(__file__).parent
 WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 
-SLOW = {"docs", "faults", "integrations", "model", "runtime"}  # folders
+SLOW = {"docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
+POSTGRES = {"postgres", "postgres_server", "server_desk", "postgres_yard", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
 
@@ -72,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def needs_postgres(item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
     chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
-    return "postgres_server" in names or any(isinstance(value, str) and "postgres" in value for value in chosen)
+    return not POSTGRES.isdisjoint([*names, *(value for value in chosen if isinstance(value, str))])
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.postgres
+
 psycopg2: Any = None
 try:
     psycopg2 = importlib.import_module("psycopg2")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import windlass
 
 PROGRAM = """
@@ -109,6 +111,7 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (Path(windlass.__file__).parent / "py.typed").exists()
 
 
+@pytest.mark.slow
 def test_mypy_knows_parameters_and_results_and_finds_every_mistake(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

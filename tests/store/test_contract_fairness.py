@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .rig import Rig
 
+pytestmark = pytest.mark.slow  # thousands of jobs
+
 WEIGHTS = {f"tenant {weight}": weight for weight in range(1, 6)}
 LARGE, SMALL = "large", "small"
 WITHIN = 0.05

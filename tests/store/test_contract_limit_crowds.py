@@ -16,6 +16,8 @@ from .rig import new_job
 if TYPE_CHECKING:
     from .rig import Rig
 
+pytestmark = pytest.mark.slow  # thousands of jobs
+
 MANY = 20_000  # many times what a claim looks at
 
 FREE: dict[str, dict[str, Any]] = {"without limits": {}, "of another key": {"limits": ("domain:b",)}}

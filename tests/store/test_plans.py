@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # PostgreSQL: claim
 
+pytestmark = pytest.mark.postgres
+
 WISHES: dict[str, tuple[tuple[Any, ...], str]] = {
     "one": (wish(), ""),
     "many": (wish(room=200), ""),

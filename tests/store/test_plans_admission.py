@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from .plans import World
 
+pytestmark = pytest.mark.postgres
+
 FULL = KEYS // 5
 MANY = 100_000
 

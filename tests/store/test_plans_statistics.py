@@ -34,6 +34,8 @@ from .test_plans import RESCUE, endings
 if TYPE_CHECKING:
     from windlass.job import Lease
 
+pytestmark = pytest.mark.postgres
+
 ROWS = (0, 1, 2, 4, 10, 50, 500, 20_000)
 PAGES = (1, 3_000, 5_400, 50_000)
 FEW = 20  # jobs that a statement is about

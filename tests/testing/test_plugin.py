@@ -78,6 +78,7 @@ def test_the_app_is_returned_by_a_fixture_of_the_users(shop: pytest.Pytester) ->
     shop.runpytest_subprocess().assert_outcomes(passed=2)
 
 
+@pytest.mark.postgres
 def test_the_same_tests_run_on_postgresql(shop: pytest.Pytester) -> None:
     shop.makeini("[pytest]\nwindlass_app = shop:app")
     shop.makepyfile(STORIES)
