@@ -23,7 +23,7 @@ WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 SLOW = {"docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
-POSTGRES = {"postgres", "postgres_server", "server_desk", "postgres_yard", "pg"}  # fixtures, and values of parameters
+POSTGRES = {"postgres", "server_desk", "postgres_yard", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
 
@@ -74,12 +74,6 @@ def needs_postgres(item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
     chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
     return not POSTGRES.isdisjoint([*names, *(value for value in chosen if isinstance(value, str))])
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> str:
-    """The URL of a PostgreSQL server in which a test may make databases."""
-    return servers.url_of("postgres")
 
 
 # Results

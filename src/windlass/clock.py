@@ -54,7 +54,7 @@ class SystemClock:
 
 
 async def wait(clock: Clock, event: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set, or so many seconds of this clock have passed."""
+    """Wait until the event is set, or until that many seconds of this clock have passed."""
     if event.is_set() or seconds == 0:
         await asyncio.sleep(0)
         return

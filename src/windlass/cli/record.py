@@ -57,7 +57,7 @@ def record(job: Job, label: str | None = None) -> dict[str, Any]:
 
 
 def failure_of(job: Job) -> Failure | None:
-    """The last error; None where there is none. One of another shape is told as it is."""
+    """The last error; None where there is none. An error of another shape is shown as it was written."""
     if job.error is None:
         return None
     try:
@@ -79,7 +79,7 @@ def summary(failure: Failure) -> str:
 
 
 def _document(text: str | None) -> msgspec.Raw | str | None:
-    """A document; a text that is none is told as a text."""
+    """A JSON document; a text that is no JSON is shown as a text."""
     if text is None:
         return None
     try:

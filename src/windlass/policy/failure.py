@@ -173,7 +173,7 @@ def _transition(
 
 
 def _crashes(job: Job, outcome: Outcome, verb: Verb) -> int:
-    """A suspect that ran without harm is one no longer. What ends here keeps its number, for whoever looks at it."""
+    """A suspect that ran without harm is one no longer. A job that ends here keeps its count."""
     return 0 if outcome.harmless and verb in (Verb.FAIL, Verb.SNOOZE, Verb.WAIT) else job.crashes
 
 

@@ -22,7 +22,7 @@ from windlass.store.protocol import Heart, Store
 
 log = logging.getLogger("windlass")
 
-SHARE = 3  # one try may take one part in so many of the time that is left
+SHARE = 3  # one try of a beat may take a third of the time that is left
 EXPECTED = (StoreError, TimeoutError)  # a database that is away for a while
 
 

@@ -60,7 +60,7 @@ class Discovery(Service):
         self._by_creation = crew.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
-        self._failed_at: float | None = None  # a claim failed, and nobody has looked since what became of it
+        self._failed_at: float | None = None  # when a claim failed whose commit is still in doubt
         self._looked_at = crew.clock.monotonic()
         self._next_rescan = 0.0
         known = tuple(Value(type, quoted=True) for type in types)
