@@ -10,11 +10,11 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from windlass.job import NewJob, new_id
-from windlass.store.postgres.claiming import claiming
+from windlass.model.job import NewJob, new_id
+from windlass.store.postgres.claim import claiming
+from windlass.store.postgres.finish import Reach, finishing
 from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
-from windlass.store.postgres.settling import Reach, finishing
 from windlass.store.protocol import Suspects
 from windlass.store.sql import query
 

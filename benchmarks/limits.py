@@ -26,7 +26,7 @@ from database import URL, connected, drained, facts, finished, fresh_database, n
 from hand import PROCESSORS, hand
 from quick import show, summary
 from windlass.clock import SystemClock
-from windlass.job import NewJob, new_id
+from windlass.model.job import NewJob, new_id
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.protocol import Claim, NewWorker
 

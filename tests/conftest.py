@@ -23,7 +23,7 @@ WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 SLOW = {"docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
-POSTGRES = {"postgres", "server_desk", "postgres_yard", "pg"}  # fixtures, and values of parameters
+POSTGRES = {"postgres", "server_cli_store", "postgres_yard", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
 

@@ -12,8 +12,8 @@ import pytest
 from windlass import Windlass
 from windlass.config import Settings
 from windlass.errors import ConfigError
-from windlass.job import new_id
-from windlass.runtime.leader import Leader
+from windlass.model.job import new_id
+from windlass.runtime.duties.leader import Leader
 from windlass.testing import harness
 from windlass.testing.clock import ManualClock
 
@@ -89,13 +89,13 @@ async def test_the_leader_drops_what_is_older() -> None:
         async def lead(self, *_: object) -> bool:
             return True
 
-        async def keep_house(self, **ages: float) -> None:
+        async def prune(self, **ages: float) -> None:
             kept.append(ages)
 
     settings = Settings.load({}, history="1d", audit="2d")
-    crew: Any = SimpleNamespace(store=House(), clock=ManualClock(), settings=settings, worker=new_id())
+    state: Any = SimpleNamespace(store=House(), clock=ManualClock(), settings=settings, worker=new_id())
 
-    await Leader(crew).round()
+    await Leader(state).round()
 
     assert kept == [{"history": 86_400.0, "audit": 172_800.0}]
 

@@ -30,9 +30,9 @@ from servers import administer, named
 from windlass.connection import alocation, borrow, check_identity, location
 from windlass.connection.borrowed import translate
 from windlass.errors import IdempotencyConflict, UnusableConnection
-from windlass.job import Key, NewJob, new_id
-from windlass.store.encoding import encode_jobs
+from windlass.model.job import Key, NewJob, new_id
 from windlass.store.migrate import migrations
+from windlass.store.parts.encoding import encode_jobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.errors import ScheduleError
-from windlass.job import NewJob
+from windlass.model.job import NewJob
+from windlass.model.schedule import NOBODY, CatchUp, Declared, Edit, ScheduleRow, Timing
 from windlass.policy import cron
 from windlass.policy.cron import COUNTED_AT_ONCE, FIRED_AT_ONCE, changed, due, first, timed, timetable, upcoming
-from windlass.schedule import NOBODY, CatchUp, Declared, Edit, ScheduleRow, Timing
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MINUTE = timedelta(minutes=1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import FilterError
-from windlass.filter import LONGEST_FILTER, MOST_TERMS, MOST_VALUES, Filter, Kind, Term, Value, parse, partial_id
+from windlass.model.filter import LONGEST_FILTER, MOST_TERMS, MOST_VALUES, Filter, Kind, Term, Value, parse, partial_id
 
 
 def only(text: str) -> Term:

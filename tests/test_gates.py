@@ -9,10 +9,10 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from windlass.admission import BudgetRow, Closure
-from windlass.job import Job, new_id
-from windlass.runtime.gates import Gates
-from windlass.state import State
+from windlass.model.admission import BudgetRow, Closure
+from windlass.model.job import Job, new_id
+from windlass.model.state import State
+from windlass.runtime.duties.closures import Gates
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

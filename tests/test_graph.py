@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 
 from windlass import Windlass
-from windlass.batch import plan
+from windlass.declare.jobtype import PlainJob
 from windlass.errors import EnqueueError, FlowError
-from windlass.graph import Graph
-from windlass.handle import JobHandle
-from windlass.job import Edge, NewJob, Policy, Wait, new_id
-from windlass.jobtype import PlainJob
+from windlass.handles.batch import plan
+from windlass.handles.graph import Graph
+from windlass.handles.job import JobHandle
+from windlass.model.job import Edge, NewJob, Policy, Wait, new_id
 
 NAMES = ["fetch", "parse", "report"]
 

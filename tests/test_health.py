@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from test_local_queue import job
-from windlass.outcome import Transition
-from windlass.runtime.health import Health
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
+from windlass.runtime.duties.health import Health
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import Pools
-from windlass.state import Verb
 from windlass.testing import ManualClock
 
 
@@ -22,7 +22,7 @@ async def test_a_job_that_waits_in_memory_for_a_lease_goes_back(
 ) -> None:
     given_back: list[Transition] = []
     queue, clock = LocalQueue(), ManualClock()
-    crew = SimpleNamespace(
+    state = SimpleNamespace(
         settings=SimpleNamespace(timeout=timeout, lease=30.0, health=5.0),
         clock=clock,
         local_queue=queue,
@@ -33,7 +33,7 @@ async def test_a_job_that_waits_in_memory_for_a_lease_goes_back(
     queue.enqueue(waiting, clock.monotonic())
     clock.advance(passed)
 
-    await Health(cast(Any, crew), freed=lambda: None).round()
+    await Health(cast(Any, state), freed=lambda: None).round()
 
     assert [(each.job, each.verb, each.attempt) for each in given_back] == (
         [(waiting.id, Verb.RELEASE, waiting.attempt - 1)] if back else []

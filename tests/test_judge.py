@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from windlass.config import Settings
-from windlass.flow import Advance, Flow, Spawn
-from windlass.job import Attempt, Job, NewJob, Wait, new_id
-from windlass.outcome import Ending, Outcome
-from windlass.policy.failure import Run, judge
+from windlass.model.flow import Advance, Flow, Spawn
+from windlass.model.job import Attempt, Job, NewJob, Wait, new_id
+from windlass.model.outcome import Ending, Outcome
+from windlass.model.state import State, Verb
+from windlass.policy.failure import Run, decide
 from windlass.policy.retry import fixed
-from windlass.state import State, Verb
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FLOW = Flow(spawns=(Spawn(name="a", job=NewJob(id=new_id(), type="child", input="{}")),), wait=Wait(delay=1.0))
@@ -40,7 +40,7 @@ def run_of(*, log: list[str] | None = None, spent: int = 0, **changes: Any) -> R
 
 
 def judged(run: Run, outcome: Outcome, **more: Any) -> Any:
-    return judge(run, outcome, retry=fixed(10), settings=Settings(), **more)
+    return decide(run, outcome, retry=fixed(10), settings=Settings(), **more)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,9 @@ def test_a_crash_uses_up_its_attempt_where_crashes_count(
 ) -> None:
     run = run_of(attempt=attempt, crashes=crashes)
 
-    ended = judge(run, Outcome(ending=Ending.CRASHED, **ERROR), retry=fixed(10), settings=Settings(crash_counts=counts))
+    ended = decide(
+        run, Outcome(ending=Ending.CRASHED, **ERROR), retry=fixed(10), settings=Settings(crash_counts=counts)
+    )
 
     assert ended is not None
     assert (ended.verb, ended.attempt, ended.crashes, ended.reason, ended.action) == expected

@@ -16,12 +16,12 @@ import pytest
 
 import windlass
 from windlass import Context, Job, JobType, State, Windlass, per, phase, rate
-from windlass.admission import LONGEST_KEY, Rule
 from windlass.client import gather
+from windlass.declare.pipeline import next_phase
 from windlass.errors import ConfigError, EnqueueError, FlowError, InvalidOption, RegistrationError
-from windlass.flow import Consequences, Moment
-from windlass.job import NewJob
-from windlass.pipeline import next_phase
+from windlass.model.admission import LONGEST_KEY, Rule
+from windlass.model.flow import Consequences, Moment
+from windlass.model.job import NewJob
 from windlass.policy.limit import Limit
 
 ID = UUID("0190f2c4-1111-7000-8000-000000000001")

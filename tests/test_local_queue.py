@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.job import Job, new_id
+from windlass.model.job import Job, new_id
+from windlass.model.state import State
 from windlass.runtime.local_queue import LocalQueue, Refusal
 from windlass.runtime.pool import Pools, ProcessorState
-from windlass.state import State
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

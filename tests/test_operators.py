@@ -12,9 +12,9 @@ import pytest
 
 from servers import url_of
 from windlass import JobType, Windlass
-from windlass.admission import Budget, Gate, GateKind, GateState
+from windlass.admin import Operators
 from windlass.errors import AdmissionError, BlockingCall
-from windlass.operators import Operators
+from windlass.model.admission import Budget, Gate, GateKind, GateState
 from windlass.testing import Harness, harness
 
 Act = Callable[..., Any]
@@ -250,6 +250,6 @@ def test_every_call_has_a_twin() -> None:
 
 
 def test_a_day_is_a_window() -> None:
-    from windlass.operators import budget
+    from windlass.admin import budget
 
     assert budget("acme", None, 500, "day") == Budget(kind="tenant", name="acme", cents=500, seconds=86_400.0)

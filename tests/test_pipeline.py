@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from windlass import Context, Job, Pipeline, State, Windlass, phase
+from windlass.declare.pipeline import next_phase, phases, sizes
 from windlass.errors import EnqueueError, FlowError, InvalidInput, RegistrationError
-from windlass.flow import Advance
-from windlass.job import new_id
-from windlass.pipeline import next_phase, phases, sizes
+from windlass.model.flow import Advance
+from windlass.model.job import new_id
 
 LABELS = {"queued": "not-started", "succeeded": "completed", "dead": "failed", "cancelled": "canceled"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from windlass.declare.program import check_source, find_job, load, parse
 from windlass.errors import ProgramError
-from windlass.program import check_source, find_job, load, parse
 
 APP = """
 from windlass import Windlass

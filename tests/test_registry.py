@@ -8,8 +8,8 @@ import pytest
 
 from windlass import Context, Windlass, fixed
 from windlass.config import Pace, Settings
+from windlass.declare.registry import Isolation
 from windlass.errors import DuplicateType, RegistrationError, UnknownType
-from windlass.registry import Isolation
 
 
 @pytest.fixture

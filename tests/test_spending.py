@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from windlass.spending import Spending
+from windlass.handler.cost import Spending
 
 
 def spent(*amounts: object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.state import (
+from windlass.model.state import (
     ARCHIVED,
     CLAIMABLE,
     FINAL,

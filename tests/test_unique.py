@@ -20,10 +20,10 @@ from windlass.errors import (
     RegistrationError,
     UnknownType,
 )
-from windlass.flow import Consequences, Moment
-from windlass.job import Edge, Key, NewJob, Wait, new_id
+from windlass.model.flow import Consequences, Moment
+from windlass.model.job import Edge, Key, NewJob, Wait, new_id
+from windlass.model.state import State
 from windlass.policy.unique import REFUSING, merged
-from windlass.state import State
 
 DAY = 86_400.0
 ALL_BUT_LOST = ("queued", "running", "failed", "waiting", "succeeded")

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
-from windlass.children import Child
-from windlass.context import Context
+from windlass.declare.jobtype import JobType
+from windlass.declare.pipeline_type import Pipeline, phase
 from windlass.errors import WindlassError
-from windlass.handle import JobHandle
-from windlass.job import Job
-from windlass.jobtype import JobType
-from windlass.outcome import Dead, Retry, Snooze
-from windlass.pipelinetype import Pipeline, phase
+from windlass.handler.children import Child
+from windlass.handler.context import Context
+from windlass.handles.job import JobHandle
+from windlass.model.job import Job
+from windlass.model.outcome import Dead, Retry, Snooze
+from windlass.model.state import State
 from windlass.policy.limit import per, rate
 from windlass.policy.retry import delays, exponential, fixed
 from windlass.policy.unique import unique
-from windlass.state import State
 
 if TYPE_CHECKING:
-    from windlass.batch import Batch
-    from windlass.graph import Graph
-    from windlass.scheduled import Schedule
+    from windlass.handles.batch import Batch
+    from windlass.handles.graph import Graph
+    from windlass.handles.schedule import Schedule
 
 __version__ = "0.1.0"
 
@@ -54,15 +54,15 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """What most programs never name is imported when it is first named."""
     if name == "Batch":
-        from windlass.batch import Batch
+        from windlass.handles.batch import Batch
 
         return Batch
     if name == "Graph":
-        from windlass.graph import Graph
+        from windlass.handles.graph import Graph
 
         return Graph
     if name == "Schedule":
-        from windlass.scheduled import Schedule
+        from windlass.handles.schedule import Schedule
 
         return Schedule
     raise AttributeError(f"module 'windlass' has no attribute {name!r}")

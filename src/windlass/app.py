@@ -9,36 +9,36 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
+from windlass.admin import Operators
 from windlass.client import Client, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
-from windlass.consequence import check as check_follow_ups
-from windlass.context import Context
+from windlass.declare.follow_ups import check as check_follow_ups
+from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.declare.pipeline import Phase
+from windlass.declare.pipeline_type import Pipeline, make_plan
+from windlass.declare.registry import Registry, define
 from windlass.errors import RegistrationError
-from windlass.flow import Moment
-from windlass.handle import JobHandle
-from windlass.job import parse_id
-from windlass.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
-from windlass.operators import Operators
-from windlass.pipeline import Phase
-from windlass.pipelinetype import Pipeline, make_plan
+from windlass.handler.context import Context
+from windlass.handles.job import JobHandle
+from windlass.model.flow import Moment
+from windlass.model.job import parse_id
+from windlass.model.state import State
 from windlass.policy.limit import KeyBy, Limit, per, rate
 from windlass.policy.retry import RetryPolicy
 from windlass.policy.unique import Unique
-from windlass.registry import Registry, define
-from windlass.state import State
 from windlass.store import make_migrator
 
 if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from windlass.batch import Batch
-    from windlass.graph import Graph
+    from windlass.handles.batch import Batch
+    from windlass.handles.graph import Graph
+    from windlass.handles.schedule import Schedule
     from windlass.integrations.lifespan import Lifespan
+    from windlass.model.schedule import ScheduleRow
     from windlass.runtime.worker import Worker
-    from windlass.schedule import ScheduleRow
-    from windlass.scheduled import Schedule
     from windlass.store.migrate import Migration
     from windlass.store.protocol import Store, WorkerRow
 
@@ -229,7 +229,7 @@ class Windlass(Operators):
         `skip`, `one` job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`,
         `skip` the tick, or `cancel` the old job. What is edited or paused at run time stays so through a deploy.
         """
-        from windlass.scheduled import declare
+        from windlass.handles.schedule import declare
 
         when = {"cron": cron, "every": every, "at": at, "tz": tz}
         declaration, schedule = declare(self, name, call, catch_up=catch_up, overlap=overlap, **when)
@@ -256,7 +256,7 @@ class Windlass(Operators):
 
     def graph(self) -> Graph:
         """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
-        from windlass.graph import Graph
+        from windlass.handles.graph import Graph
 
         return Graph(self.client)
 
@@ -273,7 +273,7 @@ class Windlass(Operators):
         `then` is needed because the callback is what counts and what is waited for; a type of Windlass's own that does
         nothing would be one that no program registers and so no worker claims. Without one: `app.enqueue_many(calls)`.
         """
-        from windlass.batch import plan
+        from windlass.handles.batch import plan
 
         planned = plan(calls, then, policy, self.settings)
         existing = self.client.enqueue(planned.jobs, planned.conn if conn is None else conn, twin="app.abatch(…)")
@@ -282,7 +282,7 @@ class Windlass(Operators):
     async def abatch(
         self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
     ) -> Batch[M, R]:
-        from windlass.batch import plan
+        from windlass.handles.batch import plan
 
         planned = plan(calls, then, policy, self.settings)
         existing = await self.client.aenqueue(planned.jobs, planned.conn if conn is None else conn)

@@ -22,15 +22,15 @@ import msgspec
 from windlass.blocking import Portal
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.consequence import consequences
+from windlass.declare.follow_ups import consequences
+from windlass.declare.options import NONE, Options
+from windlass.declare.registry import Definition, Registry
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
-from windlass.job import DEFAULT_TENANT, Key, NewJob, new_id
-from windlass.options import NONE, Options
+from windlass.handler.transaction import Joined, current_transaction
+from windlass.model.job import DEFAULT_TENANT, Key, NewJob, new_id
 from windlass.policy.limit import keys_of
 from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
-from windlass.registry import Definition, Registry
 from windlass.store import dialect_of, make_store, sqlite_location
-from windlass.transaction import Joined, current_transaction
 
 if TYPE_CHECKING:
     from windlass.connection import Borrowed

@@ -21,7 +21,7 @@ from typing import Any
 from windlass.address import read_address
 from windlass.clock import seconds, spell
 from windlass.errors import ConfigError
-from windlass.names import LONGEST_NAME, flaw
+from windlass.names import LONGEST_NAME, name_problem
 
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -298,7 +298,7 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise ConfigError(f"{name} must be more than 0, not {value}")
-    wrong = None if settings.actor is None else flaw(settings.actor)
+    wrong = None if settings.actor is None else name_problem(settings.actor)
     if wrong is not None:
         raise ConfigError(f"actor {wrong}{from_('actor')}; give a name such as 'ann@ship'")
     if settings.pooler not in (None, "transaction"):

@@ -7,7 +7,7 @@ import unicodedata
 LONGEST_NAME = 200  # characters
 
 
-def flaw(name: object, *, longest: int = LONGEST_NAME) -> str | None:
+def name_problem(name: object, *, longest: int = LONGEST_NAME) -> str | None:
     """What is wrong with a name; None when it can be used."""
     if not isinstance(name, str):
         return f"must be text, not {type(name).__name__}"

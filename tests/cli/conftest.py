@@ -17,7 +17,7 @@ import pytest
 from servers import postgres_database
 from windlass.testing.databases import write_migrated_file
 
-from .desk import Desk
+from .cli_store import CliStore
 
 PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
 
@@ -152,22 +152,22 @@ def start(here: Path) -> Iterator[Start]:
         running.process.wait()
 
 
-@pytest.fixture(params=["file_desk", "server_desk"])
-def desk(request: pytest.FixtureRequest) -> Desk:
+@pytest.fixture(params=["file_cli_store", "server_cli_store"])
+def cli_store(request: pytest.FixtureRequest) -> CliStore:
     """An empty store of each kind, and the commands on it."""
-    made: Desk = request.getfixturevalue(request.param)
+    made: CliStore = request.getfixturevalue(request.param)
     return made
 
 
 @pytest.fixture
-def file_desk(here: Path) -> Desk:
+def file_cli_store(here: Path) -> CliStore:
     """SQLite alone: for what is the same on both, or only true of a file."""
     write_migrated_file(here / "jobs.db")
-    return Desk(f"sqlite:///{here}/jobs.db")
+    return CliStore(f"sqlite:///{here}/jobs.db")
 
 
 @pytest.fixture
-def server_desk(here: Path) -> Iterator[Desk]:
+def server_cli_store(here: Path) -> Iterator[CliStore]:
     """PostgreSQL alone."""
     with postgres_database() as database:
-        yield Desk(database.url)
+        yield CliStore(database.url)

@@ -7,30 +7,30 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from windlass.admission import GateKind, GateState
+from windlass.model.admission import GateKind, GateState
 
-from .desk import Desk
+from .cli_store import CliStore
 
 
 def recent(text: str) -> bool:
     return timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(text) < timedelta(minutes=5)
 
 
-def actions(desk: Desk) -> list[tuple[str, str, str | None, str | None]]:
-    rows = desk.json("audit")["audit"]
+def actions(cli_store: CliStore) -> list[tuple[str, str, str | None, str | None]]:
+    rows = cli_store.json("audit")["audit"]
     return [(row["action"], row["subject"], row["actor"], row["reason"]) for row in reversed(rows)]
 
 
 # Gates
 
 
-def test_a_gate_is_closed_and_opened_in_plain_words(desk: Desk) -> None:
-    desk.enqueue(queue="mail")
+def test_a_gate_is_closed_and_opened_in_plain_words(cli_store: CliStore) -> None:
+    cli_store.enqueue(queue="mail")
 
-    paused = desk.run("gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
-    (gate,) = desk.json("gates")["gates"]
-    assert desk.take() == []
-    opened = desk.run("gates", "open", "--queue", "mail", WINDLASS_ACTOR="bob")
+    paused = cli_store.run("gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
+    (gate,) = cli_store.json("gates")["gates"]
+    assert cli_store.take() == []
+    opened = cli_store.run("gates", "open", "--queue", "mail", WINDLASS_ACTOR="bob")
 
     assert paused.exit_code == opened.exit_code == 0
     assert paused.stdout.splitlines() == [
@@ -42,8 +42,8 @@ def test_a_gate_is_closed_and_opened_in_plain_words(desk: Desk) -> None:
     assert recent(gate.pop("since"))
     assert gate == {"kind": "queue", "name": "mail", "state": "paused", "reason": "the server moves", "actor": "ann"}
     assert opened.stdout.splitlines()[0] == "queue mail is open"
-    assert len(desk.take()) == 1
-    assert actions(desk) == [
+    assert len(cli_store.take()) == 1
+    assert actions(cli_store) == [
         ("GATE_PAUSED", "queue:mail", "ann", "the server moves"),
         ("GATE_OPENED", "queue:mail", "bob", None),
     ]
@@ -58,17 +58,17 @@ def test_a_gate_is_closed_and_opened_in_plain_words(desk: Desk) -> None:
     ],
 )
 def test_everything_a_type_and_a_tenant_have_gates_too(
-    desk: Desk, options: tuple[str, ...], words: str, subject: str
+    cli_store: CliStore, options: tuple[str, ...], words: str, subject: str
 ) -> None:
-    desk.enqueue(tenant="acme corp")
+    cli_store.enqueue(tenant="acme corp")
 
-    drained = desk.run("gates", "drain", *options)
+    drained = cli_store.run("gates", "drain", *options)
 
     assert drained.stdout.startswith(
         f"{words} is draining\n  running jobs finish, and so does what workers have claimed"
     )
-    assert desk.run("gates").stdout.startswith(f"{subject}\tdraining\t")
-    assert desk.take() == []
+    assert cli_store.run("gates").stdout.startswith(f"{subject}\tdraining\t")
+    assert cli_store.take() == []
     again = "windlass " + drained.stdout.splitlines()[2].partition("→ windlass ")[2]
     assert (
         again
@@ -80,11 +80,11 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
     )
 
 
-def test_saying_it_twice_changes_nothing(desk: Desk) -> None:
-    first = desk.json("gates", "pause", "--tenant", "acme", "--reason", "unpaid")
-    second = desk.json("gates", "pause", "--tenant", "acme")
-    told = desk.run("gates", "pause", "--tenant", "acme", "--reason", "unpaid").stdout
-    other = desk.json("gates", "pause", "--tenant", "acme", "--reason", "paid, and broken")
+def test_saying_it_twice_changes_nothing(cli_store: CliStore) -> None:
+    first = cli_store.json("gates", "pause", "--tenant", "acme", "--reason", "unpaid")
+    second = cli_store.json("gates", "pause", "--tenant", "acme")
+    told = cli_store.run("gates", "pause", "--tenant", "acme", "--reason", "unpaid").stdout
+    other = cli_store.json("gates", "pause", "--tenant", "acme", "--reason", "paid, and broken")
 
     assert list(first) == ["kind", "name", "state", "reason", "actor", "since", "changed"]
     assert (first.pop("changed"), second.pop("changed")) == (True, False)
@@ -92,11 +92,11 @@ def test_saying_it_twice_changes_nothing(desk: Desk) -> None:
     assert told.startswith("tenant acme is paused already, since ")
     assert told.endswith(": unpaid\n")
     assert (other["changed"], other["reason"], other["since"]) == (True, "paid, and broken", first["since"])
-    assert [reason for _, _, _, reason in actions(desk)] == ["unpaid", "paid, and broken"]
+    assert [reason for _, _, _, reason in actions(cli_store)] == ["unpaid", "paid, and broken"]
 
 
-def test_a_gate_that_nobody_touched_is_open_already(desk: Desk) -> None:
-    told = desk.json("gates", "open", "--queue", "mail")
+def test_a_gate_that_nobody_touched_is_open_already(cli_store: CliStore) -> None:
+    told = cli_store.json("gates", "open", "--queue", "mail")
 
     assert told == {
         "kind": "queue",
@@ -107,33 +107,35 @@ def test_a_gate_that_nobody_touched_is_open_already(desk: Desk) -> None:
         "since": None,
         "changed": False,
     }
-    assert desk.run("gates", "open", "--queue", "mail").stdout == "queue mail is open already\n"
-    assert desk.json("gates") == {"gates": []}
-    assert desk.run("gates", "list").stderr.startswith("every gate is open; close one: windlass gates pause --queue")
-    assert actions(desk) == []
+    assert cli_store.run("gates", "open", "--queue", "mail").stdout == "queue mail is open already\n"
+    assert cli_store.json("gates") == {"gates": []}
+    assert cli_store.run("gates", "list").stderr.startswith(
+        "every gate is open; close one: windlass gates pause --queue"
+    )
+    assert actions(cli_store) == []
 
 
-def test_who_opens_one_gate_is_told_of_another_that_is_closed(desk: Desk) -> None:
-    desk.run("gates", "pause", "--all")
-    desk.run("gates", "drain", "--queue", "mail")
+def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStore) -> None:
+    cli_store.run("gates", "pause", "--all")
+    cli_store.run("gates", "drain", "--queue", "mail")
 
-    one = desk.run("gates", "open", "--queue", "mail")
-    desk.run("gates", "pause", "--type", "send")
-    everything = desk.run("gates", "open", "--all")
+    one = cli_store.run("gates", "open", "--queue", "mail")
+    cli_store.run("gates", "pause", "--type", "send")
+    everything = cli_store.run("gates", "open", "--all")
 
     assert one.stderr == "windlass: everything is paused still: windlass gates open --all\n"
     assert everything.stderr == "windlass: still closed: type send; see: windlass gates\n"
 
 
-def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(desk: Desk) -> None:
-    desk.enqueue(queue="mail")
-    desk.register(queues=("reports",))
+def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: CliStore) -> None:
+    cli_store.enqueue(queue="mail")
+    cli_store.register(queues=("reports",))
 
     slips = [
-        desk.run("gates", "pause", "--queue", "mial").stderr,
-        desk.run("gates", "pause", "--queue", "report").stderr,
-        desk.run("gates", "pause", "--type", "sent").stderr,
-        desk.run("gates", "pause", "--tenant", "defualt").stderr,
+        cli_store.run("gates", "pause", "--queue", "mial").stderr,
+        cli_store.run("gates", "pause", "--queue", "report").stderr,
+        cli_store.run("gates", "pause", "--type", "sent").stderr,
+        cli_store.run("gates", "pause", "--tenant", "defualt").stderr,
     ]
 
     assert slips == [
@@ -142,9 +144,9 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(desk: Desk) 
         "windlass: no type 'sent' has been seen yet; did you mean 'send'?\n",
         "windlass: no tenant 'defualt' has been seen yet; did you mean 'default'?\n",
     ]
-    assert len(desk.json("gates")["gates"]) == 4
-    assert desk.run("gates", "pause", "--queue", "quite-another").stderr == ""
-    assert desk.run("gates", "pause", "--queue", "mail").stderr == ""
+    assert len(cli_store.json("gates")["gates"]) == 4
+    assert cli_store.run("gates", "pause", "--queue", "quite-another").stderr == ""
+    assert cli_store.run("gates", "pause", "--queue", "mail").stderr == ""
 
 
 @pytest.mark.parametrize("verb", ["pause", "drain", "open"])
@@ -163,20 +165,20 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(desk: Desk) 
     ],
 )
 def test_a_gate_that_is_none_is_refused_at_the_door(
-    file_desk: Desk, verb: str, options: tuple[str, ...], said: str
+    file_cli_store: CliStore, verb: str, options: tuple[str, ...], said: str
 ) -> None:
-    result = file_desk.run("gates", verb, *options)
+    result = file_cli_store.run("gates", verb, *options)
 
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
-    assert file_desk.json("gates") == {"gates": []}
+    assert file_cli_store.json("gates") == {"gates": []}
 
 
-def test_gates_fit_a_narrow_terminal(file_desk: Desk) -> None:
-    file_desk.run("gates", "pause", "--queue", "a-queue-whose-name-is-long", "--reason", "a long story " * 10)
+def test_gates_fit_a_narrow_terminal(file_cli_store: CliStore) -> None:
+    file_cli_store.run("gates", "pause", "--queue", "a-queue-whose-name-is-long", "--reason", "a long story " * 10)
 
-    seen, code = file_desk.terminal("gates", width=60, NO_COLOR="1")
+    seen, code = file_cli_store.terminal("gates", width=60, NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert code == 0
@@ -185,45 +187,45 @@ def test_gates_fit_a_narrow_terminal(file_desk: Desk) -> None:
     assert row.startswith("queue a-queue-whose")
 
 
-def test_a_closed_gate_is_told_with_its_queue(desk: Desk) -> None:
-    desk.enqueue(queue="mail")
-    desk.enqueue(queue="sms")
-    desk.register()
-    desk.run("gates", "drain", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
+def test_a_closed_gate_is_told_with_its_queue(cli_store: CliStore) -> None:
+    cli_store.enqueue(queue="mail")
+    cli_store.enqueue(queue="sms")
+    cli_store.register()
+    cli_store.run("gates", "drain", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
 
-    told = desk.run("queues")
+    told = cli_store.run("queues")
 
-    assert [(row["queue"], row["gate"]) for row in desk.json("queues")["queues"]] == [
+    assert [(row["queue"], row["gate"]) for row in cli_store.json("queues")["queues"]] == [
         ("mail", "draining"),
         ("sms", "open"),
     ]
     assert told.stderr.splitlines()[0].startswith("queue mail is draining since ")
     assert told.stderr.splitlines()[0].endswith(" by ann: the server moves")
     assert told.stderr.splitlines()[1] == "  → windlass gates open --queue mail"
-    desk.run("gates", "pause", "--all")
-    assert [row["gate"] for row in desk.json("queues")["queues"]] == ["draining", "paused"]
+    cli_store.run("gates", "pause", "--all")
+    assert [row["gate"] for row in cli_store.json("queues")["queues"]] == ["draining", "paused"]
 
 
-def test_the_column_of_gates_is_shown_where_one_is_closed(file_desk: Desk) -> None:
-    file_desk.enqueue(queue="mail")
-    file_desk.register()
+def test_the_column_of_gates_is_shown_where_one_is_closed(file_cli_store: CliStore) -> None:
+    file_cli_store.enqueue(queue="mail")
+    file_cli_store.register()
 
-    quiet, _ = file_desk.terminal("queues", NO_COLOR="1")
-    file_desk.run("gates", "pause", "--queue", "mail")
-    loud, _ = file_desk.terminal("queues", NO_COLOR="1")
+    quiet, _ = file_cli_store.terminal("queues", NO_COLOR="1")
+    file_cli_store.run("gates", "pause", "--queue", "mail")
+    loud, _ = file_cli_store.terminal("queues", NO_COLOR="1")
 
     assert "GATE" not in quiet
     assert loud.splitlines()[2].endswith("WORKERS  GATE")
     assert loud.splitlines()[3].endswith("paused")
 
 
-def test_a_job_that_waits_behind_a_closed_gate_or_a_spent_budget_says_so(desk: Desk) -> None:
-    (job,) = desk.enqueue(queue="mail", tenant="acme")
-    desk.run("gates", "pause", "--queue", "mail", "--reason", "moving", WINDLASS_ACTOR="ann")
-    desk.run("gates", "pause", "--queue", "sms")
-    desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
+def test_a_job_that_waits_behind_a_closed_gate_or_a_spent_budget_says_so(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue(queue="mail", tenant="acme")
+    cli_store.run("gates", "pause", "--queue", "mail", "--reason", "moving", WINDLASS_ACTOR="ann")
+    cli_store.run("gates", "pause", "--queue", "sms")
+    cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
 
-    told = desk.run("jobs", "show", str(job)).stdout
+    told = cli_store.run("jobs", "show", str(job)).stdout
 
     assert "held up   queue mail is paused by ann: moving\n" in told
     assert "held up   the budget of tenant acme is spent, until " in told
@@ -233,13 +235,13 @@ def test_a_job_that_waits_behind_a_closed_gate_or_a_spent_budget_says_so(desk: D
 # The audit
 
 
-def test_the_audit_shows_what_was_done_to_something_that_is_no_job(desk: Desk) -> None:
-    desk.run("gates", "pause", "--queue", "mail", "--reason", "moving", WINDLASS_ACTOR="ann")
-    desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "month", WINDLASS_ACTOR="ann")
-    desk.run("budgets", "drop", "--tenant", "acme", WINDLASS_ACTOR="bob")
-    desk.run("tenants", "weigh", "acme", "3", WINDLASS_ACTOR="bob")
+def test_the_audit_shows_what_was_done_to_something_that_is_no_job(cli_store: CliStore) -> None:
+    cli_store.run("gates", "pause", "--queue", "mail", "--reason", "moving", WINDLASS_ACTOR="ann")
+    cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "month", WINDLASS_ACTOR="ann")
+    cli_store.run("budgets", "drop", "--tenant", "acme", WINDLASS_ACTOR="bob")
+    cli_store.run("tenants", "weigh", "acme", "3", WINDLASS_ACTOR="bob")
 
-    rows = [line.split("\t")[1:] for line in desk.run("audit").stdout.splitlines()]
+    rows = [line.split("\t")[1:] for line in cli_store.run("audit").stdout.splitlines()]
 
     assert rows == [
         ["TENANT_WEIGHED", "tenant:acme", "", "bob", "weight 3"],
@@ -247,7 +249,7 @@ def test_the_audit_shows_what_was_done_to_something_that_is_no_job(desk: Desk) -
         ["BUDGET_SET", "tenant:acme", "", "ann", "500 cents per month"],
         ["GATE_PAUSED", "queue:mail", "", "ann", "moving"],
     ]
-    (row,) = desk.json("audit", "--action", "gate_paused")["audit"]
+    (row,) = cli_store.json("audit", "--action", "gate_paused")["audit"]
     assert (row["job"], row["type"], row["subject"]) == (None, None, "queue:mail")
 
 
@@ -257,9 +259,11 @@ LISTS = [("gates",), ("limits",), ("budgets",), ("tenants",)]
 
 
 @pytest.mark.parametrize("command", LISTS)
-def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_desk: Desk, command: tuple[str, ...]) -> None:
-    good, listed = file_desk.run(*command, "--json"), file_desk.run(*command, "list", "--json")
-    wrong = file_desk.run(*command, "--json", "--url", "mysql://nowhere")
+def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(
+    file_cli_store: CliStore, command: tuple[str, ...]
+) -> None:
+    good, listed = file_cli_store.run(*command, "--json"), file_cli_store.run(*command, "list", "--json")
+    wrong = file_cli_store.run(*command, "--json", "--url", "mysql://nowhere")
 
     assert good.stdout == listed.stdout
     assert good.stdout.count("\n") == 1
@@ -269,18 +273,18 @@ def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_desk: 
 
 
 @pytest.mark.parametrize("command", LISTS)
-def test_an_unknown_word_is_an_error_and_help_is_help(file_desk: Desk, command: tuple[str, ...]) -> None:
-    assert file_desk.run(*command, "--help").output.startswith(f"Usage: windlass {command[0]} [OPTIONS] COMMAND")
+def test_an_unknown_word_is_an_error_and_help_is_help(file_cli_store: CliStore, command: tuple[str, ...]) -> None:
+    assert file_cli_store.run(*command, "--help").output.startswith(f"Usage: windlass {command[0]} [OPTIONS] COMMAND")
     if command != ("limits",):
-        assert file_desk.run(*command, "puase").exit_code == 2
+        assert file_cli_store.run(*command, "puase").exit_code == 2
 
 
-def test_what_an_operator_writes_cannot_reach_the_terminal_as_a_command(file_desk: Desk) -> None:
+def test_what_an_operator_writes_cannot_reach_the_terminal_as_a_command(file_cli_store: CliStore) -> None:
     """A reason is checked at the door; whoever wrote past it is escaped."""
     evil = "\x1b[2Jgone"
-    file_desk.ask(lambda store: store.set_gate(GateKind.QUEUE, "mail", GateState.PAUSED, reason=evil, actor=evil))
+    file_cli_store.ask(lambda store: store.set_gate(GateKind.QUEUE, "mail", GateState.PAUSED, reason=evil, actor=evil))
 
     for command in (("gates",), ("gates", "--json"), ("queues",), ("audit",), ("gates", "pause", "--queue", "mail")):
-        result = file_desk.run(*command)
+        result = file_cli_store.run(*command)
         assert "\x1b" not in result.output
         assert "gone" in result.output

@@ -7,31 +7,31 @@ from typing import Any
 
 import pytest
 
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 
-from .desk import Desk
+from .cli_store import CliStore
 
 # Budgets
 
 
-def spend(desk: Desk, cents: int, **options: Any) -> None:
+def spend(cli_store: CliStore, cents: int, **options: Any) -> None:
     """A job that cost so much."""
-    desk.enqueue(**options)
-    (job,) = desk.take()
+    cli_store.enqueue(**options)
+    (job,) = cli_store.take()
     transition = Transition(
         lease=job.lease, verb=Verb.SUCCEED, attempt=1, elapsed=1.0, output="null", cost_cents=cents, charged=True
     )
-    desk.ask(lambda store: store.settle([transition]))
+    cli_store.ask(lambda store: store.finish([transition]))
 
 
-def test_a_budget_is_set_spent_and_told(desk: Desk) -> None:
-    told = desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
-    spend(desk, 520, tenant="acme")
-    desk.enqueue(tenant="acme")
+def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
+    told = cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+    spend(cli_store, 520, tenant="acme")
+    cli_store.enqueue(tenant="acme")
 
-    (row,) = desk.json("budgets")["budgets"]
-    listed = desk.run("budgets").stdout.split("\t")
+    (row,) = cli_store.json("budgets")["budgets"]
+    listed = cli_store.run("budgets").stdout.split("\t")
 
     assert told.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, anew in ")
     until = datetime.fromisoformat(row.pop("until"))
@@ -47,42 +47,45 @@ def test_a_budget_is_set_spent_and_told(desk: Desk) -> None:
         "open": False,
     }
     assert listed[:5] == ["tenant:acme", "500", "86400", "520", "0"]
-    assert desk.take() == []
-    assert "the budget of tenant acme is spent, which closes like a gate: windlass budgets" in desk.run("gates").stderr
+    assert cli_store.take() == []
+    assert (
+        "the budget of tenant acme is spent, which closes like a gate: windlass budgets"
+        in cli_store.run("gates").stderr
+    )
 
 
-def test_a_budget_that_is_changed_counts_what_was_spent_already(desk: Desk) -> None:
-    spend(desk, 300, queue="models")
+def test_a_budget_that_is_changed_counts_what_was_spent_already(cli_store: CliStore) -> None:
+    spend(cli_store, 300, queue="models")
 
-    less = desk.json("budgets", "set", "--queue", "models", "200", "--per", "month")
-    more = desk.json("budgets", "set", "--queue", "models", "900", "--per", "month")
+    less = cli_store.json("budgets", "set", "--queue", "models", "200", "--per", "month")
+    more = cli_store.json("budgets", "set", "--queue", "models", "900", "--per", "month")
 
     assert (less["kind"], less["name"], less["seconds"]) == ("queue", "models", None)
     assert (less["spent"], less["left"], less["open"]) == (300, 0, False)
     assert (more["spent"], more["left"], more["open"]) == (300, 600, True)
     assert (
         "may cost 200 cents per month"
-        in desk.run("budgets", "set", "--queue", "models", "200", "--per", "month").stdout
+        in cli_store.run("budgets", "set", "--queue", "models", "200", "--per", "month").stdout
     )
-    assert "\tmonth\t" in desk.run("budgets").stdout
+    assert "\tmonth\t" in cli_store.run("budgets").stdout
 
 
 @pytest.mark.parametrize(
     ("per", "seconds", "words"),
     [("hour", 3_600.0, "hour"), ("WEEK", 604_800.0, "week"), ("30m", 1_800.0, "30m"), ("24h", 86_400.0, "day")],
 )
-def test_a_window_is_a_word_or_a_span(file_desk: Desk, per: str, seconds: float, words: str) -> None:
-    row = file_desk.json("budgets", "set", "--tenant", "acme", "500", "--per", per)
+def test_a_window_is_a_word_or_a_span(file_cli_store: CliStore, per: str, seconds: float, words: str) -> None:
+    row = file_cli_store.json("budgets", "set", "--tenant", "acme", "500", "--per", per)
 
     assert row["seconds"] == seconds
-    assert f"per {words}\n" in file_desk.run("budgets", "set", "--tenant", "acme", "500", "--per", per).stdout
+    assert f"per {words}\n" in file_cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", per).stdout
 
 
-def test_a_budget_of_nothing_lets_nothing_start(desk: Desk) -> None:
-    told = desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "hour").stdout
-    desk.enqueue(tenant="acme")
+def test_a_budget_of_nothing_lets_nothing_start(cli_store: CliStore) -> None:
+    told = cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "hour").stdout
+    cli_store.enqueue(tenant="acme")
 
-    assert desk.take() == []
+    assert cli_store.take() == []
     assert told.splitlines()[1:] == [
         "  0 spent, 0 left; 0: nothing starts",
         "  running jobs finish; nothing new starts until it has another budget or none; workers know within a second",
@@ -90,13 +93,13 @@ def test_a_budget_of_nothing_lets_nothing_start(desk: Desk) -> None:
     ]
 
 
-def test_the_same_budget_and_the_same_weight_again_leave_no_row_in_the_audit(desk: Desk) -> None:
+def test_the_same_budget_and_the_same_weight_again_leave_no_row_in_the_audit(cli_store: CliStore) -> None:
     for cents in ("5", "5", "1"):
-        desk.run("budgets", "set", "--tenant", "acme", cents, "--per", "day")
+        cli_store.run("budgets", "set", "--tenant", "acme", cents, "--per", "day")
     for weight in ("2", "2", "3"):
-        desk.run("tenants", "weigh", "acme", weight)
+        cli_store.run("tenants", "weigh", "acme", weight)
 
-    rows = [(row["action"], row["reason"]) for row in desk.json("audit")["audit"]]
+    rows = [(row["action"], row["reason"]) for row in cli_store.json("audit")["audit"]]
 
     assert rows == [
         ("TENANT_WEIGHED", "weight 3"),
@@ -106,20 +109,23 @@ def test_the_same_budget_and_the_same_weight_again_leave_no_row_in_the_audit(des
     ]
 
 
-def test_a_budget_is_dropped_once_and_the_second_time_changes_nothing(desk: Desk) -> None:
-    desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
-    desk.enqueue(tenant="acme")
+def test_a_budget_is_dropped_once_and_the_second_time_changes_nothing(cli_store: CliStore) -> None:
+    cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
+    cli_store.enqueue(tenant="acme")
 
-    slip = desk.run("budgets", "drop", "--tenant", "acm")
-    first, second = desk.run("budgets", "drop", "--tenant", "acme"), desk.run("budgets", "drop", "--tenant", "acme")
+    slip = cli_store.run("budgets", "drop", "--tenant", "acm")
+    first, second = (
+        cli_store.run("budgets", "drop", "--tenant", "acme"),
+        cli_store.run("budgets", "drop", "--tenant", "acme"),
+    )
 
     assert slip.exit_code == first.exit_code == second.exit_code == 0
     assert slip.stderr.splitlines()[1].endswith("did you mean 'acme'?")
     assert first.stdout == "tenant acme has no budget any more\n"
     assert (second.stdout, second.stderr) == ("", "windlass: tenant acme has no budget\n")
-    assert desk.json("budgets", "drop", "--tenant", "acme") == {"kind": "tenant", "name": "acme", "dropped": False}
-    assert len(desk.take()) == 1
-    assert desk.run("budgets").stderr.startswith("there is no budget; set one:")
+    assert cli_store.json("budgets", "drop", "--tenant", "acme") == {"kind": "tenant", "name": "acme", "dropped": False}
+    assert len(cli_store.take()) == 1
+    assert cli_store.run("budgets").stderr.startswith("there is no budget; set one:")
 
 
 ACME = ("--tenant", "acme")
@@ -150,24 +156,26 @@ ACME = ("--tenant", "acme")
         (("drop", *ACME, "--queue", "a"), "a budget is a tenant's or a queue's"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_at_the_door(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
-    result = file_desk.run("budgets", *arguments)
+def test_a_budget_that_cannot_be_is_refused_at_the_door(
+    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
+) -> None:
+    result = file_cli_store.run("budgets", *arguments)
 
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
-    assert file_desk.json("budgets") == {"budgets": []}
+    assert file_cli_store.json("budgets") == {"budgets": []}
 
 
 # Tenants
 
 
-def test_tenants_are_shown_with_weight_jobs_and_cost(desk: Desk) -> None:
-    spend(desk, 7, tenant="acme")
-    desk.enqueue(2, tenant="acme")
-    weighed = desk.run("tenants", "weigh", "bolt", "2.5")
+def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> None:
+    spend(cli_store, 7, tenant="acme")
+    cli_store.enqueue(2, tenant="acme")
+    weighed = cli_store.run("tenants", "weigh", "bolt", "2.5")
 
-    acme, bolt = desk.json("tenants")["tenants"]
+    acme, bolt = cli_store.json("tenants")["tenants"]
 
     assert 0 <= acme.pop("lag") < 60
     assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "running": 0, "parked": 0, "cents": 7}
@@ -181,8 +189,8 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(desk: Desk) -> None:
         "cents": 0,
     }
     assert weighed.stdout.startswith("tenant bolt has weight 2.5\n")
-    assert desk.json("tenants", "weigh", "bolt", "3") == {"tenant": "bolt", "weight": 3.0}
-    assert desk.run("tenants", "list").stdout.splitlines()[1] == "bolt\t3\t0\t0\t0\t\t0"
+    assert cli_store.json("tenants", "weigh", "bolt", "3") == {"tenant": "bolt", "weight": 3.0}
+    assert cli_store.run("tenants", "list").stdout.splitlines()[1] == "bolt\t3\t0\t0\t0\t\t0"
 
 
 @pytest.mark.parametrize(
@@ -201,16 +209,18 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(desk: Desk) -> None:
         ((), "Missing argument 'TENANT'"),
     ],
 )
-def test_a_weight_that_cannot_be_is_refused_at_the_door(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
-    result = file_desk.run("tenants", "weigh", *arguments)
+def test_a_weight_that_cannot_be_is_refused_at_the_door(
+    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
+) -> None:
+    result = file_cli_store.run("tenants", "weigh", *arguments)
 
     assert result.exit_code == 2
     assert said in result.stderr
-    assert file_desk.json("tenants") == {"tenants": []}
+    assert file_cli_store.json("tenants") == {"tenants": []}
 
 
-def test_a_tenant_that_looks_like_a_slip_is_a_word_on_stderr(desk: Desk) -> None:
-    desk.enqueue(tenant="acme")
+def test_a_tenant_that_looks_like_a_slip_is_a_word_on_stderr(cli_store: CliStore) -> None:
+    cli_store.enqueue(tenant="acme")
 
-    assert "did you mean 'acme'?" in desk.run("tenants", "weigh", "amce", "2").stderr
-    assert desk.run("tenants", "weigh", "acme", "2").stderr == ""
+    assert "did you mean 'acme'?" in cli_store.run("tenants", "weigh", "amce", "2").stderr
+    assert cli_store.run("tenants", "weigh", "acme", "2").stderr == ""

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from windlass.admission import Rule
-from windlass.job import Job
+from windlass.model.admission import Rule
+from windlass.model.job import Job
 
-from .desk import Desk
+from .cli_store import CliStore
 
 KEY = "domain:example.org"
 
@@ -19,17 +19,17 @@ def recent(text: str) -> bool:
     return timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(text) < timedelta(minutes=5)
 
 
-def limited(desk: Desk, jobs: int = 5, most: int = 2) -> tuple[list[Job], list[str]]:
+def limited(cli_store: CliStore, jobs: int = 5, most: int = 2) -> tuple[list[Job], list[str]]:
     """Some jobs of one key: those that a worker holds, and the ids of all in the order of their enqueue."""
-    desk.ask(lambda store: store.declare([Rule(name="domain", most=most)]))
-    ids = [str(id) for id in desk.enqueue(jobs, queue="web", tenant="acme", limits=(KEY,))]
-    return desk.take(desk.register(name="ship:1")), ids
+    cli_store.ask(lambda store: store.declare([Rule(name="domain", most=most)]))
+    ids = [str(id) for id in cli_store.enqueue(jobs, queue="web", tenant="acme", limits=(KEY,))]
+    return cli_store.take(cli_store.register(name="ship:1")), ids
 
 
-def test_a_limit_is_shown_with_its_slots_and_those_who_wait(desk: Desk) -> None:
-    held, _ = limited(desk)
+def test_a_limit_is_shown_with_its_slots_and_those_who_wait(cli_store: CliStore) -> None:
+    held, _ = limited(cli_store)
 
-    told = desk.json("limits")
+    told = cli_store.json("limits")
 
     assert len(held) == 2
     assert told == {
@@ -48,17 +48,19 @@ def test_a_limit_is_shown_with_its_slots_and_those_who_wait(desk: Desk) -> None:
         ],
         "total": 1,
     }
-    assert desk.run("limits").stdout == f"{KEY}\t2 at a time\t2/2\t3\t0.000\n"
-    assert desk.json("limits", "domain") == desk.json("limits", KEY) == desk.json("limits", "list") == told
-    assert desk.json("limits", "other") == {"limits": [], "total": 0}
-    assert desk.run("limits", "other").stderr == "no key of 'other' is in use; all that are: windlass limits\n"
+    assert cli_store.run("limits").stdout == f"{KEY}\t2 at a time\t2/2\t3\t0.000\n"
+    assert (
+        cli_store.json("limits", "domain") == cli_store.json("limits", KEY) == cli_store.json("limits", "list") == told
+    )
+    assert cli_store.json("limits", "other") == {"limits": [], "total": 0}
+    assert cli_store.run("limits", "other").stderr == "no key of 'other' is in use; all that are: windlass limits\n"
 
 
-def test_a_key_is_shown_with_who_holds_it_and_who_is_next(desk: Desk) -> None:
-    held, ids = limited(desk, jobs=15)
+def test_a_key_is_shown_with_who_holds_it_and_who_is_next(cli_store: CliStore) -> None:
+    held, ids = limited(cli_store, jobs=15)
 
-    key = desk.json("limits", "show", KEY)
-    lines = desk.run("limits", "show", KEY).stdout.splitlines()
+    key = cli_store.json("limits", "show", KEY)
+    lines = cli_store.run("limits", "show", KEY).stdout.splitlines()
 
     assert [job["id"] for job in key["holders"]] == [str(job.id) for job in held]
     holder = key["holders"][0]
@@ -80,87 +82,87 @@ def test_a_key_is_shown_with_who_holds_it_and_who_is_next(desk: Desk) -> None:
     assert "waiting: 13 jobs, the next 10:" in lines
 
 
-def test_a_rate_is_shown_with_its_tokens(desk: Desk) -> None:
-    desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
-    desk.enqueue(2, limits=("wikidata",))
-    assert len(desk.take()) == 2
+def test_a_rate_is_shown_with_its_tokens(cli_store: CliStore) -> None:
+    cli_store.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
+    cli_store.enqueue(2, limits=("wikidata",))
+    assert len(cli_store.take()) == 2
 
-    (row,) = desk.json("limits")["limits"]
-    left = desk.run("limits", "show", "wikidata").stdout.splitlines()[0]
-    desk.enqueue(2, limits=("wikidata",))
-    assert len(desk.take()) == 1
-    (empty,) = desk.json("limits")["limits"]
+    (row,) = cli_store.json("limits")["limits"]
+    left = cli_store.run("limits", "show", "wikidata").stdout.splitlines()[0]
+    cli_store.enqueue(2, limits=("wikidata",))
+    assert len(cli_store.take()) == 1
+    (empty,) = cli_store.json("limits")["limits"]
 
     assert (row["most"], row["period"], row["burst"], row["used"], row["free_in"]) == (None, 600.0, 3, 2, 0.0)
     assert left == "wikidata  1 per 10m, 3 at once: 1 of 3 tokens left"
     assert (empty["used"], empty["waiting"]) == (3, 1)
-    assert desk.run("limits").stdout.split("\t")[2] == "3/3"
+    assert cli_store.run("limits").stdout.split("\t")[2] == "3/3"
     assert 0 < empty["free_in"] <= 600
-    told = desk.run("limits", "show", "wikidata").stdout
+    told = cli_store.run("limits", "show", "wikidata").stdout
     assert re.search(r"^  the next token is there in (10m|9m\d+s)$", told, re.MULTILINE)
     assert "running, of those that took a token:" in told
 
 
-def test_everybody_holds_back(desk: Desk) -> None:
-    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
-    desk.enqueue(limits=(KEY,))
+def test_everybody_holds_back(cli_store: CliStore) -> None:
+    cli_store.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    cli_store.enqueue(limits=(KEY,))
 
-    told = desk.run("limits", "hold", KEY, "2m")
-    shorter = desk.run("limits", "hold", KEY, "30s")
+    told = cli_store.run("limits", "hold", KEY, "2m")
+    shorter = cli_store.run("limits", "hold", KEY, "30s")
 
-    assert desk.take() == []
+    assert cli_store.take() == []
     assert told.stdout.startswith(f"everybody holds back from {KEY} for ")
     assert told.stderr == ""
     assert shorter.stderr == "windlass: a longer hold was there already, and stays; 30s changed nothing\n"
-    assert 60 < desk.json("limits")["limits"][0]["held"] <= 120
+    assert 60 < cli_store.json("limits")["limits"][0]["held"] <= 120
     assert re.search(
-        r"^  everybody holds back for (2m|1m\d+s) more$", desk.run("limits", "show", KEY).stdout, re.MULTILINE
+        r"^  everybody holds back for (2m|1m\d+s) more$", cli_store.run("limits", "show", KEY).stdout, re.MULTILINE
     )
-    document = desk.json("limits", "hold", KEY, "5m")
+    document = cli_store.json("limits", "hold", KEY, "5m")
     assert (list(document), document["key"]) == (["key", "held"], KEY)
     assert 290 < document["held"] <= 300
-    (row,) = desk.json("limits")["limits"]
+    (row,) = cli_store.json("limits")["limits"]
     assert 290 < row["free_in"] == pytest.approx(row["held"])
 
 
-def test_a_hold_is_ended_and_both_are_in_the_audit(desk: Desk) -> None:
-    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
-    desk.enqueue(limits=(KEY,))
-    held = desk.run("limits", "hold", KEY, "2m", WINDLASS_ACTOR="ann")
-    desk.run("limits", "hold", KEY, "30s", WINDLASS_ACTOR="ann")  # changes nothing
-    assert desk.take() == []
+def test_a_hold_is_ended_and_both_are_in_the_audit(cli_store: CliStore) -> None:
+    cli_store.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    cli_store.enqueue(limits=(KEY,))
+    held = cli_store.run("limits", "hold", KEY, "2m", WINDLASS_ACTOR="ann")
+    cli_store.run("limits", "hold", KEY, "30s", WINDLASS_ACTOR="ann")  # changes nothing
+    assert cli_store.take() == []
 
-    told = desk.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
-    again = desk.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
+    told = cli_store.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
+    again = cli_store.run("limits", "release", KEY, WINDLASS_ACTOR="bob")
 
     assert held.stdout.splitlines()[-1] == f"  → windlass limits release {KEY}"
     assert told.stdout == (
         f"nobody holds back from {KEY} any more\n  the next one may start: now; workers know within a second\n"
     )
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", f"windlass: nobody holds back from {KEY}\n")
-    assert desk.json("limits", "release", KEY) == {"key": KEY, "released": False}
-    assert len(desk.take()) == 1
-    assert [line.split("\t")[1:] for line in desk.run("audit").stdout.splitlines()] == [
+    assert cli_store.json("limits", "release", KEY) == {"key": KEY, "released": False}
+    assert len(cli_store.take()) == 1
+    assert [line.split("\t")[1:] for line in cli_store.run("audit").stdout.splitlines()] == [
         ["LIMIT_RELEASED", f"limit:{KEY}", "", "bob", ""],
         ["LIMIT_HELD", f"limit:{KEY}", "", "ann", "for 2m"],
     ]
 
 
-def test_a_name_that_jobs_count_against_without_a_key_is_held_beside_its_keys(file_desk: Desk) -> None:
-    limited(file_desk, jobs=1)
-    file_desk.enqueue(limits=("domain",))
-    assert len(file_desk.take()) == 1
+def test_a_name_that_jobs_count_against_without_a_key_is_held_beside_its_keys(file_cli_store: CliStore) -> None:
+    limited(file_cli_store, jobs=1)
+    file_cli_store.enqueue(limits=("domain",))
+    assert len(file_cli_store.take()) == 1
 
-    assert file_desk.run("limits", "hold", "domain", "2m").exit_code == 0
+    assert file_cli_store.run("limits", "hold", "domain", "2m").exit_code == 0
 
 
-def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words(file_desk: Desk) -> None:
-    file_desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
-    file_desk.enqueue(2, limits=("wikidata",))
-    file_desk.take()
+def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words(file_cli_store: CliStore) -> None:
+    file_cli_store.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=3)]))
+    file_cli_store.enqueue(2, limits=("wikidata",))
+    file_cli_store.take()
 
-    seen, _ = file_desk.terminal("limits", NO_COLOR="1")
-    held, _ = file_desk.terminal("limits", "hold", "wikidata", "2m", width=60, NO_COLOR="1")
+    seen, _ = file_cli_store.terminal("limits", NO_COLOR="1")
+    held, _ = file_cli_store.terminal("limits", "hold", "wikidata", "2m", width=60, NO_COLOR="1")
 
     assert " 1 left of 3 " in seen.splitlines()[1]
     assert held.splitlines()[1:] == [
@@ -188,67 +190,67 @@ def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words
         (("list", "-n", "0"), "0 is not in the range"),
     ],
 )
-def test_a_key_or_a_time_that_is_none_is_refused(desk: Desk, arguments: tuple[str, ...], said: str) -> None:
-    limited(desk)
+def test_a_key_or_a_time_that_is_none_is_refused(cli_store: CliStore, arguments: tuple[str, ...], said: str) -> None:
+    limited(cli_store)
 
-    result = desk.run("limits", *arguments)
+    result = cli_store.run("limits", *arguments)
 
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert result.stdout == ""
-    assert desk.json("limits")["limits"][0]["held"] == 0
+    assert cli_store.json("limits")["limits"][0]["held"] == 0
 
 
-def test_a_hold_of_a_key_that_looks_like_a_slip_is_a_word_on_stderr(desk: Desk) -> None:
-    limited(desk)
+def test_a_hold_of_a_key_that_looks_like_a_slip_is_a_word_on_stderr(cli_store: CliStore) -> None:
+    limited(cli_store)
 
-    assert "did you mean 'domain:example.org'?" in desk.run("limits", "hold", "domain:exmaple.org", "1s").stderr
+    assert "did you mean 'domain:example.org'?" in cli_store.run("limits", "hold", "domain:exmaple.org", "1s").stderr
 
 
-def test_a_job_at_a_full_limit_says_what_it_waits_for(desk: Desk) -> None:
-    held, ids = limited(desk)
+def test_a_job_at_a_full_limit_says_what_it_waits_for(cli_store: CliStore) -> None:
+    held, ids = limited(cli_store)
     waiting = next(id for id in ids if id not in {str(job.id) for job in held})
 
-    told = desk.run("jobs", "show", waiting).stdout
-    record = desk.json("jobs", "show", waiting)
+    told = cli_store.run("jobs", "show", waiting).stdout
+    record = cli_store.json("jobs", "show", waiting)
 
     assert told.splitlines()[0] == f"send  queued, waits for limit {KEY} (2 of 2 in use)"
     assert f"  limits    {KEY}\n" in told
     assert f", waits for limit {KEY} (2 of 2 in use)\n" in told
     assert (record["limits"], record["parked_on"]) == ([KEY], KEY)
-    assert f"waits for {KEY}" in desk.run("jobs", "list", f"id:{waiting}").stdout
+    assert f"waits for {KEY}" in cli_store.run("jobs", "list", f"id:{waiting}").stdout
 
 
-def test_a_job_at_a_rate_and_at_a_hold_says_so(desk: Desk) -> None:
-    desk.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=1)]))
-    desk.enqueue(2, limits=("wikidata",))
-    (held,) = desk.take()
-    (waiting,) = [job["id"] for job in desk.json("jobs", "list", "state:queued")["jobs"]]
+def test_a_job_at_a_rate_and_at_a_hold_says_so(cli_store: CliStore) -> None:
+    cli_store.ask(lambda store: store.declare([Rule(name="wikidata", period=600.0, burst=1)]))
+    cli_store.enqueue(2, limits=("wikidata",))
+    (held,) = cli_store.take()
+    (waiting,) = [job["id"] for job in cli_store.json("jobs", "list", "state:queued")["jobs"]]
     assert waiting != str(held.id)
 
-    at_rate = desk.run("jobs", "show", waiting).stdout.splitlines()[0]
-    desk.run("limits", "hold", "wikidata", "2h")
-    at_hold = desk.run("jobs", "show", waiting).stdout.splitlines()[0]
+    at_rate = cli_store.run("jobs", "show", waiting).stdout.splitlines()[0]
+    cli_store.run("limits", "hold", "wikidata", "2h")
+    at_hold = cli_store.run("jobs", "show", waiting).stdout.splitlines()[0]
 
     assert at_rate.startswith("send  queued, waits for rate wikidata (1 per 10m, a token is there in ")
     assert re.fullmatch(r"send  queued, waits for rate wikidata \(everybody holds back for (2h|1\d\dm) more\)", at_hold)
 
 
-def test_no_key_in_use_says_so(file_desk: Desk) -> None:
-    assert file_desk.run("limits").stderr.startswith("no key of a limit or rate is in use")
-    assert file_desk.json("limits") == {"limits": [], "total": 0}
+def test_no_key_in_use_says_so(file_cli_store: CliStore) -> None:
+    assert file_cli_store.run("limits").stderr.startswith("no key of a limit or rate is in use")
+    assert file_cli_store.json("limits") == {"limits": [], "total": 0}
 
 
-def test_many_keys_are_cut_and_the_rest_is_told(file_desk: Desk) -> None:
-    file_desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+def test_many_keys_are_cut_and_the_rest_is_told(file_cli_store: CliStore) -> None:
+    file_cli_store.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
     for number in range(4):
-        file_desk.enqueue(limits=(f"domain:host-{number}.example.org",))
-    assert len(file_desk.take()) == 4
+        file_cli_store.enqueue(limits=(f"domain:host-{number}.example.org",))
+    assert len(file_cli_store.take()) == 4
 
-    seen, _ = file_desk.terminal("limits", "-n", "3", width=50, NO_COLOR="1")
+    seen, _ = file_cli_store.terminal("limits", "-n", "3", width=50, NO_COLOR="1")
 
-    assert file_desk.json("limits", "-n", "3")["total"] == 4
-    assert len(file_desk.json("limits", "-n", "3")["limits"]) == 3
+    assert file_cli_store.json("limits", "-n", "3")["total"] == 4
+    assert len(file_cli_store.json("limits", "-n", "3")["limits"]) == 3
     assert max(map(len, seen.splitlines())) <= 50
     assert seen.splitlines()[0].split() == ["KEY", "IN", "USE", "WAITING", "ROOM"]
     assert seen.splitlines()[-1] == "1 more: windlass limits list -n 4"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.arguments import read
+from windlass.cli.parse.arguments import read
 from windlass.errors import InvalidInput
 from windlass.payload import Signature
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from windlass.cli.dev import guess
+from windlass.cli.commands.dev import guess
 from windlass.cli.main import cli
 from windlass.errors import ProgramError
 

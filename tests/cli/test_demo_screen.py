@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from windlass.admission import LimitRow
-from windlass.job import COLUMNS, Job, new_id
+from windlass.model.admission import LimitRow
+from windlass.model.job import COLUMNS, Job, new_id
+from windlass.model.schedule import Outcome, TickRow
+from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
-from windlass.schedule import Outcome, TickRow
-from windlass.state import State
 from windlass.store.protocol import QueueRow
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from windlass.job import COLUMNS, Attempt, Failure, Job, new_id
-from windlass.state import State
+from windlass.model.job import COLUMNS, Attempt, Failure, Job, new_id
+from windlass.model.state import State
 
 
 def test_a_job_that_is_lost_fails_the_check() -> None:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from windlass import State, Windlass
-from windlass.cli.watch import Watch
+from windlass.cli.process.watch import Watch
 
 from .conftest import APP, Start
 from .conftest import Windlass as Command

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from windlass.cli.main import EPILOG, cli
 from windlass.clock import spell
 from windlass.config import PRESETS, duration, names, variable
-from windlass.filter import FIELDS
+from windlass.model.filter import FIELDS
 
-from .desk import Desk
+from .cli_store import CliStore
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = [name for name, command in cli.commands.items() if not command.hidden]
@@ -34,12 +34,12 @@ def test_every_field_of_a_filter_is_described(field: str) -> None:
     assert re.search(rf"`{field}[:.]" if field != "status" else "state", (DOCS / "cli.md").read_text())
 
 
-def test_a_job_has_the_documented_shape(file_desk: Desk) -> None:
+def test_a_job_has_the_documented_shape(file_cli_store: CliStore) -> None:
     (example,) = re.findall(r"^```json\n(.*?)^```", (DOCS / "cli.md").read_text(), re.DOTALL | re.MULTILINE)
-    (job,) = file_desk.enqueue()
+    (job,) = file_cli_store.enqueue()
 
-    listed = file_desk.json("jobs", "list")["jobs"]
-    shown = file_desk.json("jobs", "show", str(job))
+    listed = file_cli_store.json("jobs", "list")["jobs"]
+    shown = file_cli_store.json("jobs", "show", str(job))
 
     assert [list(each) for each in listed] == [list(json.loads(example))]
     more = [name for name in shown if name not in listed[0]]

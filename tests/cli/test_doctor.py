@@ -17,18 +17,18 @@ from uuid import UUID
 import pytest
 
 from windlass.config import Settings
-from windlass.flow import Flow
-from windlass.job import Edge, Wait
-from windlass.state import Verb
-from windlass.store.checkup import Finding, Holder, Level, judge_holders, judge_schema, make_checkup
-from windlass.store.checkup_joins import Waiters, judge_joins
+from windlass.model.flow import Flow
+from windlass.model.job import Edge, Wait
+from windlass.model.state import Verb
+from windlass.store.doctor.checkup import Finding, Holder, Level, judge_holders, judge_schema, make_checkup
+from windlass.store.doctor.joins import Waiters, judge_joins
 
-from .desk import Desk
+from .cli_store import CliStore
 
 
-def findings(desk: Desk, **environment: str) -> dict[str, tuple[str, str, str | None]]:
+def findings(cli_store: CliStore, **environment: str) -> dict[str, tuple[str, str, str | None]]:
     """What was found by check: its level, its text, its advice. Of several about one thing, the first."""
-    result = desk.run("doctor", "--json", **environment)
+    result = cli_store.run("doctor", "--json", **environment)
     told: dict[str, tuple[str, str, str | None]] = {}
     for each in json.loads(result.stdout)["findings"]:
         told.setdefault(each["check"], (each["level"], each["said"], each["advice"]))
@@ -36,69 +36,69 @@ def findings(desk: Desk, **environment: str) -> dict[str, tuple[str, str, str | 
     return told
 
 
-def execute(desk: Desk, sql: str, *arguments: Any) -> None:
+def execute(cli_store: CliStore, sql: str, *arguments: Any) -> None:
     """SQL past the store; `{}` stands before a table's name and `{n}` is its n-th parameter."""
-    if desk.url.startswith("sqlite"):
-        with closing(sqlite3.connect(desk.url.removeprefix("sqlite:///"))) as connection, connection:
+    if cli_store.url.startswith("sqlite"):
+        with closing(sqlite3.connect(cli_store.url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute(sql.format("windlass_", "?1"), [str(argument) for argument in arguments])
         return
 
     async def run() -> None:
         import asyncpg
 
-        connection = await asyncpg.connect(desk.url)
+        connection = await asyncpg.connect(cli_store.url)
         await connection.execute(sql.format("windlass.", "$1"), *arguments)
         await connection.close()
 
     asyncio.run(run())
 
 
-def is_postgres(desk: Desk) -> bool:
-    return desk.url.startswith("postgresql")
+def is_postgres(cli_store: CliStore) -> bool:
+    return cli_store.url.startswith("postgresql")
 
 
 # What both stores are asked
 
 
-def test_a_healthy_database_is_exit_0(desk: Desk) -> None:
-    desk.register()
-    desk.enqueue()
+def test_a_healthy_database_is_exit_0(cli_store: CliStore) -> None:
+    cli_store.register()
+    cli_store.enqueue()
 
-    told = findings(desk)
+    told = findings(cli_store)
 
     assert {check for check, (level, _, _) in told.items() if level == "problem"} == set()
     for check in ("database", "schema", "plans", "types", "orphans", "workers", "joins"):
         assert told[check][0] == "ok", told[check]
-    if is_postgres(desk):
+    if is_postgres(cli_store):
         assert {told[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
     else:
         assert {told[check][0] for check in ("rights", "integrity", "log")} == {"ok"}
 
 
-def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(desk: Desk) -> None:
-    desk.register(queues=("mail",))
-    desk.enqueue(type="send", queue="mail")
-    desk.enqueue(3, type="send", queue="sms")
-    desk.enqueue(type="later", delay=3600.0)
+def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(cli_store: CliStore) -> None:
+    cli_store.register(queues=("mail",))
+    cli_store.enqueue(type="send", queue="mail")
+    cli_store.enqueue(3, type="send", queue="sms")
+    cli_store.enqueue(type="later", delay=3600.0)
 
-    level, said, advice = findings(desk)["types"]
+    level, said, advice = findings(cli_store)["types"]
 
     assert level == "problem"
     assert said.startswith("no live worker serves 'send' on queue 'sms': 3 due, the oldest since")
     assert advice == "windlass worker app.py --queue sms"
-    assert "'later'" not in desk.run("doctor").stdout
+    assert "'later'" not in cli_store.run("doctor").stdout
 
 
-def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(desk: Desk) -> None:
-    worker = desk.register(name="ship:9")
-    desk.enqueue()
-    desk.claim(worker)
+def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(cli_store: CliStore) -> None:
+    worker = cli_store.register(name="ship:9")
+    cli_store.enqueue()
+    cli_store.claim(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
-    value: Any = long_ago if is_postgres(desk) else int(long_ago.timestamp() * 1_000_000)
+    value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
-    assert findings(desk)["orphans"][0] == "ok"
-    execute(desk, "UPDATE {0}workers SET alive_until = {1}", value)
-    told = findings(desk)
+    assert findings(cli_store)["orphans"][0] == "ok"
+    execute(cli_store, "UPDATE {0}workers SET alive_until = {1}", value)
+    told = findings(cli_store)
 
     level, said, _ = told["orphans"]
     assert level == "problem"
@@ -109,28 +109,28 @@ def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(desk: Desk) -> No
     assert re.fullmatch(r"0 alive; dead or silent: ship:9 \(for 5m(\d+s)?\)", said)
 
 
-def test_jobs_under_a_worker_that_nobody_knows_are_orphans_too(desk: Desk) -> None:
-    worker = desk.register()
-    desk.enqueue()
-    desk.claim(worker)
+def test_jobs_under_a_worker_that_nobody_knows_are_orphans_too(cli_store: CliStore) -> None:
+    worker = cli_store.register()
+    cli_store.enqueue()
+    cli_store.claim(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
-    value: Any = long_ago if is_postgres(desk) else int(long_ago.timestamp() * 1_000_000)
+    value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
-    execute(desk, "DELETE FROM {0}workers WHERE id = {1}", worker)
-    assert findings(desk)["orphans"][0] == "ok", "a sweep has had no time yet"
-    execute(desk, "UPDATE {0}jobs SET updated_at = {1}", value)
+    execute(cli_store, "DELETE FROM {0}workers WHERE id = {1}", worker)
+    assert findings(cli_store)["orphans"][0] == "ok", "a sweep has had no time yet"
+    execute(cli_store, "UPDATE {0}jobs SET updated_at = {1}", value)
 
-    assert findings(desk)["orphans"][0] == "problem"
+    assert findings(cli_store)["orphans"][0] == "problem"
 
 
-def test_jobs_that_wait_are_counted(desk: Desk) -> None:
-    assert findings(desk)["joins"][:2] == ("ok", "no job is waiting")
-    (other,) = desk.enqueue(delay=600.0)
-    desk.enqueue(wait=Wait(edges=(Edge(other),), need=1, signal="go", delay=60.0))
-    desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
-    desk.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
+def test_jobs_that_wait_are_counted(cli_store: CliStore) -> None:
+    assert findings(cli_store)["joins"][:2] == ("ok", "no job is waiting")
+    (other,) = cli_store.enqueue(delay=600.0)
+    cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1, signal="go", delay=60.0))
+    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
 
-    assert findings(desk)["joins"][:2] == ("ok", "3 waiting, and something will wake each of them")
+    assert findings(cli_store)["joins"][:2] == ("ok", "3 waiting, and something will wake each of them")
 
 
 @pytest.mark.parametrize(
@@ -142,20 +142,20 @@ def test_jobs_that_wait_are_counted(desk: Desk) -> None:
         ("UPDATE {0}waits SET pending = 2", "1 waiting with a wrong count of the jobs that are to come"),
     ],
 )
-def test_a_join_that_hangs_is_a_problem_with_a_way_out(desk: Desk, damage: str, said: str) -> None:
-    (other,) = desk.enqueue(queue="elsewhere")
-    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1))
+def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, damage: str, said: str) -> None:
+    (other,) = cli_store.enqueue(queue="elsewhere")
+    (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1))
 
-    execute(desk, damage)
-    result = desk.run("doctor", "--json")
+    execute(cli_store, damage)
+    result = cli_store.run("doctor", "--json")
 
     joins = [each for each in json.loads(result.stdout)["findings"] if each["check"] == "joins"]
     assert result.exit_code == 1
     assert any(each["said"].startswith(said) and each["level"] == "problem" for each in joins), joins
     assert f"windlass jobs cancel {job} && windlass jobs resume {job}" in joins[0]["advice"]
-    desk.run("jobs", "cancel", str(job))
-    assert desk.run("jobs", "resume", str(job)).exit_code == 0
-    assert findings(desk)["joins"][0] == "ok"
+    cli_store.run("jobs", "cancel", str(job))
+    assert cli_store.run("jobs", "resume", str(job)).exit_code == 0
+    assert findings(cli_store)["joins"][0] == "ok"
 
 
 @pytest.mark.parametrize(("poll", "level"), [("1s", Level.PROBLEM), ("1m", Level.WARNING)])
@@ -169,43 +169,48 @@ def test_a_wait_that_is_met_may_be_on_its_way(poll: str, level: Level) -> None:
     assert f"a live worker wakes them within {poll}" in (finding.advice or "")
 
 
-def test_a_signal_that_woke_nobody_is_a_problem(desk: Desk) -> None:
-    job = desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
-    value = "now()" if is_postgres(desk) else "0"
+def test_a_signal_that_woke_nobody_is_a_problem(cli_store: CliStore) -> None:
+    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    value = "now()" if is_postgres(cli_store) else "0"
 
-    execute(desk, f"INSERT INTO {{0}}signals (job, name, payload, at) VALUES ({{1}}, 'approved', '1', {value})", job)
+    execute(
+        cli_store, f"INSERT INTO {{0}}signals (job, name, payload, at) VALUES ({{1}}, 'approved', '1', {value})", job
+    )
 
-    assert findings(desk)["joins"][:2] == ("problem", f"1 waiting for a signal that was sent to them; such as {job}")
+    assert findings(cli_store)["joins"][:2] == (
+        "problem",
+        f"1 waiting for a signal that was sent to them; such as {job}",
+    )
 
 
-def test_a_timer_that_nobody_heeds_is_a_problem(desk: Desk) -> None:
-    job = desk.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
+def test_a_timer_that_nobody_heeds_is_a_problem(cli_store: CliStore) -> None:
+    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
-    value: Any = long_ago if is_postgres(desk) else int(long_ago.timestamp() * 1_000_000)
+    value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
-    execute(desk, "UPDATE {0}waits SET wake_at = {1}", value)
+    execute(cli_store, "UPDATE {0}waits SET wake_at = {1}", value)
 
-    level, said, advice = findings(desk)["joins"]
+    level, said, advice = findings(cli_store)["joins"]
     assert (level, said) == ("problem", f"1 waiting although their time is up; such as {job}")
     assert advice is not None
     assert "windlass worker app.py" in advice
 
 
-def test_a_claim_without_its_index_is_a_problem(desk: Desk) -> None:
-    execute(desk, "DROP INDEX {0}jobs_claim")
+def test_a_claim_without_its_index_is_a_problem(cli_store: CliStore) -> None:
+    execute(cli_store, "DROP INDEX {0}jobs_claim")
 
-    told = findings(desk)
+    told = findings(cli_store)
 
     assert told["plans"][0] == "problem"
-    if is_postgres(desk):
+    if is_postgres(cli_store):
         assert told["indexes"][:2] == ("problem", "missing or invalid: jobs_claim")
 
 
-def test_a_missing_schema_names_the_command_with_the_program(here: Path, desk: Desk) -> None:
-    table = "windlass.migrations" if is_postgres(desk) else "windlass_migrations"
-    execute(desk, f"DELETE FROM {table}")
+def test_a_missing_schema_names_the_command_with_the_program(here: Path, cli_store: CliStore) -> None:
+    table = "windlass.migrations" if is_postgres(cli_store) else "windlass_migrations"
+    execute(cli_store, f"DELETE FROM {table}")
 
-    result = desk.run("doctor", "app.py")
+    result = cli_store.run("doctor", "app.py")
 
     assert result.exit_code == 1
     assert result.stdout.startswith("problem\tschema\t")
@@ -230,18 +235,18 @@ def test_live_workers_that_do_not_rescue_are_blamed() -> None:
     assert workers.said == "2 alive; dead or silent: ship:1 (for 1m), ship:2 (for 2h30m)"
 
 
-def test_a_database_that_does_not_answer_is_a_problem_and_not_an_error(file_desk: Desk) -> None:
-    result = file_desk.run("doctor", "--url", "postgresql://ann:hunter2@127.0.0.1:1/nowhere")
+def test_a_database_that_does_not_answer_is_a_problem_and_not_an_error(file_cli_store: CliStore) -> None:
+    result = file_cli_store.run("doctor", "--url", "postgresql://ann:hunter2@127.0.0.1:1/nowhere")
 
     assert result.exit_code == 1
     assert result.stdout.startswith("problem\tdatabase\tpostgresql://ann:…@127.0.0.1:1/nowhere does not answer")
     assert "hunter2" not in result.output
 
 
-def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_desk: Desk) -> None:
-    file_desk.enqueue(type="a-type-with-a-name-that-goes-on", queue="a-queue-whose-name-is-long")
+def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_cli_store: CliStore) -> None:
+    file_cli_store.enqueue(type="a-type-with-a-name-that-goes-on", queue="a-queue-whose-name-is-long")
 
-    seen, code = file_desk.terminal("doctor", width=80, NO_COLOR="1")
+    seen, code = file_cli_store.terminal("doctor", width=80, NO_COLOR="1")
 
     lines = seen.splitlines()
     assert code == 1
@@ -254,24 +259,24 @@ def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_desk: De
 # SQLite
 
 
-def test_a_file_that_everybody_may_write_is_a_warning(here: Path, file_desk: Desk) -> None:
+def test_a_file_that_everybody_may_write_is_a_warning(here: Path, file_cli_store: CliStore) -> None:
     (here / "jobs.db").chmod(0o666)
 
-    assert findings(file_desk)["rights"][0] == "warning"
+    assert findings(file_cli_store)["rights"][0] == "warning"
 
 
-def test_a_file_that_is_not_there_stays_so(here: Path, file_desk: Desk) -> None:
-    result = file_desk.run("doctor", "--url", "sqlite:///other.db")
+def test_a_file_that_is_not_there_stays_so(here: Path, file_cli_store: CliStore) -> None:
+    result = file_cli_store.run("doctor", "--url", "sqlite:///other.db")
 
     assert result.exit_code == 1
     assert "other.db does not exist" in result.stdout
     assert not (here / "other.db").exists()
 
 
-def test_a_file_that_is_no_database_is_a_problem(here: Path, file_desk: Desk) -> None:
+def test_a_file_that_is_no_database_is_a_problem(here: Path, file_cli_store: CliStore) -> None:
     (here / "junk.db").write_bytes(b"junk" * 1_000)
 
-    result = file_desk.run("doctor", "--url", "sqlite:///junk.db")
+    result = file_cli_store.run("doctor", "--url", "sqlite:///junk.db")
 
     assert result.exit_code == 1
     assert "is not a SQLite database" in result.stdout
@@ -281,17 +286,17 @@ def test_a_file_that_is_no_database_is_a_problem(here: Path, file_desk: Desk) ->
 
 
 def test_an_old_transaction_is_named_with_its_owner_and_its_end(
-    server_desk: Desk, monkeypatch: pytest.MonkeyPatch
+    server_cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.store.postgres.checkup.HELD", 0.0)
+    monkeypatch.setattr("windlass.store.postgres.doctor.HELD", 0.0)
 
     async def hold() -> list[Finding]:
         import asyncpg
 
-        reporter = await asyncpg.connect(server_desk.url, server_settings={"application_name": "report"})
+        reporter = await asyncpg.connect(server_cli_store.url, server_settings={"application_name": "report"})
         await reporter.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
         try:
-            return await make_checkup(server_desk.settings).examine()
+            return await make_checkup(server_cli_store.settings).examine()
         finally:
             await reporter.close()
 
@@ -303,48 +308,48 @@ def test_an_old_transaction_is_named_with_its_owner_and_its_end(
     assert "SELECT pg_terminate_backend(" in (found.advice or "")
 
 
-def test_autovacuum_that_is_off_is_a_problem(server_desk: Desk) -> None:
-    execute(server_desk, "ALTER TABLE {0}jobs SET (autovacuum_enabled = false)")
+def test_autovacuum_that_is_off_is_a_problem(server_cli_store: CliStore) -> None:
+    execute(server_cli_store, "ALTER TABLE {0}jobs SET (autovacuum_enabled = false)")
 
-    assert findings(server_desk)["vacuum"] == (
+    assert findings(server_cli_store)["vacuum"] == (
         "problem",
         "autovacuum is off for windlass.jobs",
         "ALTER TABLE windlass.jobs RESET (autovacuum_enabled)",
     )
 
 
-def test_history_in_the_default_partition_is_a_warning(server_desk: Desk) -> None:
+def test_history_in_the_default_partition_is_a_warning(server_cli_store: CliStore) -> None:
     columns, values = "id, type, input, status, finished_at", "{1}, 't', '{{}}', 'succeeded', '2020-01-01Z'"
-    execute(server_desk, f"INSERT INTO {{0}}history ({columns}) VALUES ({values})", UUID(int=1))
+    execute(server_cli_store, f"INSERT INTO {{0}}history ({columns}) VALUES ({values})", UUID(int=1))
 
-    assert findings(server_desk)["history"][0] == "warning"
+    assert findings(server_cli_store)["history"][0] == "warning"
 
 
-def test_a_pooler_in_front_is_seen(server_desk: Desk) -> None:
+def test_a_pooler_in_front_is_seen(server_cli_store: CliStore) -> None:
     async def examine(**settings: Any) -> Finding:
-        async with pooler(server_desk.url) as url:
+        async with pooler(server_cli_store.url) as url:
             given = Settings.load({}, url=url, **settings)
             (found,) = [each for each in await make_checkup(given).examine() if each.check == "pooler"]
             return found
 
     unknown = asyncio.run(examine())
     polling = asyncio.run(examine(pooler="transaction"))
-    direct = asyncio.run(examine(pooler="transaction", direct_url=server_desk.url))
+    direct = asyncio.run(examine(pooler="transaction", direct_url=server_cli_store.url))
 
     assert unknown.level is Level.PROBLEM
     assert "WINDLASS_POOLER=transaction" in (unknown.advice or "")
     assert (polling.level, direct.level) == (Level.WARNING, Level.OK)
 
 
-def test_a_pooler_that_is_set_and_not_there_is_a_warning(server_desk: Desk) -> None:
-    assert findings(server_desk, WINDLASS_POOLER="transaction")["pooler"][0] == "warning"
+def test_a_pooler_that_is_set_and_not_there_is_a_warning(server_cli_store: CliStore) -> None:
+    assert findings(server_cli_store, WINDLASS_POOLER="transaction")["pooler"][0] == "warning"
 
 
-def test_a_direct_url_to_other_jobs_is_a_problem(server_desk: Desk) -> None:
-    elsewhere = urlunsplit(urlsplit(server_desk.url)._replace(path="/postgres"))
+def test_a_direct_url_to_other_jobs_is_a_problem(server_cli_store: CliStore) -> None:
+    elsewhere = urlunsplit(urlsplit(server_cli_store.url)._replace(path="/postgres"))
 
     async def examine() -> Finding:
-        async with pooler(server_desk.url) as url:
+        async with pooler(server_cli_store.url) as url:
             given = Settings.load({}, url=url, pooler="transaction", direct_url=elsewhere)
             (found,) = [each for each in await make_checkup(given).examine() if each.check == "pooler"]
             return found

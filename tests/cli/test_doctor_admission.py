@@ -9,66 +9,66 @@ from typing import Any
 
 import pytest
 
-from windlass.admission import Rule
 from windlass.config import Settings
-from windlass.store.checkup import Level
-from windlass.store.checkup_admission import RECOUNT, Admitted, Overdue, Parked, Slots, judge_admission
+from windlass.model.admission import Rule
+from windlass.store.doctor.admission import RECOUNT, Admitted, Overdue, Parked, Slots, judge_admission
+from windlass.store.doctor.checkup import Level
 
-from .desk import Desk
+from .cli_store import CliStore
 from .test_doctor import execute, findings, is_postgres
 
 KEY = "domain:example.org"
 CHECKS = ("limits", "gates", "budgets", "schedules")
 
 
-def limited(desk: Desk, jobs: int = 4) -> None:
+def limited(cli_store: CliStore, jobs: int = 4) -> None:
     """A key with two slots, both in use, and the rest waiting."""
-    desk.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
-    desk.enqueue(jobs, limits=(KEY,))
-    assert len(desk.take(desk.register())) == 2
+    cli_store.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    cli_store.enqueue(jobs, limits=(KEY,))
+    assert len(cli_store.take(cli_store.register())) == 2
 
 
-def stamp(desk: Desk, moment: datetime) -> Any:
-    return moment if is_postgres(desk) else int(moment.timestamp() * 1_000_000)
+def stamp(cli_store: CliStore, moment: datetime) -> Any:
+    return moment if is_postgres(cli_store) else int(moment.timestamp() * 1_000_000)
 
 
-def test_where_all_is_well_each_check_says_so(desk: Desk) -> None:
-    limited(desk)
-    desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+def test_where_all_is_well_each_check_says_so(cli_store: CliStore) -> None:
+    limited(cli_store)
+    cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
 
-    told = findings(desk)
+    told = findings(cli_store)
 
     assert [told[check][0] for check in CHECKS] == ["ok"] * 4
     assert told["limits"][1] == "every slot in use is that of a running job, and nobody waits where there is room"
     assert (told["gates"][1], told["budgets"][1]) == ("every gate is open", "none is spent")
 
 
-def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_anew(desk: Desk) -> None:
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET most = 9, used = 5")
+def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_anew(cli_store: CliStore) -> None:
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET most = 9, used = 5")
 
-    level, said, advice = findings(desk)["limits"]
+    level, said, advice = findings(cli_store)["limits"]
 
     assert (level, said) == ("problem", f"3 slots are in use by no running job: {KEY} (5 in use, 2 running)")
     assert (advice or "").startswith("count them anew: ")
-    execute(desk, RECOUNT["postgres" if is_postgres(desk) else "sqlite"])
-    assert desk.json("limits")["limits"][0]["used"] == 2
+    execute(cli_store, RECOUNT["postgres" if is_postgres(cli_store) else "sqlite"])
+    assert cli_store.json("limits")["limits"][0]["used"] == 2
 
 
-def test_running_jobs_without_a_slot_are_a_problem(desk: Desk) -> None:
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET used = 0, most = 0 + 1")
+def test_running_jobs_without_a_slot_are_a_problem(cli_store: CliStore) -> None:
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET used = 0, most = 0 + 1")
 
-    level, said, _ = findings(desk)["limits"]
+    level, said, _ = findings(cli_store)["limits"]
 
     assert (level, said) == ("problem", f"2 running jobs have no slot of their limit: {KEY} (0 in use, 2 running)")
 
 
-def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(desk: Desk) -> None:
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(cli_store: CliStore) -> None:
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
 
-    told = findings(desk, WINDLASS_POLL="100ms")["limits"]
+    told = findings(cli_store, WINDLASS_POLL="100ms")["limits"]
 
     assert told[0] == "problem"
     assert told[1].startswith(f"2 jobs wait at a limit or rate that has room: {KEY}; such as ")
@@ -76,91 +76,91 @@ def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", [("gates", "pause", "--tenant", "default"), ("gates", "drain", "--all")])
-def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(desk: Desk, command: tuple[str, ...]) -> None:
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET most = 9")
-    desk.run(*command)
+def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(cli_store: CliStore, command: tuple[str, ...]) -> None:
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    cli_store.run(*command)
 
-    assert findings(desk, WINDLASS_POLL="100ms")["limits"][0] == "ok"
+    assert findings(cli_store, WINDLASS_POLL="100ms")["limits"][0] == "ok"
 
 
-def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(desk: Desk) -> None:
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET most = 9")
-    execute(desk, "UPDATE {0}jobs SET type = 'other' WHERE status = 'queued'")
+def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(cli_store: CliStore) -> None:
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    execute(cli_store, "UPDATE {0}jobs SET type = 'other' WHERE status = 'queued'")
 
-    told = findings(desk, WINDLASS_POLL="100ms")
+    told = findings(cli_store, WINDLASS_POLL="100ms")
 
     assert told["limits"][0] == "ok"
     assert "no live worker serves 'other'" in told["types"][1]
 
 
-def test_a_limit_that_gets_its_room_meanwhile_is_none(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_gets_its_room_meanwhile_is_none(cli_store: CliStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look of the live worker comes between the two looks of the doctor."""
-    limited(desk)
-    execute(desk, "UPDATE {0}turnstiles SET most = 9")
+    limited(cli_store)
+    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
 
     async def let_in(_: float) -> None:
-        await asyncio.to_thread(execute, desk, "UPDATE {0}jobs SET parked_on = NULL")
+        await asyncio.to_thread(execute, cli_store, "UPDATE {0}jobs SET parked_on = NULL")
 
-    monkeypatch.setattr("windlass.store.checkup_admission.sleep", let_in)
+    monkeypatch.setattr("windlass.store.doctor.admission.sleep", let_in)
 
-    assert findings(desk)["limits"][0] == "ok"
+    assert findings(cli_store)["limits"][0] == "ok"
 
 
-def test_a_closed_gate_is_a_warning_with_its_reason_and_the_way_to_open_it(desk: Desk) -> None:
-    desk.run("gates", "pause", "--queue", "night shift", "--reason", "the server moves", WINDLASS_ACTOR="ann")
-    execute(desk, "UPDATE {0}gates SET since = {1}", stamp(desk, datetime.now(UTC) - timedelta(hours=2)))
+def test_a_closed_gate_is_a_warning_with_its_reason_and_the_way_to_open_it(cli_store: CliStore) -> None:
+    cli_store.run("gates", "pause", "--queue", "night shift", "--reason", "the server moves", WINDLASS_ACTOR="ann")
+    execute(cli_store, "UPDATE {0}gates SET since = {1}", stamp(cli_store, datetime.now(UTC) - timedelta(hours=2)))
 
-    level, said, advice = findings(desk)["gates"]
+    level, said, advice = findings(cli_store)["gates"]
 
     assert level == "warning"
     assert said.startswith("queue night shift is paused since 2h")
     assert said.endswith(" by ann: the server moves")
     assert advice == "windlass gates open --queue 'night shift'"
-    desk.run("gates", "drain", "--all")
-    assert "warning\tgates\teverything is draining since " in desk.run("doctor").stdout
-    assert "\twindlass gates open --all\n" in desk.run("doctor").stdout
+    cli_store.run("gates", "drain", "--all")
+    assert "warning\tgates\teverything is draining since " in cli_store.run("doctor").stdout
+    assert "\twindlass gates open --all\n" in cli_store.run("doctor").stdout
 
 
-def test_a_spent_budget_is_a_warning(desk: Desk) -> None:
-    desk.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
-    execute(desk, "UPDATE {0}budgets SET spent = 520")
+def test_a_spent_budget_is_a_warning(cli_store: CliStore) -> None:
+    cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+    execute(cli_store, "UPDATE {0}budgets SET spent = 520")
 
-    level, said, advice = findings(desk)["budgets"]
+    level, said, advice = findings(cli_store)["budgets"]
 
     assert level == "warning"
     assert said.startswith("the budget of tenant acme is spent, 520 of 500 cents: nothing of it starts for ")
     assert "windlass budgets set --tenant acme CENTS --per" in (advice or "")
-    execute(desk, "UPDATE {0}budgets SET until = {1}", stamp(desk, datetime.now(UTC) - timedelta(seconds=1)))
-    assert findings(desk)["budgets"][0] == "ok", "its next window has begun"
+    execute(cli_store, "UPDATE {0}budgets SET until = {1}", stamp(cli_store, datetime.now(UTC) - timedelta(seconds=1)))
+    assert findings(cli_store)["budgets"][0] == "ok", "its next window has begun"
 
 
-def test_a_budget_of_0_is_a_warning_that_promises_no_window(desk: Desk) -> None:
-    desk.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
+def test_a_budget_of_0_is_a_warning_that_promises_no_window(cli_store: CliStore) -> None:
+    cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
 
-    assert findings(desk)["budgets"] == (
+    assert findings(cli_store)["budgets"] == (
         "warning",
         "the budget of tenant acme is 0: nothing of it starts",
         "windlass budgets drop --tenant acme",
     )
 
 
-def test_a_schedule_that_is_overdue_is_a_problem(desk: Desk) -> None:
-    columns = "name, declared, next_at" + ("" if is_postgres(desk) else ", declared_at, updated_at")
-    more = "" if is_postgres(desk) else ", 0, 0"
+def test_a_schedule_that_is_overdue_is_a_problem(cli_store: CliStore) -> None:
+    columns = "name, declared, next_at" + ("" if is_postgres(cli_store) else ", declared_at, updated_at")
+    more = "" if is_postgres(cli_store) else ", 0, 0"
     now = datetime.now(UTC)
     for name, late in (("nightly", 90), ("soon", 5), ("later", -600)):
-        at = stamp(desk, now - timedelta(seconds=late))
-        execute(desk, f"INSERT INTO {{0}}schedules ({columns}) VALUES ('{name}', '{{{{}}}}', {{1}}{more})", at)
+        at = stamp(cli_store, now - timedelta(seconds=late))
+        execute(cli_store, f"INSERT INTO {{0}}schedules ({columns}) VALUES ('{name}', '{{{{}}}}', {{1}}{more})", at)
 
-    level, said, advice = findings(desk)["schedules"]
+    level, said, advice = findings(cli_store)["schedules"]
 
     assert level == "problem"
     assert re.fullmatch(r"overdue: nightly \(for \d+m(\d+s)?\)", said)
     assert (advice or "").startswith("a live worker fires them: windlass worker app.py")
-    execute(desk, "UPDATE {0}schedules SET paused = {1}", True if is_postgres(desk) else 1)
-    assert findings(desk)["schedules"][0] == "ok", "a paused one waits for nobody"
+    execute(cli_store, "UPDATE {0}schedules SET paused = {1}", True if is_postgres(cli_store) else 1)
+    assert findings(cli_store)["schedules"][0] == "ok", "a paused one waits for nobody"
 
 
 # How it is judged

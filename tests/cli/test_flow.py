@@ -11,49 +11,49 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from windlass.cli.lines import describe_flow
-from windlass.cli.surroundings import describe_wait
+from windlass.cli.show.job_details import describe_wait
+from windlass.cli.show.live_log import describe_flow
 from windlass.clock import SystemClock
-from windlass.flow import Advance, Consequence, Flow, Memory, Moment, Spawn, Waiting
-from windlass.job import Edge, NewJob, Wait, new_id
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.flow import Advance, Consequence, Flow, Memory, Moment, Spawn, Waiting
+from windlass.model.job import Edge, NewJob, Wait, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 from windlass.store import make_store
 from windlass.store.protocol import Store
 
-from .desk import Desk
+from .cli_store import CliStore
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def parent_of(desk: Desk, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
+def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
     """A job that waits for the children it created."""
-    (id,) = desk.enqueue(**options)
-    job = desk.claim(desk.register())
+    (id,) = cli_store.enqueue(**options)
+    job = cli_store.claim(cli_store.register())
     children = [NewJob(id=new_id(), type="send", input="{}", parent=id) for _ in range(count)]
     spawns = tuple(Spawn(name=f" page-{number}", job=child) for number, child in enumerate(children))
     wait = Wait(edges=tuple(Edge(child.id) for child in children), need=count)
     flow = Flow(spawns=spawns, wait=wait, memories=(Memory("charge", "17"), Memory(" wait 00ff", "1")))
-    settled = desk.ask(
-        lambda store: store.settle([Transition(lease=job.lease, verb=Verb.WAIT, flow=flow, followed=job.followed)])
+    settled = cli_store.ask(
+        lambda store: store.finish([Transition(lease=job.lease, verb=Verb.WAIT, flow=flow, followed=job.followed)])
     )
     assert settled.states[id] == "waiting"
     return id, [child.id for child in children]
 
 
-def waiting_for(desk: Desk, signal: str, delay: float | None = None) -> UUID:
-    return desk.settle(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
+def waiting_for(cli_store: CliStore, signal: str, delay: float | None = None) -> UUID:
+    return cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
 
 
 # The audit
 
 
-def test_the_audit_tells_what_operators_did_newest_first(desk: Desk) -> None:
-    (job,) = desk.enqueue()
-    desk.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
-    desk.run("jobs", "resume", str(job), WINDLASS_ACTOR="ben@ship")
+def test_the_audit_tells_what_operators_did_newest_first(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue()
+    cli_store.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
+    cli_store.run("jobs", "resume", str(job), WINDLASS_ACTOR="ben@ship")
 
-    rows = [line.split("\t") for line in desk.run("audit").stdout.splitlines()]
+    rows = [line.split("\t") for line in cli_store.run("audit").stdout.splitlines()]
 
     assert [row[1:6] for row in rows] == [
         ["JOB_RESUMED", str(job), "send", "ben@ship", ""],
@@ -62,56 +62,56 @@ def test_the_audit_tells_what_operators_did_newest_first(desk: Desk) -> None:
     assert datetime.fromisoformat(rows[0][0]).tzinfo is not None
 
 
-def test_without_a_name_the_audit_has_user_and_host(desk: Desk) -> None:
-    (job,) = desk.enqueue()
+def test_without_a_name_the_audit_has_user_and_host(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue()
 
-    desk.run("jobs", "cancel", str(job), LOGNAME="ann", WINDLASS_ACTOR="")
+    cli_store.run("jobs", "cancel", str(job), LOGNAME="ann", WINDLASS_ACTOR="")
 
-    (row,) = desk.json("audit")["audit"]
+    (row,) = cli_store.json("audit")["audit"]
     assert row["actor"].startswith("ann@")
 
 
-def test_the_audit_is_narrowed_and_paged(desk: Desk) -> None:
-    jobs = desk.enqueue(4)
-    desk.run("jobs", "cancel", *map(str, jobs))
-    desk.run("jobs", "resume", str(jobs[0]))
+def test_the_audit_is_narrowed_and_paged(cli_store: CliStore) -> None:
+    jobs = cli_store.enqueue(4)
+    cli_store.run("jobs", "cancel", *map(str, jobs))
+    cli_store.run("jobs", "resume", str(jobs[0]))
 
-    assert [row["action"] for row in desk.json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
+    assert [row["action"] for row in cli_store.json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
         "JOB_RESUMED",
         "JOB_CANCELLED",
     ]
-    first = desk.json("audit", "--action", "JOB_CANCELLED", "-n", "3")
-    second = desk.json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
+    first = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3")
+    second = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
     assert {row["job"] for row in first["audit"] + second["audit"]} == set(map(str, jobs))
     assert (len(first["audit"]), len(second["audit"]), second["next"]) == (3, 1, None)
 
 
-def test_the_audit_outlives_its_job(desk: Desk) -> None:
-    dead = desk.fail(verb=Verb.BURY, action="JOB_DEAD")
-    desk.run("jobs", "discard", str(dead), "--yes")
+def test_the_audit_outlives_its_job(cli_store: CliStore) -> None:
+    dead = cli_store.fail(verb=Verb.BURY, action="JOB_DEAD")
+    cli_store.run("jobs", "discard", str(dead), "--yes")
 
-    actions = [row["action"] for row in desk.json("audit", "--job", str(dead))["audit"]]
-    short = desk.run("audit", "--job", dead.hex[-8:])
+    actions = [row["action"] for row in cli_store.json("audit", "--job", str(dead))["audit"]]
+    short = cli_store.run("audit", "--job", dead.hex[-8:])
 
     assert actions == ["JOB_DISCARDED", "JOB_DEAD"]
     assert short.exit_code == 2
     assert "of a job that is gone, write the whole id" in short.stderr
 
 
-def test_an_empty_audit_says_where_it_looked(file_desk: Desk) -> None:
-    result = file_desk.run("audit", "--action", "job_dead")
+def test_an_empty_audit_says_where_it_looked(file_cli_store: CliStore) -> None:
+    result = file_cli_store.run("audit", "--action", "job_dead")
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert "the audit has no row with the action JOB_DEAD in sqlite:///" in result.stderr
     assert "where it is kept for 90d" in result.stderr
 
 
-def test_the_audit_is_a_table_at_a_terminal(file_desk: Desk) -> None:
-    file_desk.settle(Verb.SUCCEED, action="EMAIL_SENT")
-    (job,) = file_desk.enqueue()
-    file_desk.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
+def test_the_audit_is_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
+    file_cli_store.settle(Verb.SUCCEED, action="EMAIL_SENT")
+    (job,) = file_cli_store.enqueue()
+    file_cli_store.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
 
-    seen, _ = file_desk.terminal("audit", "-n", "1", NO_COLOR="1")
+    seen, _ = file_cli_store.terminal("audit", "-n", "1", NO_COLOR="1")
 
     heading, row, more = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "TYPE", "ACTOR", "REASON"]
@@ -119,12 +119,12 @@ def test_the_audit_is_a_table_at_a_terminal(file_desk: Desk) -> None:
     assert more.startswith("more: windlass audit -n 1 --below ")
 
 
-def test_a_narrow_audit_keeps_who_and_why(file_desk: Desk) -> None:
-    file_desk.run(
+def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
+    file_cli_store.run(
         "gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann@ship.example"
     )
 
-    seen, _ = file_desk.terminal("audit", width=80, NO_COLOR="1")
+    seen, _ = file_cli_store.terminal("audit", width=80, NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "ACTOR", "REASON"]
@@ -132,11 +132,11 @@ def test_a_narrow_audit_keeps_who_and_why(file_desk: Desk) -> None:
     assert "the server" in row
 
 
-def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(desk: Desk) -> None:
-    first, second, third = desk.enqueue(3)
+def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(cli_store: CliStore) -> None:
+    first, second, third = cli_store.enqueue(3)
 
     async def cancel_by_turns(store: Store) -> None:
-        other = make_store(desk.settings, SystemClock())
+        other = make_store(cli_store.settings, SystemClock())
         await other.open()
         try:
             await store.operate(Verb.CANCEL, first)
@@ -145,11 +145,11 @@ def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(desk: Desk) -> None:
         finally:
             await other.close()
 
-    desk.ask(cancel_by_turns)
+    cli_store.ask(cancel_by_turns)
 
-    assert [row["job"] for row in desk.json("audit")["audit"]] == [str(third), str(second), str(first)]
-    page = desk.json("audit", "-n", "2")
-    assert [row["job"] for row in desk.json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
+    assert [row["job"] for row in cli_store.json("audit")["audit"]] == [str(third), str(second), str(first)]
+    page = cli_store.json("audit", "-n", "2")
+    assert [row["job"] for row in cli_store.json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
 
 
 # Signals
@@ -159,33 +159,37 @@ def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(desk: Desk) -> None:
     ("words", "received"),
     [((), None), (("17",), 17), (('{"by": "ann"}',), {"by": "ann"}), (("yes, please",), "yes, please"), (("-5",), -5)],
 )
-def test_a_signal_wakes_the_job_that_waits_for_it(desk: Desk, words: tuple[str, ...], received: Any) -> None:
-    job = waiting_for(desk, "approved")
+def test_a_signal_wakes_the_job_that_waits_for_it(cli_store: CliStore, words: tuple[str, ...], received: Any) -> None:
+    job = waiting_for(cli_store, "approved")
 
-    result = desk.run("jobs", "signal", job.hex[-8:], "approved", *words)
+    result = cli_store.run("jobs", "signal", job.hex[-8:], "approved", *words)
 
     assert (result.exit_code, result.stdout) == (0, f"signal approved sent to send {job}\n")
-    assert desk.status(job) == "queued"
-    kept = desk.ask(lambda store: store.recall(job)).signals
+    assert cli_store.status(job) == "queued"
+    kept = cli_store.ask(lambda store: store.recall(job)).signals
     assert json.loads(kept["approved"]) == received
 
 
-def test_the_first_signal_of_a_name_counts(desk: Desk) -> None:
-    (job,) = desk.enqueue()
-    assert desk.json("jobs", "signal", str(job), "approved", "1") == {"id": str(job), "name": "approved", "sent": True}
+def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue()
+    assert cli_store.json("jobs", "signal", str(job), "approved", "1") == {
+        "id": str(job),
+        "name": "approved",
+        "sent": True,
+    }
 
-    again = desk.run("jobs", "signal", str(job), "approved", "2")
+    again = cli_store.run("jobs", "signal", str(job), "approved", "2")
 
     assert again.exit_code == 1
     assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before, and the first one counts\n"
-    assert desk.json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
-    assert desk.ask(lambda store: store.recall(job)).signals == {"approved": "1"}
+    assert cli_store.json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
+    assert cli_store.ask(lambda store: store.recall(job)).signals == {"approved": "1"}
 
 
-def test_a_signal_to_a_job_that_has_ended_is_refused(desk: Desk) -> None:
-    job = desk.settle(Verb.SUCCEED)
+def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> None:
+    job = cli_store.settle(Verb.SUCCEED)
 
-    result = desk.run("jobs", "signal", str(job), "approved")
+    result = cli_store.run("jobs", "signal", str(job), "approved")
 
     assert result.exit_code == 1
     assert "succeeded" in result.stderr
@@ -202,8 +206,8 @@ def test_a_signal_to_a_job_that_has_ended_is_refused(desk: Desk) -> None:
         (("123456", "x", "[" * 100 + "]" * 100), "VALUE"),
     ],
 )
-def test_a_wrong_signal_is_one_line_and_exit_2(file_desk: Desk, arguments: tuple[str, ...], said: str) -> None:
-    result = file_desk.run("jobs", "signal", *arguments)
+def test_a_wrong_signal_is_one_line_and_exit_2(file_cli_store: CliStore, arguments: tuple[str, ...], said: str) -> None:
+    result = file_cli_store.run("jobs", "signal", *arguments)
 
     assert result.exit_code == 2
     assert said in result.stderr
@@ -213,13 +217,13 @@ def test_a_wrong_signal_is_one_line_and_exit_2(file_desk: Desk, arguments: tuple
 # One job and those around it
 
 
-def test_a_parent_is_shown_with_its_children_steps_and_audit(desk: Desk) -> None:
-    job, children = parent_of(desk, 3)
-    desk.run("jobs", "cancel", str(children[1]), WINDLASS_ACTOR="ann")
-    desk.ask(lambda store: store.signal(job, "approved", "true"))
+def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore) -> None:
+    job, children = parent_of(cli_store, 3)
+    cli_store.run("jobs", "cancel", str(children[1]), WINDLASS_ACTOR="ann")
+    cli_store.ask(lambda store: store.signal(job, "approved", "true"))
 
-    told = desk.run("jobs", "show", str(job)).stdout
-    document = desk.json("jobs", "show", str(job))
+    told = cli_store.run("jobs", "show", str(job)).stdout
+    document = cli_store.json("jobs", "show", str(job))
 
     assert "steps     charge\n" in told
     assert "signals   approved\n" in told
@@ -232,37 +236,37 @@ def test_a_parent_is_shown_with_its_children_steps_and_audit(desk: Desk) -> None
     ]
     assert (document["steps"], document["signals"]) == (["charge"], ["approved"])
     assert [row["action"] for row in document["audit"]] == ["JOB_SIGNALLED"]
-    child = desk.run("jobs", "show", str(children[1])).stdout
+    child = cli_store.run("jobs", "show", str(children[1])).stdout
     assert f"parent    {job}\n" in child
     assert "JOB_CANCELLED by ann\n" in child
 
 
-def test_of_many_children_the_first_are_shown_and_the_rest_counted(file_desk: Desk) -> None:
-    job, children = parent_of(file_desk, 25)
+def test_of_many_children_the_first_are_shown_and_the_rest_counted(file_cli_store: CliStore) -> None:
+    job, children = parent_of(file_cli_store, 25)
 
-    told = file_desk.run("jobs", "show", str(job)).stdout
+    told = file_cli_store.run("jobs", "show", str(job)).stdout
 
     assert sum(str(child) in told for child in children) == 20
     assert f"… 5 more: windlass jobs list parent:{job}\n" in told
-    assert len(file_desk.json("jobs", "show", str(job))["links"]) == 25
+    assert len(file_cli_store.json("jobs", "show", str(job))["links"]) == 25
 
 
-def test_a_job_that_was_there_before_is_no_child(desk: Desk) -> None:
-    (other,) = desk.enqueue(queue="elsewhere")
-    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
+def test_a_job_that_was_there_before_is_no_child(cli_store: CliStore) -> None:
+    (other,) = cli_store.enqueue(queue="elsewhere")
+    (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
 
-    told = desk.run("jobs", "show", str(job)).stdout
+    told = cli_store.run("jobs", "show", str(job)).stdout
 
     assert "Jobs it knows  (1 queued)\n" in told
     assert f"  fetch  {other}  queued  not its child\n" in told
 
 
-def test_consequences_are_named(desk: Desk) -> None:
+def test_consequences_are_named(cli_store: CliStore) -> None:
     consequence = Consequence(type="alarm", names=("id",), queue="ops", priority=0, max_attempts=4)
-    (job,) = desk.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
+    (job,) = cli_store.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
 
-    assert "on dead   alarm\n" in desk.run("jobs", "show", str(job)).stdout
-    assert desk.json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
+    assert "on dead   alarm\n" in cli_store.run("jobs", "show", str(job)).stdout
+    assert cli_store.json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
 
 
 def waits(
@@ -308,61 +312,61 @@ def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, said
 # Lists
 
 
-def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(desk: Desk) -> None:
-    (job,) = desk.enqueue(pipeline="site", phase="form", key="example.org")
-    (child,) = desk.enqueue(parent=job)
+def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue(pipeline="site", phase="form", key="example.org")
+    (child,) = cli_store.enqueue(parent=job)
 
     def found(*words: str) -> list[str]:
-        return [item["id"] for item in desk.json("jobs", "list", *words)["jobs"]]
+        return [item["id"] for item in cli_store.json("jobs", "list", *words)["jobs"]]
 
     assert found(f"parent:{job}") == [str(child)]
     assert found("pipeline:site") == found("phase:form") == found("key:example.org") == [str(job)]
-    assert desk.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
+    assert cli_store.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
 
 
-def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, desk: Desk) -> None:
+def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, cli_store: CliStore) -> None:
     (here / "own.py").write_text(
         "from windlass import Windlass\n"
-        f"app = Windlass({desk.url!r})\n"
+        f"app = Windlass({cli_store.url!r})\n"
         "@app.job(labels={'queued': 'not-started'})\n"
         "def send(): ...\n"
     )
-    (job,) = desk.enqueue()
+    (job,) = cli_store.enqueue()
 
-    assert "\tqueued (not-started)\t" in desk.run("jobs", "list", "-a", "own.py").stdout
-    assert "label     not-started\n" in desk.run("jobs", "show", str(job), "-a", "own.py").stdout
-    assert desk.json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
-    assert desk.json("jobs", "show", str(job))["label"] is None
+    assert "\tqueued (not-started)\t" in cli_store.run("jobs", "list", "-a", "own.py").stdout
+    assert "label     not-started\n" in cli_store.run("jobs", "show", str(job), "-a", "own.py").stdout
+    assert cli_store.json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
+    assert cli_store.json("jobs", "show", str(job))["label"] is None
 
 
 # Cancel
 
 
-def test_a_cancel_of_a_parent_says_that_its_children_go_along(desk: Desk) -> None:
-    job, children = parent_of(desk, 2)
+def test_a_cancel_of_a_parent_says_that_its_children_go_along(cli_store: CliStore) -> None:
+    job, children = parent_of(cli_store, 2)
 
-    result = desk.run("jobs", "cancel", str(job))
+    result = cli_store.run("jobs", "cancel", str(job))
 
     assert result.stdout == "1 job cancelled, and the jobs that they created with them\n"
-    assert {desk.status(child) for child in children} == {"cancelled"}
+    assert {cli_store.status(child) for child in children} == {"cancelled"}
 
 
 def test_children_chosen_with_their_parent_are_counted_and_not_refused(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.cli.bulk.AT_ONCE", 1)  # the parent's turn comes first
-    job, children = parent_of(desk, 3)
+    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent's turn comes first
+    job, children = parent_of(cli_store, 3)
 
-    done = desk.json("jobs", "cancel", str(job), *map(str, children))
-    again = desk.json("jobs", "cancel", *map(str, children), code=1)
+    done = cli_store.json("jobs", "cancel", str(job), *map(str, children))
+    again = cli_store.json("jobs", "cancel", *map(str, children), code=1)
 
     assert (done["matched"], done["changed"], done["refused"]) == (4, 4, [])
     assert len(again["refused"]) == 3
 
 
-def test_a_job_without_children_is_cancelled_alone(desk: Desk) -> None:
-    (other,) = desk.enqueue(queue="elsewhere")
-    (job,) = desk.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
+def test_a_job_without_children_is_cancelled_alone(cli_store: CliStore) -> None:
+    (other,) = cli_store.enqueue(queue="elsewhere")
+    (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
 
-    assert desk.run("jobs", "cancel", str(job)).stdout == "1 job cancelled\n"
-    assert desk.status(other) == "queued"
+    assert cli_store.run("jobs", "cancel", str(job)).stdout == "1 job cancelled\n"
+    assert cli_store.status(other) == "queued"

@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.cli.words import filter_of
+from windlass.cli.parse.filter_args import filter_of
 from windlass.errors import StoreUnavailable
-from windlass.state import Verb
+from windlass.model.state import Verb
 
-from .desk import Desk
+from .cli_store import CliStore
 
 EVIL = "\x1b[2J\x1b]0;x\x07 \u202e [red]\x9b31m"
 
@@ -19,12 +19,12 @@ EVIL = "\x1b[2J\x1b]0;x\x07 \u202e [red]\x9b31m"
 # The list
 
 
-def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(desk: Desk) -> None:
-    (old,) = desk.enqueue(queue="mail")
-    desk.ask(lambda store: store.operate(Verb.CANCEL, old))
-    dead = desk.fail(verb=Verb.BURY, queue="report")
+def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(cli_store: CliStore) -> None:
+    (old,) = cli_store.enqueue(queue="mail")
+    cli_store.ask(lambda store: store.operate(Verb.CANCEL, old))
+    dead = cli_store.fail(verb=Verb.BURY, queue="report")
 
-    lines = [line.split("\t") for line in desk.run("jobs", "list").stdout.splitlines()]
+    lines = [line.split("\t") for line in cli_store.run("jobs", "list").stdout.splitlines()]
 
     assert [line[:5] for line in lines] == [
         [str(dead), "send", "report", "dead", "1/4"],
@@ -33,13 +33,13 @@ def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(desk: Desk) -> None:
     assert lines[0][6] == "exhausted · TimeoutError: no answer"
 
 
-def test_a_list_takes_a_filter_in_words(desk: Desk) -> None:
-    failed = desk.fail("the peer timed out", queue="report")
-    (job,) = desk.enqueue(queue="mail", tenant="acme")
-    desk.enqueue(queue="mail", tenant="other")
+def test_a_list_takes_a_filter_in_words(cli_store: CliStore) -> None:
+    failed = cli_store.fail("the peer timed out", queue="report")
+    (job,) = cli_store.enqueue(queue="mail", tenant="acme")
+    cli_store.enqueue(queue="mail", tenant="other")
 
     def found(*words: str) -> list[str]:
-        return [item["id"] for item in desk.json("jobs", "list", *words)["jobs"]]
+        return [item["id"] for item in cli_store.json("jobs", "list", *words)["jobs"]]
 
     assert found("queue:mail", "-tenant:other") == [str(job)]
     assert found("queue:mail -tenant:other") == [str(job)]
@@ -48,28 +48,28 @@ def test_a_list_takes_a_filter_in_words(desk: Desk) -> None:
     assert set(found(str(job), failed.hex[-8:])) == {str(job), str(failed)}
 
 
-def test_jobs_alone_and_jobs_with_a_filter_are_lists(file_desk: Desk) -> None:
-    (job,) = file_desk.enqueue()
+def test_jobs_alone_and_jobs_with_a_filter_are_lists(file_cli_store: CliStore) -> None:
+    (job,) = file_cli_store.enqueue()
 
-    assert file_desk.run("jobs").stdout == file_desk.run("jobs", "state:queued").stdout
-    assert file_desk.run("jobs", job.hex[-8:]).stdout.startswith(str(job))
-    assert "No such command 'lst'" in file_desk.run("jobs", "lst").stderr
+    assert file_cli_store.run("jobs").stdout == file_cli_store.run("jobs", "state:queued").stdout
+    assert file_cli_store.run("jobs", job.hex[-8:]).stdout.startswith(str(job))
+    assert "No such command 'lst'" in file_cli_store.run("jobs", "lst").stderr
 
 
-def test_pages_follow_each_other(desk: Desk) -> None:
-    jobs = desk.enqueue(5)
+def test_pages_follow_each_other(cli_store: CliStore) -> None:
+    jobs = cli_store.enqueue(5)
 
-    first = desk.json("jobs", "list", "-n", "3")
-    second = desk.json("jobs", "list", "-n", "3", "--below", first["next"])
+    first = cli_store.json("jobs", "list", "-n", "3")
+    second = cli_store.json("jobs", "list", "-n", "3", "--below", first["next"])
 
     assert {job["id"] for job in first["jobs"] + second["jobs"]} == set(map(str, jobs))
     assert (len(first["jobs"]), len(second["jobs"]), second["next"]) == (3, 2, None)
 
 
-def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(desk: Desk) -> None:
-    desk.enqueue(queue="mail")
+def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(cli_store: CliStore) -> None:
+    cli_store.enqueue(queue="mail")
 
-    result = desk.run("jobs", "list", "queue:mail", "state:dead")
+    result = cli_store.run("jobs", "list", "queue:mail", "state:dead")
 
     assert result.exit_code == 0
     assert result.stdout == ""
@@ -78,8 +78,8 @@ def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(desk:
     assert "some match: windlass jobs list queue:mail" in result.stderr
 
 
-def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_desk: Desk) -> None:
-    result = file_desk.run("jobs", "list", "state:dead", "quue:mail")
+def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_cli_store: CliStore) -> None:
+    result = file_cli_store.run("jobs", "list", "state:dead", "quue:mail")
 
     assert result.exit_code == 2
     assert result.stderr == "windlass: at character 12 of the filter: there is no field 'quue'; did you mean 'queue'?\n"
@@ -92,10 +92,10 @@ def test_words_of_a_shell_become_one_filter() -> None:
 
 
 @pytest.mark.parametrize("width", [160, 100, 60, 40])
-def test_a_table_fits_the_terminal(file_desk: Desk, width: int) -> None:
-    file_desk.fail("a long story " * 20, queue="a-queue-with-a-rather-long-name")
+def test_a_table_fits_the_terminal(file_cli_store: CliStore, width: int) -> None:
+    file_cli_store.fail("a long story " * 20, queue="a-queue-with-a-rather-long-name")
 
-    seen, code = file_desk.terminal("jobs", "list", width=width, NO_COLOR="1")
+    seen, code = file_cli_store.terminal("jobs", "list", width=width, NO_COLOR="1")
 
     assert code == 0
     assert max(map(len, seen.splitlines())) <= width
@@ -104,36 +104,36 @@ def test_a_table_fits_the_terminal(file_desk: Desk, width: int) -> None:
     assert "\x1b" not in seen
 
 
-def test_colours_are_for_terminals_that_want_them(file_desk: Desk) -> None:
-    file_desk.fail(verb=Verb.BURY)
+def test_colours_are_for_terminals_that_want_them(file_cli_store: CliStore) -> None:
+    file_cli_store.fail(verb=Verb.BURY)
 
-    assert "\x1b[31mdead" in file_desk.terminal("jobs", "list")[0]
-    assert "\x1b" not in file_desk.terminal("jobs", "list", NO_COLOR="1")[0]
-    assert "\x1b" not in file_desk.run("jobs", "list").stdout
+    assert "\x1b[31mdead" in file_cli_store.terminal("jobs", "list")[0]
+    assert "\x1b" not in file_cli_store.terminal("jobs", "list", NO_COLOR="1")[0]
+    assert "\x1b" not in file_cli_store.run("jobs", "list").stdout
 
 
-def test_hostile_values_are_printed_inert_everywhere(desk: Desk) -> None:
+def test_hostile_values_are_printed_inert_everywhere(cli_store: CliStore) -> None:
     document = json.dumps({"to": EVIL}, ensure_ascii=False)
-    job = desk.fail(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
+    job = cli_store.fail(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
 
     printed = [
-        desk.run("jobs", "list").output,
-        desk.run("jobs", "show", str(job)).output,
-        desk.run("jobs", "show", str(job), "--full").output,
-        desk.run("jobs", "list", "--json").output,
-        desk.run("jobs", "list", f"queue:{EVIL}").output,
-        desk.run("jobs", "cancel", f"error:{EVIL}").output,
+        cli_store.run("jobs", "list").output,
+        cli_store.run("jobs", "show", str(job)).output,
+        cli_store.run("jobs", "show", str(job), "--full").output,
+        cli_store.run("jobs", "list", "--json").output,
+        cli_store.run("jobs", "list", f"queue:{EVIL}").output,
+        cli_store.run("jobs", "cancel", f"error:{EVIL}").output,
     ]
 
     for text in printed:
         assert not set(text) & set("\x1b\x07\u202e\x9b"), ascii(text)
-    assert desk.json("jobs", "show", str(job))["input"] == {"to": EVIL}
+    assert cli_store.json("jobs", "show", str(job))["input"] == {"to": EVIL}
 
 
 # One job
 
 
-def test_a_story_goes_from_the_enqueue_to_the_next_attempt(desk: Desk) -> None:
+def test_a_story_goes_from_the_enqueue_to_the_next_attempt(cli_store: CliStore) -> None:
     entry = {
         "attempt": 1,
         "fence": 1,
@@ -144,9 +144,9 @@ def test_a_story_goes_from_the_enqueue_to_the_next_attempt(desk: Desk) -> None:
         "error": {"type": "TimeoutError", "message": "no answer", "attempt": 1, "attemptedAt": "2026-01-01T00:00:01Z"},
         "log": ["INFO knocking"],
     }
-    job = desk.fail(entry=json.dumps(entry), queue="mail", input='{"to": "ann"}')
+    job = cli_store.fail(entry=json.dumps(entry), queue="mail", input='{"to": "ann"}')
 
-    told = desk.run("jobs", "show", job.hex[-8:]).stdout
+    told = cli_store.run("jobs", "show", job.hex[-8:]).stdout
 
     order = [
         f"send  failed, again in 10m\n{job}\n",
@@ -165,23 +165,23 @@ def test_a_story_goes_from_the_enqueue_to_the_next_attempt(desk: Desk) -> None:
     assert places == sorted(places)
 
 
-def test_a_simple_success_is_told_with_its_time_worker_and_output(desk: Desk) -> None:
-    worker = desk.register(name="ship:7")
-    job = desk.settle(Verb.SUCCEED, worker, output='{"sent": true}')
+def test_a_simple_success_is_told_with_its_time_worker_and_output(cli_store: CliStore) -> None:
+    worker = cli_store.register(name="ship:7")
+    job = cli_store.settle(Verb.SUCCEED, worker, output='{"sent": true}')
 
-    told = desk.run("jobs", "show", str(job)).stdout
+    told = cli_store.run("jobs", "show", str(job)).stdout
 
     assert told.startswith("send  succeeded\n")
     assert "attempt 1  succeeded after 1.5s on ship:7" in told
     assert '"sent": true' in told
 
 
-def test_large_documents_are_cut_until_all_of_it_is_wanted(file_desk: Desk) -> None:
-    (job,) = file_desk.enqueue(input=json.dumps({f"key{n}": n for n in range(100)}))
+def test_large_documents_are_cut_until_all_of_it_is_wanted(file_cli_store: CliStore) -> None:
+    (job,) = file_cli_store.enqueue(input=json.dumps({f"key{n}": n for n in range(100)}))
 
     short, full = (
-        file_desk.run("jobs", "show", str(job)).stdout,
-        file_desk.run("jobs", "show", str(job), "--full").stdout,
+        file_cli_store.run("jobs", "show", str(job)).stdout,
+        file_cli_store.run("jobs", "show", str(job), "--full").stdout,
     )
 
     assert "… 82 lines more; see all: --full" in short
@@ -190,10 +190,10 @@ def test_large_documents_are_cut_until_all_of_it_is_wanted(file_desk: Desk) -> N
     assert "--full" not in full
 
 
-def test_an_id_that_could_be_several_lists_them(desk: Desk) -> None:
-    first, second = desk.enqueue(2)
+def test_an_id_that_could_be_several_lists_them(cli_store: CliStore) -> None:
+    first, second = cli_store.enqueue(2)
 
-    result = desk.run("jobs", "show", first.hex[:8])
+    result = cli_store.run("jobs", "show", first.hex[:8])
 
     assert result.exit_code == 2
     assert str(first) in result.stderr
@@ -202,8 +202,8 @@ def test_an_id_that_could_be_several_lists_them(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("id", ["nonsense", "12345", "'; --", "\x1b[2J", "0" * 40, "x" * 100_000])
-def test_what_is_no_id_is_told_so(file_desk: Desk, id: str) -> None:
-    result = file_desk.run("jobs", "show", id)
+def test_what_is_no_id_is_told_so(file_cli_store: CliStore, id: str) -> None:
+    result = file_cli_store.run("jobs", "show", id)
 
     assert result.exit_code == 2
     assert "is not a job id: expected a UUID, or 6 or more digits" in result.stderr
@@ -211,8 +211,8 @@ def test_what_is_no_id_is_told_so(file_desk: Desk, id: str) -> None:
     assert len(result.stderr) < 300
 
 
-def test_a_job_that_is_not_there_is_told_so(desk: Desk) -> None:
-    result = desk.run("jobs", "show", str(uuid4()))
+def test_a_job_that_is_not_there_is_told_so(cli_store: CliStore) -> None:
+    result = cli_store.run("jobs", "show", str(uuid4()))
 
     assert result.exit_code == 2
     assert "it never was, was discarded, or its history has passed" in result.stderr
@@ -221,25 +221,25 @@ def test_a_job_that_is_not_there_is_told_so(desk: Desk) -> None:
 # Operating
 
 
-def test_each_verb_takes_the_jobs_whose_state_allows_it(desk: Desk) -> None:
-    dead, failed = desk.fail(verb=Verb.BURY), desk.fail()
-    (queued,) = desk.enqueue()
+def test_each_verb_takes_the_jobs_whose_state_allows_it(cli_store: CliStore) -> None:
+    dead, failed = cli_store.fail(verb=Verb.BURY), cli_store.fail()
+    (queued,) = cli_store.enqueue()
 
-    assert desk.json("jobs", "replay", "queue:*", "-y")["changed"] == 1
-    assert desk.json("jobs", "retry", "--all", "-y")["changed"] == 1
-    assert {desk.status(job) for job in (dead, failed, queued)} == {"queued"}
+    assert cli_store.json("jobs", "replay", "queue:*", "-y")["changed"] == 1
+    assert cli_store.json("jobs", "retry", "--all", "-y")["changed"] == 1
+    assert {cli_store.status(job) for job in (dead, failed, queued)} == {"queued"}
 
-    assert desk.json("jobs", "cancel", "queue:default", "-y")["changed"] == 3
-    assert desk.status(queued) == "cancelled"
+    assert cli_store.json("jobs", "cancel", "queue:default", "-y")["changed"] == 3
+    assert cli_store.status(queued) == "cancelled"
 
-    assert desk.run("jobs", "resume", "--all", "-y").stdout == "3 jobs resumed\n"
-    assert desk.status(queued) == "queued"
+    assert cli_store.run("jobs", "resume", "--all", "-y").stdout == "3 jobs resumed\n"
+    assert cli_store.status(queued) == "queued"
 
 
-def test_discard_removes_dead_jobs_for_good(desk: Desk) -> None:
-    dead = desk.fail(verb=Verb.BURY)
+def test_discard_removes_dead_jobs_for_good(cli_store: CliStore) -> None:
+    dead = cli_store.fail(verb=Verb.BURY)
 
-    assert desk.json("jobs", "discard", dead.hex[-8:], "--yes") == {
+    assert cli_store.json("jobs", "discard", dead.hex[-8:], "--yes") == {
         "verb": "discard",
         "filter": dead.hex[-8:],
         "matched": 1,
@@ -247,99 +247,99 @@ def test_discard_removes_dead_jobs_for_good(desk: Desk) -> None:
         "asked": 0,
         "refused": [],
     }
-    assert desk.status(dead) == "gone"
+    assert cli_store.status(dead) == "gone"
 
 
-def test_a_running_job_is_asked_to_stop(desk: Desk) -> None:
-    (job,) = desk.enqueue()
-    desk.claim(desk.register())
+def test_a_running_job_is_asked_to_stop(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue()
+    cli_store.claim(cli_store.register())
 
-    result = desk.run("jobs", "cancel", str(job))
+    result = cli_store.run("jobs", "cancel", str(job))
 
     assert result.stdout == "1 running job asked to stop\n"
-    assert desk.json("jobs", "show", str(job))["cancel_requested"]
+    assert cli_store.json("jobs", "show", str(job))["cancel_requested"]
 
 
-def test_ids_that_refuse_are_counted_with_the_reason_and_exit_1(desk: Desk) -> None:
-    dead = desk.fail(verb=Verb.BURY)
-    (queued,) = desk.enqueue()
+def test_ids_that_refuse_are_counted_with_the_reason_and_exit_1(cli_store: CliStore) -> None:
+    dead = cli_store.fail(verb=Verb.BURY)
+    (queued,) = cli_store.enqueue()
 
-    result = desk.run("jobs", "replay", str(dead), queued.hex[-8:])
+    result = cli_store.run("jobs", "replay", str(dead), queued.hex[-8:])
 
     assert result.exit_code == 1
     assert result.stdout == "1 job replayed\n1 job refused, since only dead jobs can: 1 is queued\n"
-    assert desk.json("jobs", "replay", str(queued), code=1)["refused"] == [{"id": str(queued), "state": "queued"}]
+    assert cli_store.json("jobs", "replay", str(queued), code=1)["refused"] == [{"id": str(queued), "state": "queued"}]
 
 
-def test_a_state_in_the_filter_is_left_as_it_is_and_refused(desk: Desk) -> None:
-    desk.enqueue(2)
+def test_a_state_in_the_filter_is_left_as_it_is_and_refused(cli_store: CliStore) -> None:
+    cli_store.enqueue(2)
 
     assert (
         "2 jobs refused, since only dead jobs can: 2 are queued"
-        in desk.run("jobs", "replay", "state:queued", "-y").stdout
+        in cli_store.run("jobs", "replay", "state:queued", "-y").stdout
     )
 
 
-def test_without_a_terminal_a_filter_needs_yes(desk: Desk) -> None:
-    (job,) = desk.enqueue()
+def test_without_a_terminal_a_filter_needs_yes(cli_store: CliStore) -> None:
+    (job,) = cli_store.enqueue()
 
-    result = desk.run("jobs", "cancel", "queue:default", input="y\n")
+    result = cli_store.run("jobs", "cancel", "queue:default", input="y\n")
 
     assert result.exit_code == 2
     assert "cancel 1 job that matches queue:default state:failed,queued,running,waiting" in result.stderr
     assert "nobody can say yes; add --yes" in result.stderr
-    assert desk.status(job) == "queued"
+    assert cli_store.status(job) == "queued"
 
 
-def test_discard_asks_even_for_an_id(file_desk: Desk) -> None:
-    dead = file_desk.fail(verb=Verb.BURY)
+def test_discard_asks_even_for_an_id(file_cli_store: CliStore) -> None:
+    dead = file_cli_store.fail(verb=Verb.BURY)
 
-    assert file_desk.run("jobs", "discard", str(dead)).exit_code == 2
-    assert file_desk.status(dead) == "dead"
+    assert file_cli_store.run("jobs", "discard", str(dead)).exit_code == 2
+    assert file_cli_store.status(dead) == "dead"
 
 
 @pytest.mark.parametrize(
     ("keys", "code", "after"),
     [("y\n", 0, "cancelled"), ("n\n", 1, "queued"), ("\x04", 1, "queued"), ("\x03", 130, "queued")],
 )
-def test_a_person_is_asked(file_desk: Desk, keys: str, code: int, after: str) -> None:
-    (job,) = file_desk.enqueue()
+def test_a_person_is_asked(file_cli_store: CliStore, keys: str, code: int, after: str) -> None:
+    (job,) = file_cli_store.enqueue()
 
-    seen, ended = file_desk.terminal("jobs", "cancel", "queue:default", keys=keys)
+    seen, ended = file_cli_store.terminal("jobs", "cancel", "queue:default", keys=keys)
 
     assert "go on? [y/N]" in seen
     assert ended == code
-    assert file_desk.status(job) == after
+    assert file_cli_store.status(job) == after
     assert "Traceback" not in seen
 
 
 @pytest.mark.parametrize(
     ("keys", "code", "after"), [("101\n", 0, "cancelled"), ("y\n", 1, "queued"), ("100\n", 1, "queued")]
 )
-def test_above_a_hundred_the_number_has_to_be_typed(file_desk: Desk, keys: str, code: int, after: str) -> None:
-    jobs = file_desk.enqueue(101)
+def test_above_a_hundred_the_number_has_to_be_typed(file_cli_store: CliStore, keys: str, code: int, after: str) -> None:
+    jobs = file_cli_store.enqueue(101)
 
-    seen, ended = file_desk.terminal("jobs", "cancel", "queue:default", keys=keys)
+    seen, ended = file_cli_store.terminal("jobs", "cancel", "queue:default", keys=keys)
 
     assert "cancel 101 jobs that match queue:default" in seen
     assert "type 101 to go on:" in seen
-    assert (ended, file_desk.status(jobs[0])) == (code, after)
+    assert (ended, file_cli_store.status(jobs[0])) == (code, after)
 
 
-def test_more_than_a_page_is_counted_exactly_and_changed_completely(desk: Desk) -> None:
-    desk.enqueue(1_203, queue="mail")
-    desk.enqueue(5, queue="other")
+def test_more_than_a_page_is_counted_exactly_and_changed_completely(cli_store: CliStore) -> None:
+    cli_store.enqueue(1_203, queue="mail")
+    cli_store.enqueue(5, queue="other")
 
-    done = desk.json("jobs", "cancel", "queue:mail", "-y")
+    done = cli_store.json("jobs", "cancel", "queue:mail", "-y")
 
     assert (done["matched"], done["changed"]) == (1_203, 1_203)
-    assert len(desk.json("jobs", "list", "state:queued", "-n", "2000")["jobs"]) == 5
+    assert len(cli_store.json("jobs", "list", "state:queued", "-n", "2000")["jobs"]) == 5
 
 
-def test_nothing_to_do_says_in_which_states_they_are(desk: Desk) -> None:
-    desk.enqueue(2, queue="mail")
+def test_nothing_to_do_says_in_which_states_they_are(cli_store: CliStore) -> None:
+    cli_store.enqueue(2, queue="mail")
 
-    result = desk.run("jobs", "replay", "queue:mail")
+    result = cli_store.run("jobs", "replay", "queue:mail")
 
     assert result.exit_code == 0
     assert "no job matches queue:mail state:dead; nothing to replay" in result.stderr
@@ -347,15 +347,15 @@ def test_nothing_to_do_says_in_which_states_they_are(desk: Desk) -> None:
 
 
 def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(
-    file_desk: Desk, monkeypatch: pytest.MonkeyPatch
+    file_cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the database went away")
 
-    jobs = file_desk.enqueue(3)
+    jobs = file_cli_store.enqueue(3)
     monkeypatch.setattr("windlass.store.sqlite.store.SqliteStore.operate", fail)
 
-    result = file_desk.run("jobs", "cancel", *map(str, jobs))
+    result = file_cli_store.run("jobs", "cancel", *map(str, jobs))
 
     assert result.exit_code == 2
     assert result.stderr == "windlass: the database went away\n"
@@ -363,8 +363,8 @@ def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "queue:mail")])
-def test_which_jobs_has_to_be_said_once(file_desk: Desk, arguments: tuple[str, ...]) -> None:
-    result = file_desk.run("jobs", "cancel", *arguments)
+def test_which_jobs_has_to_be_said_once(file_cli_store: CliStore, arguments: tuple[str, ...]) -> None:
+    result = file_cli_store.run("jobs", "cancel", *arguments)
 
     assert result.exit_code == 2
     assert "windlass jobs cancel queue:mail" in result.stderr

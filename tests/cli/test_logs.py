@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.job import Job, new_id
-from windlass.observe.events import JobEnded, JobSettled, JobStarted, LeasesLost
+from windlass.model.job import Job, new_id
+from windlass.model.outcome import Ending
+from windlass.model.state import State
+from windlass.observe.events import JobEnded, JobFinished, JobStarted, LeasesLost
 from windlass.observe.logs import LineFormatter, LogSubscriber, Narrator, describe_end, escape
-from windlass.outcome import Ending
-from windlass.state import State
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -92,8 +92,8 @@ def test_an_end_is_told_when_it_is_committed_and_not_before() -> None:
     narrator(event)
     assert told == []
 
-    narrator(JobSettled(event.job.id, State.SUCCEEDED))
-    narrator(JobSettled(event.job.id, State.SUCCEEDED))
+    narrator(JobFinished(event.job.id, State.SUCCEEDED))
+    narrator(JobFinished(event.job.id, State.SUCCEEDED))
     assert told == [(event, State.SUCCEEDED)]
 
 
@@ -115,7 +115,7 @@ def test_a_worker_logs_starts_and_ends_with_the_job_id(caplog: pytest.LogCapture
 
     subscriber(JobStarted(event.job, "default-processor-1"))
     subscriber(event)
-    subscriber(JobSettled(event.job.id, State.FAILED))
+    subscriber(JobFinished(event.job.id, State.FAILED))
 
     first, second = caplog.records
     assert (first.levelname, first.getMessage()) == ("INFO", "add started, attempt 1 of 4")

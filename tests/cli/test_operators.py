@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from windlass.cli.main import cli
 from windlass.config import names
-from windlass.state import Verb
+from windlass.model.state import Verb
 
+from .cli_store import CliStore
 from .conftest import Start, Windlass
-from .desk import Desk
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
@@ -29,30 +29,30 @@ def invoke(*arguments: str, **environment: str) -> Result:
 # Queues and workers
 
 
-def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(desk: Desk) -> None:
-    worker = desk.register(queues=("mail",))
-    desk.fail(worker=worker, queue="mail")
-    desk.fail(worker=worker, queue="mail", verb=Verb.BURY)
-    desk.enqueue(2, queue="mail")
+def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(cli_store: CliStore) -> None:
+    worker = cli_store.register(queues=("mail",))
+    cli_store.fail(worker=worker, queue="mail")
+    cli_store.fail(worker=worker, queue="mail", verb=Verb.BURY)
+    cli_store.enqueue(2, queue="mail")
 
-    (queue,) = desk.json("queues")["queues"]
+    (queue,) = cli_store.json("queues")["queues"]
 
     assert 0 <= queue.pop("lag") < 60
     jobs = {"queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1}
     assert queue == {"queue": "mail", **jobs, "workers": 1, "gate": "open"}
-    assert desk.run("queues").stdout.startswith("mail\t2\t0\t1\t0\t1\t")
-    assert desk.run("queues").stdout.endswith("\t1\topen\n")
-    assert desk.run("queues").stderr == ""
+    assert cli_store.run("queues").stdout.startswith("mail\t2\t0\t1\t0\t1\t")
+    assert cli_store.run("queues").stdout.endswith("\t1\topen\n")
+    assert cli_store.run("queues").stderr == ""
 
 
-def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(desk: Desk) -> None:
-    desk.register(queues=("report",))
-    desk.register(queues=("mail",), lease=0.0)
-    desk.enqueue(queue="mail")
-    desk.enqueue(queue="report")
-    desk.enqueue(queue="later", delay=3600.0)
+def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(cli_store: CliStore) -> None:
+    cli_store.register(queues=("report",))
+    cli_store.register(queues=("mail",), lease=0.0)
+    cli_store.enqueue(queue="mail")
+    cli_store.enqueue(queue="report")
+    cli_store.enqueue(queue="later", delay=3600.0)
 
-    result = desk.run("queues", "-a", "app.py", "--url", desk.url)
+    result = cli_store.run("queues", "-a", "app.py", "--url", cli_store.url)
 
     assert "no live worker serves mail: jobs are due since" in result.stderr
     assert "windlass worker app.py --queue mail" in result.stderr
@@ -60,34 +60,37 @@ def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(desk: Desk) -> None:
     assert "later" not in result.stderr
 
 
-def test_the_loud_part_comes_first_on_a_terminal(file_desk: Desk) -> None:
-    file_desk.enqueue(queue="mail")
+def test_the_loud_part_comes_first_on_a_terminal(file_cli_store: CliStore) -> None:
+    file_cli_store.enqueue(queue="mail")
 
-    seen, _ = file_desk.terminal("queues", NO_COLOR="1")
+    seen, _ = file_cli_store.terminal("queues", NO_COLOR="1")
 
     assert seen.splitlines()[0].startswith("no live worker serves mail")
     assert seen.splitlines()[2] == "QUEUE  QUEUED  RUNNING  FAILED  WAITING  DEAD  LAG  WORKERS"
 
 
-def test_a_worker_is_shown_with_its_state(desk: Desk) -> None:
-    busy, silent = desk.register(name="ship:1"), desk.register(name="ship:2", queues=("mail", "sms"), lease=0.0)
-    desk.enqueue()
-    desk.claim(busy)
+def test_a_worker_is_shown_with_its_state(cli_store: CliStore) -> None:
+    busy, silent = (
+        cli_store.register(name="ship:1"),
+        cli_store.register(name="ship:2", queues=("mail", "sms"), lease=0.0),
+    )
+    cli_store.enqueue()
+    cli_store.claim(busy)
 
-    rows = {row["id"]: row for row in desk.json("workers")["workers"]}
+    rows = {row["id"]: row for row in cli_store.json("workers")["workers"]}
 
     assert (rows[str(busy)]["state"], rows[str(busy)]["running"], rows[str(busy)]["queues"]) == ("busy", 1, None)
     assert (rows[str(silent)]["state"], rows[str(silent)]["queues"]) == ("silent", ["mail", "sms"])
-    assert "ship:2\tsilent\t0/10\tmail, sms\t1\t" in desk.run("workers").stdout
+    assert "ship:2\tsilent\t0/10\tmail, sms\t1\t" in cli_store.run("workers").stdout
 
 
-def test_an_empty_store_says_so_and_what_to_do(file_desk: Desk) -> None:
-    assert "no job is queued" in file_desk.run("queues").stderr
-    assert "start one: windlass worker app.py" in file_desk.run("workers").stderr
-    assert "enqueue one: windlass enqueue" in file_desk.run("jobs").stderr
-    assert file_desk.json("queues") == {"queues": []}
-    assert file_desk.json("workers") == {"workers": []}
-    assert file_desk.json("jobs", "list") == {"filter": "", "jobs": [], "next": None}
+def test_an_empty_store_says_so_and_what_to_do(file_cli_store: CliStore) -> None:
+    assert "no job is queued" in file_cli_store.run("queues").stderr
+    assert "start one: windlass worker app.py" in file_cli_store.run("workers").stderr
+    assert "enqueue one: windlass enqueue" in file_cli_store.run("jobs").stderr
+    assert file_cli_store.json("queues") == {"queues": []}
+    assert file_cli_store.json("workers") == {"workers": []}
+    assert file_cli_store.json("jobs", "list") == {"filter": "", "jobs": [], "next": None}
 
 
 # Settings
@@ -316,8 +319,8 @@ COMMANDS = [("jobs", "list"), ("queues",), ("workers",), ("audit",), ("config",)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_desk: Desk, command: Any) -> None:
-    good = file_desk.run(*command, "--json")
+def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_cli_store: CliStore, command: Any) -> None:
+    good = file_cli_store.run(*command, "--json")
     wrong = invoke(*command, "--json", "--url", "mysql://nowhere")
 
     assert good.stdout.count("\n") == 1
@@ -333,8 +336,8 @@ def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_desk: 
 @pytest.mark.parametrize(
     "command", [("jobs", "list"), ("jobs", "list", "--json"), ("config",), ("doctor",), ("queues",)]
 )
-def test_a_pipe_that_closes_ends_it_quietly(file_desk: Desk, command: tuple[str, ...]) -> None:
-    file_desk.enqueue(3)
+def test_a_pipe_that_closes_ends_it_quietly(file_cli_store: CliStore, command: tuple[str, ...]) -> None:
+    file_cli_store.enqueue(3)
     reader, writer = os.pipe()
     os.close(reader)
 
@@ -342,7 +345,7 @@ def test_a_pipe_that_closes_ends_it_quietly(file_desk: Desk, command: tuple[str,
         [sys.executable, "-m", "windlass", *command],
         stdout=writer,
         stderr=subprocess.PIPE,
-        env={**os.environ, "WINDLASS_URL": file_desk.url},
+        env={**os.environ, "WINDLASS_URL": file_cli_store.url},
         check=False,
     )
     os.close(writer)

@@ -13,12 +13,12 @@ from uuid import UUID
 
 import pytest
 
-from windlass.cli.timetable import local, relative
-from windlass.job import NewJob
-from windlass.schedule import NOBODY, CatchUp, Declared, Overlap, Timing
+from windlass.cli.show.schedule_report import local, relative
+from windlass.model.job import NewJob
+from windlass.model.schedule import NOBODY, CatchUp, Declared, Overlap, Timing
 
+from .cli_store import CliStore
 from .conftest import PATIENCE, Windlass
-from .desk import Desk
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NIGHTLY = Timing(cron="0 3 * * *", tz="Asia/Tokyo")
@@ -35,21 +35,21 @@ app.schedule("nightly", report.call("today"), cron="0 3 * * *", tz="Asia/Tokyo")
 """
 
 
-def declare(desk: Desk, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
+def declare(cli_store: CliStore, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
     job = NewJob(**{"id": NOBODY, "type": "send", "input": '{"to":"a@example.org"}', **options})
     declared = Declared(timing=timing, catch_up=CatchUp.ONE, overlap=Overlap.ALLOW, job=job)
-    desk.ask(lambda store: store.declare_schedules({name: declared}))
+    cli_store.ask(lambda store: store.declare_schedules({name: declared}))
 
 
 # Looking
 
 
-def test_schedules_are_listed_in_plain_words(desk: Desk) -> None:
-    declare(desk)
-    declare(desk, "quarter", Timing(every=900.0))
-    declare(desk, "once", Timing(at=datetime(2999, 1, 1, tzinfo=UTC)))
+def test_schedules_are_listed_in_plain_words(cli_store: CliStore) -> None:
+    declare(cli_store)
+    declare(cli_store, "quarter", Timing(every=900.0))
+    declare(cli_store, "once", Timing(at=datetime(2999, 1, 1, tzinfo=UTC)))
 
-    rows = [line.split("\t") for line in desk.run("schedules").stdout.splitlines()]
+    rows = [line.split("\t") for line in cli_store.run("schedules").stdout.splitlines()]
 
     assert [row[:2] for row in rows] == [
         ["nightly", "at 03:00 every day (Asia/Tokyo)"],
@@ -60,10 +60,10 @@ def test_schedules_are_listed_in_plain_words(desk: Desk) -> None:
     assert datetime.fromisoformat(rows[0][2]).astimezone(UTC).strftime("%H:%M") == "18:00"
 
 
-def test_a_schedule_is_told_with_its_next_five_fires(desk: Desk) -> None:
-    declare(desk, queue="mail", tenant="acme")
+def test_a_schedule_is_told_with_its_next_five_fires(cli_store: CliStore) -> None:
+    declare(cli_store, queue="mail", tenant="acme")
 
-    told = desk.run("schedules", "show", "nightly").stdout
+    told = cli_store.run("schedules", "show", "nightly").stdout
 
     assert told.startswith("nightly  next in ")
     assert "at 03:00 every day (Asia/Tokyo)" in told
@@ -74,12 +74,12 @@ def test_a_schedule_is_told_with_its_next_five_fires(desk: Desk) -> None:
     assert all(" 03:00:00 JST" in line and line.startswith("  in ") for line in fires)
 
 
-def test_json_has_every_field_and_five_fires(desk: Desk) -> None:
-    declare(desk)
-    job = desk.json("schedules", "fire", "nightly")["job"]
+def test_json_has_every_field_and_five_fires(cli_store: CliStore) -> None:
+    declare(cli_store)
+    job = cli_store.json("schedules", "fire", "nightly")["job"]
 
-    shown = desk.json("schedules", "show", "nightly")
-    (listed,) = desk.json("schedules")["schedules"]
+    shown = cli_store.json("schedules", "show", "nightly")
+    (listed,) = cli_store.json("schedules")["schedules"]
 
     assert {name: shown[name] for name in listed} == listed
     assert (shown["cron"], shown["every"], shown["tz"]) == ("0 3 * * *", None, "Asia/Tokyo")
@@ -95,11 +95,11 @@ def test_json_has_every_field_and_five_fires(desk: Desk) -> None:
     assert (tick["outcome"], tick["job"]) == ("by hand", job)
 
 
-def test_a_late_schedule_is_told_apart_with_the_command_that_helps(file_desk: Desk) -> None:
-    declare(file_desk, "old", Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+def test_a_late_schedule_is_told_apart_with_the_command_that_helps(file_cli_store: CliStore) -> None:
+    declare(file_cli_store, "old", Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
 
-    listed = file_desk.run("schedules", "-a", "app.py", WINDLASS_URL=file_desk.url)
-    seen = file_desk.json("schedules", "show", "old")
+    listed = file_cli_store.run("schedules", "-a", "app.py", WINDLASS_URL=file_cli_store.url)
+    seen = file_cli_store.json("schedules", "show", "old")
 
     assert listed.stdout.splitlines()[0].endswith("late")
     assert "old is due since" in listed.stderr
@@ -108,11 +108,11 @@ def test_a_late_schedule_is_told_apart_with_the_command_that_helps(file_desk: De
     assert seen["late"] > 86_400
 
 
-def test_a_table_at_a_terminal(file_desk: Desk) -> None:
-    declare(file_desk)
-    file_desk.run("schedules", "edit", "nightly", "--priority", "3")
+def test_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
+    declare(file_cli_store)
+    file_cli_store.run("schedules", "edit", "nightly", "--priority", "3")
 
-    seen, code = file_desk.terminal("schedules", NO_COLOR="1")
+    seen, code = file_cli_store.terminal("schedules", NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert code == 0
@@ -121,76 +121,76 @@ def test_a_table_at_a_terminal(file_desk: Desk) -> None:
     assert row.endswith("on, edited")
 
 
-def test_a_tick_that_is_due_is_told_from_the_first_second_on(file_desk: Desk) -> None:
-    declare(file_desk, "just", Timing(at=datetime.now(UTC) - timedelta(seconds=9)))
+def test_a_tick_that_is_due_is_told_from_the_first_second_on(file_cli_store: CliStore) -> None:
+    declare(file_cli_store, "just", Timing(at=datetime.now(UTC) - timedelta(seconds=9)))
 
-    listed, _ = file_desk.terminal("schedules", NO_COLOR="1")
-    told = file_desk.run("schedules", "show", "just").stdout
+    listed, _ = file_cli_store.terminal("schedules", NO_COLOR="1")
+    told = file_cli_store.run("schedules", "show", "just").stdout
 
     assert re.search(r"  due since \d+s +– +send  on$", listed.splitlines()[1])
     assert re.match(r"just  due since \d+s\n", told)
-    assert file_desk.json("schedules", "show", "just")["late"] is None
+    assert file_cli_store.json("schedules", "show", "just")["late"] is None
 
 
-def test_a_story_fits_a_narrow_terminal(file_desk: Desk) -> None:
+def test_a_story_fits_a_narrow_terminal(file_cli_store: CliStore) -> None:
     recipients = json.dumps([f"somebody-{number}@example.org" for number in range(5)], separators=(",", ":"))
-    declare(file_desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)), input=f'{{"to":{recipients}}}')
-    file_desk.ask(lambda store: store.tick("nightly"))
+    declare(file_cli_store, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)), input=f'{{"to":{recipients}}}')
+    file_cli_store.ask(lambda store: store.tick("nightly"))
 
-    seen, _ = file_desk.terminal("schedules", "show", "nightly", width=80, NO_COLOR="1")
-    job = file_desk.json("schedules", "show", "nightly")["last_job"]
+    seen, _ = file_cli_store.terminal("schedules", "show", "nightly", width=80, NO_COLOR="1")
+    job = file_cli_store.json("schedules", "show", "nightly")["last_job"]
 
     lines = seen.splitlines()
     assert max(map(len, lines)) <= 80
     assert f"job {job.replace('-', '')[-8:]}" in seen
     assert job not in seen
-    assert job in file_desk.run("schedules", "show", "nightly").stdout
+    assert job in file_cli_store.run("schedules", "show", "nightly").stdout
     assert " ".join(seen.split()).endswith("late, missed, and made up for")
 
 
-def test_without_schedules_it_says_how_to_declare_one(file_desk: Desk) -> None:
-    result = file_desk.run("schedules", "list")
+def test_without_schedules_it_says_how_to_declare_one(file_cli_store: CliStore) -> None:
+    result = file_cli_store.run("schedules", "list")
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no schedule is known in sqlite:///" in result.stderr
     assert 'app.schedule("nightly"' in result.stderr
 
 
-def test_a_zone_that_this_machine_does_not_know(file_desk: Desk) -> None:
-    declare(file_desk)
-    file_desk.ask(lambda store: store.edit_schedule("nightly", _edit(cron="0 4 * * *")))
-    _run(file_desk, "UPDATE windlass_schedules SET edited = replace(edited, 'Asia/Tokyo', 'Mars/Base')")
+def test_a_zone_that_this_machine_does_not_know(file_cli_store: CliStore) -> None:
+    declare(file_cli_store)
+    file_cli_store.ask(lambda store: store.edit_schedule("nightly", _edit(cron="0 4 * * *")))
+    _run(file_cli_store, "UPDATE windlass_schedules SET edited = replace(edited, 'Asia/Tokyo', 'Mars/Base')")
 
-    told = file_desk.run("schedules", "show", "nightly")
+    told = file_cli_store.run("schedules", "show", "nightly")
 
     assert told.exit_code == 0
     assert "cron 0 4 * * * (Mars/Base)" in told.stdout
 
 
 def _edit(**change: Any) -> Any:
-    from windlass.schedule import Edit
+    from windlass.model.schedule import Edit
 
     return Edit(**change)
 
 
-def _run(desk: Desk, sql: str) -> None:
+def _run(cli_store: CliStore, sql: str) -> None:
     import sqlite3
     from contextlib import closing
 
-    with closing(sqlite3.connect(desk.url.removeprefix("sqlite:///"))) as connection, connection:
+    with closing(sqlite3.connect(cli_store.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute(sql)
 
 
 # Operating
 
 
-def test_pause_and_resume(desk: Desk) -> None:
-    declare(desk)
+def test_pause_and_resume(cli_store: CliStore) -> None:
+    declare(cli_store)
 
-    paused = desk.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
-    shown = desk.json("schedules", "show", "nightly")
-    resumed = desk.json("schedules", "resume", "nightly")
-    again = desk.run("schedules", "resume", "nightly")
+    paused = cli_store.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
+    shown = cli_store.json("schedules", "show", "nightly")
+    resumed = cli_store.json("schedules", "resume", "nightly")
+    again = cli_store.run("schedules", "resume", "nightly")
 
     assert paused.stdout.startswith("nightly is paused\n")
     assert "windlass schedules resume nightly" in paused.stdout
@@ -199,31 +199,33 @@ def test_pause_and_resume(desk: Desk) -> None:
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nightly was not paused")
 
 
-def test_what_is_so_already_is_told_and_changes_nothing(desk: Desk) -> None:
-    declare(desk)
+def test_what_is_so_already_is_told_and_changes_nothing(cli_store: CliStore) -> None:
+    declare(cli_store)
     words = (["pause", "nightly"], ["edit", "nightly", "--every", "15m"])
-    desk.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
-    desk.run("schedules", "edit", "nightly", "--every", "15m", WINDLASS_ACTOR="ann")
+    cli_store.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
+    cli_store.run("schedules", "edit", "nightly", "--every", "15m", WINDLASS_ACTOR="ann")
 
-    told = [desk.run("schedules", *each).stdout.splitlines() for each in words]
-    changed = [desk.json("schedules", *each)["changed"] for each in words]
+    told = [cli_store.run("schedules", *each).stdout.splitlines() for each in words]
+    changed = [cli_store.json("schedules", *each)["changed"] for each in words]
 
     assert [lines[0] for lines in told] == ["nightly was paused already", "nightly was so already"]
     assert told[0][2].startswith("  paused since ")
     assert told[0][2].endswith(" by ann: wrong numbers")
     assert told[0][3] == "  → windlass schedules resume nightly"
     assert changed == [False, False]
-    assert len(desk.run("audit").stdout.splitlines()) == 2
+    assert len(cli_store.run("audit").stdout.splitlines()) == 2
 
 
-def test_edit_and_reset(desk: Desk) -> None:
-    declare(desk)
+def test_edit_and_reset(cli_store: CliStore) -> None:
+    declare(cli_store)
 
-    edited = desk.run("schedules", "edit", "nightly", "--cron", "0 4 * * *", "--catch-up", "all", WINDLASS_ACTOR="ann")
-    shown = desk.run("schedules", "show", "nightly").stdout
-    document = desk.json("schedules", "show", "nightly")
-    reset = desk.run("schedules", "reset", "nightly")
-    again = desk.run("schedules", "reset", "nightly")
+    edited = cli_store.run(
+        "schedules", "edit", "nightly", "--cron", "0 4 * * *", "--catch-up", "all", WINDLASS_ACTOR="ann"
+    )
+    shown = cli_store.run("schedules", "show", "nightly").stdout
+    document = cli_store.json("schedules", "show", "nightly")
+    reset = cli_store.run("schedules", "reset", "nightly")
+    again = cli_store.run("schedules", "reset", "nightly")
 
     assert edited.stdout.splitlines()[:3] == [
         "nightly is edited",
@@ -244,40 +246,40 @@ def test_edit_and_reset(desk: Desk) -> None:
         (["--tz", "Europe/Berlin"], "at 03:00 every day (Europe/Berlin)"),
     ],
 )
-def test_every_way_to_say_when(file_desk: Desk, given: list[str], when: str) -> None:
-    declare(file_desk)
+def test_every_way_to_say_when(file_cli_store: CliStore, given: list[str], when: str) -> None:
+    declare(file_cli_store)
 
-    assert file_desk.json("schedules", "edit", "nightly", *given)["when"] == when
+    assert file_cli_store.json("schedules", "edit", "nightly", *given)["when"] == when
 
 
-def test_fire_enqueues_a_job_and_prints_its_id(desk: Desk) -> None:
-    declare(desk, priority=4)
-    before = desk.json("schedules", "show", "nightly")["next"]
+def test_fire_enqueues_a_job_and_prints_its_id(cli_store: CliStore) -> None:
+    declare(cli_store, priority=4)
+    before = cli_store.json("schedules", "show", "nightly")["next"]
 
-    result = desk.run("schedules", "fire", "nightly")
+    result = cli_store.run("schedules", "fire", "nightly")
 
-    job = desk.ask(lambda store: store.find(UUID(result.stdout.strip())))
+    job = cli_store.ask(lambda store: store.find(UUID(result.stdout.strip())))
     assert job is not None
     assert (job.type, job.arguments(), job.priority) == ("send", {"to": "a@example.org"}, 4)
-    assert desk.json("schedules", "show", "nightly")["next"] == before
+    assert cli_store.json("schedules", "show", "nightly")["next"] == before
 
 
-def test_forget(desk: Desk) -> None:
-    declare(desk)
+def test_forget(cli_store: CliStore) -> None:
+    declare(cli_store)
 
-    assert desk.run("schedules", "forget", "nightly").stdout == "nightly is forgotten\n"
-    assert desk.json("schedules")["schedules"] == []
+    assert cli_store.run("schedules", "forget", "nightly").stdout == "nightly is forgotten\n"
+    assert cli_store.json("schedules")["schedules"] == []
 
 
-def test_forget_is_refused_while_a_worker_may_fire_it(desk: Desk) -> None:
-    declare(desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
-    desk.ask(lambda store: store.tick("nightly"))
-    declare(desk, "new")
-    desk.register()
+def test_forget_is_refused_while_a_worker_may_fire_it(cli_store: CliStore) -> None:
+    declare(cli_store, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+    cli_store.ask(lambda store: store.tick("nightly"))
+    declare(cli_store, "new")
+    cli_store.register()
 
-    fired = desk.run("schedules", "forget", "nightly")
-    new = desk.run("schedules", "forget", "new", "--json")
-    known = [row["name"] for row in desk.json("schedules")["schedules"]]
+    fired = cli_store.run("schedules", "forget", "nightly")
+    new = cli_store.run("schedules", "forget", "new", "--json")
+    known = [row["name"] for row in cli_store.json("schedules")["schedules"]]
 
     assert [(each.exit_code, each.stdout) for each in (fired, new)] == [(2, "")] * 2
     assert "schedule 'nightly' is not forgotten: it fired 2" in fired.stderr.replace(",", "")
@@ -286,29 +288,29 @@ def test_forget_is_refused_while_a_worker_may_fire_it(desk: Desk) -> None:
     assert "→ windlass schedules forget nightly --yes" in fired.stderr
     assert "schedule 'new' is not forgotten: it is not late and a worker is alive" in new.stderr
     assert known == ["new", "nightly"]
-    assert desk.run("schedules", "forget", "nightly", "--yes").stdout == "nightly is forgotten\n"
+    assert cli_store.run("schedules", "forget", "nightly", "--yes").stdout == "nightly is forgotten\n"
 
 
-def test_a_late_one_is_forgotten_beside_a_worker(desk: Desk) -> None:
-    declare(desk, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
-    desk.register()
+def test_a_late_one_is_forgotten_beside_a_worker(cli_store: CliStore) -> None:
+    declare(cli_store, timing=Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
+    cli_store.register()
 
-    assert desk.json("schedules", "forget", "nightly") == {"name": "nightly", "forgotten": True}
+    assert cli_store.json("schedules", "forget", "nightly") == {"name": "nightly", "forgotten": True}
 
 
-def test_everything_is_in_the_audit(desk: Desk) -> None:
-    declare(desk)
+def test_everything_is_in_the_audit(cli_store: CliStore) -> None:
+    declare(cli_store)
     for words in (
         ["pause", "nightly"],
         ["resume", "nightly"],
         ["edit", "nightly", "--queue", "x"],
         ["reset", "nightly"],
     ):
-        desk.run("schedules", *words, WINDLASS_ACTOR="ann")
-    desk.run("schedules", "fire", "nightly", WINDLASS_ACTOR="ann")
-    desk.run("schedules", "forget", "nightly", WINDLASS_ACTOR="ann")
+        cli_store.run("schedules", *words, WINDLASS_ACTOR="ann")
+    cli_store.run("schedules", "fire", "nightly", WINDLASS_ACTOR="ann")
+    cli_store.run("schedules", "forget", "nightly", WINDLASS_ACTOR="ann")
 
-    rows = [line.split("\t") for line in desk.run("audit").stdout.splitlines()]
+    rows = [line.split("\t") for line in cli_store.run("audit").stdout.splitlines()]
 
     words = ["FORGOTTEN", "FIRED", "RESET", "EDITED", "RESUMED", "PAUSED"]
     assert [(row[1], row[2], row[4]) for row in rows] == [
@@ -320,10 +322,10 @@ def test_everything_is_in_the_audit(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "pause", "resume", "reset", "fire", "forget"])
-def test_an_unknown_name_is_answered_with_what_was_meant(desk: Desk, command: str) -> None:
-    declare(desk)
+def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, command: str) -> None:
+    declare(cli_store)
 
-    result = desk.run("schedules", command, "nihgtly", "--json")
+    result = cli_store.run("schedules", command, "nihgtly", "--json")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "windlass: there is no schedule 'nihgtly'; did you mean 'nightly'?\n"
@@ -352,14 +354,14 @@ def test_an_unknown_name_is_answered_with_what_was_meant(desk: Desk, command: st
         (["--queue", ""], "queue is empty"),
     ],
 )
-def test_an_edit_that_cannot_be_is_refused(file_desk: Desk, given: list[str], message: str) -> None:
-    declare(file_desk)
+def test_an_edit_that_cannot_be_is_refused(file_cli_store: CliStore, given: list[str], message: str) -> None:
+    declare(file_cli_store)
 
-    result = file_desk.run("schedules", "edit", "nightly", *given)
+    result = file_cli_store.run("schedules", "edit", "nightly", *given)
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
-    assert file_desk.json("schedules", "show", "nightly")["edited"] == []
+    assert file_cli_store.json("schedules", "show", "nightly")["edited"] == []
 
 
 # With a program

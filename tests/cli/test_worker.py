@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from windlass import State, Windlass
-from windlass.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, pause
+from windlass.cli.process.supervisor import FIRST_PAUSE, LONGEST_PAUSE, pause
 
 from .conftest import Start
 from .conftest import Windlass as Command

@@ -18,7 +18,7 @@ from windlass.testing.databases import write_migrated_file
 
 from .programs import admitted
 from .rig import PATIENCE, Database
-from .still import Still
+from .stopped_clock import StoppedClock
 
 EFFECTS = "CREATE TABLE effects (n int NOT NULL)"
 """Without a unique constraint, so that a duplicate is visible."""
@@ -92,8 +92,8 @@ def _disarmed() -> Iterator[None]:
 
 
 @pytest.fixture
-def still(still_database: Database) -> Still:
-    return Still(still_database)
+def stopped_clock(still_database: Database) -> StoppedClock:
+    return StoppedClock(still_database)
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ import evidence
 from windlass import JobHandle, Windlass
 from windlass.clock import Clock
 from windlass.errors import JobUnsuccessful
-from windlass.job import Attempt, Failure, Job
+from windlass.model.job import Attempt, Failure, Job
+from windlass.model.outcome import Ending
+from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded
-from windlass.outcome import Ending
 from windlass.runtime.worker import Worker
-from windlass.state import State
 from windlass.store import make_store
 from windlass.testing.clock import ManualClock
 from windlass.testing.databases import PostgresDatabase
@@ -84,7 +84,7 @@ class Database:
             await self.run("UPDATE {}test_clock SET now = ?", clock.now())
 
 
-class Ear:
+class EventRecorder:
     """Hears a worker's events and waits for one that fits."""
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class Ear:
 
 
 @asynccontextmanager
-async def working(app: Windlass, **options: Any) -> AsyncIterator[tuple[Worker, Ear]]:
+async def working(app: Windlass, **options: Any) -> AsyncIterator[tuple[Worker, EventRecorder]]:
     """A worker that runs, and an ear for it."""
-    worker, ear = app.worker(**options), Ear()
+    worker, ear = app.worker(**options), EventRecorder()
     worker.subscribe(ear)
     evidence.last_words.append(lambda: ear.heard)
     async with worker:
@@ -158,7 +158,7 @@ def failure(job: Job) -> Failure:
 
 def stores_of(worker: Worker) -> Any:
     """The worker's own store, to be spied on or broken."""
-    return worker.crew.store
+    return worker.state.store
 
 
 async def opened(app: Windlass) -> Any:

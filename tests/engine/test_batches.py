@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from windlass import Context, Dead, State, Windlass
-from windlass.batch import Batch, BatchProgress
 from windlass.errors import FlowError, InvalidInput, JobCancelled, JobDead, TransitionRefused
+from windlass.handles.batch import Batch, BatchProgress
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, eventually, in_state, working
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from windlass import Context, Dead, JobHandle, JobType, Retry, Snooze, State, Windlass, fixed, phase
-from windlass.admission import BudgetRow
+from windlass.model.admission import BudgetRow
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted
-from windlass.outcome import Ending
 
 from .programs import admitted
 from .rig import PATIENCE, Database, come, eventually, in_state, stores_of, working
-from .still import Still, claim_ahead
+from .stopped_clock import StoppedClock, claim_ahead
 
 STEP = 20.0  # seconds in which time passes where a story waits for something
 INSERT = "INSERT INTO effects (n) VALUES ($1)"
@@ -105,7 +105,7 @@ async def test_a_budget_is_overspent_by_what_was_running_at_most(database: Datab
         await app.aenqueue_many(warm.call() for _ in range(1_000))
         await eventually(app.acounts, lambda counts: counts.get(State.SUCCEEDED) == 1_000)
         await app.abudget(tenant="acme", cents=50, per="month")
-        await eventually(lambda: asyncio.sleep(0, worker.crew.gates.knows_budgets), bool)
+        await eventually(lambda: asyncio.sleep(0, worker.state.gates.knows_budgets), bool)
         await app.aenqueue_many(dear.options(tenant="acme").call() for _ in range(200))
         await eventually(lambda: budget_of(app, "acme"), lambda row: row.spent >= row.cents)
         await eventually(app.acounts, lambda counts: counts.get(State.RUNNING, 0) == 0)
@@ -237,70 +237,72 @@ async def test_a_cost_that_is_none_is_refused(app: Windlass, wrong: Any) -> None
 
 
 @pytest.mark.parametrize("whose", [{"tenant": "acme"}, {"queue": "models"}], ids=["tenant", "queue"])
-async def test_a_spent_budget_stops_claims_and_opens_with_its_window(still: Still, whose: dict[str, str]) -> None:
+async def test_a_spent_budget_stops_claims_and_opens_with_its_window(
+    stopped_clock: StoppedClock, whose: dict[str, str]
+) -> None:
     go = asyncio.Event()
     started: list[float] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def ask(ctx: Context) -> None:
-        started.append(still.now)
+        started.append(stopped_clock.now)
         ctx.cost(6)
         await go.wait()
 
-    @still.app.job
+    @stopped_clock.app.job
     async def beside() -> None: ...
 
     mine = ask.options(tenant="acme", queue="models")
     name = next(iter(whose.values()))
-    await still.app.abudget(**whose, cents=10, per="hour")
+    await stopped_clock.app.abudget(**whose, cents=10, per="hour")
     jobs = [await mine.aenqueue() for _ in range(6)]
-    async with still.working(concurrency=3) as (worker, ear):
+    async with stopped_clock.working(concurrency=3) as (worker, ear):
         # Two would have done: what ran already may overshoot.
-        await still.until(lambda: budget_of(still.app, name), lambda budget: budget.spent == 18)
+        await stopped_clock.until(lambda: budget_of(stopped_clock.app, name), lambda budget: budget.spent == 18)
         go.set()
         for job in jobs[:3]:
             await ear.ended(job, Ending.SUCCEEDED)
         await ear.ended(await beside.aenqueue(), Ending.SUCCEEDED)
         for _ in range(5):
-            await still.moves(600)
-            await still.looked(worker)
+            await stopped_clock.moves(600)
+            await stopped_clock.looked(worker)
         records = [await job.arecord() for job in jobs]
         assert [record.fence for record in records] == [1, 1, 1, 0, 0, 0]
-        assert (await budget_of(still.app, name)).until == datetime(2026, 1, 1, 13, tzinfo=UTC)
+        assert (await budget_of(stopped_clock.app, name)).until == datetime(2026, 1, 1, 13, tzinfo=UTC)
 
         for job in jobs[3:]:
-            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
-        row = await budget_of(still.app, name)
+            await stopped_clock.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+        row = await budget_of(stopped_clock.app, name)
 
     assert [at >= 3600 - STEP for at in started] == [False] * 3 + [True] * 3
     assert (row.spent, row.until) == (18, datetime(2026, 1, 1, 14, tzinfo=UTC))
-    assert await adds_up(still.database) == 36
+    assert await adds_up(stopped_clock.database) == 36
 
 
-async def test_a_month_is_as_long_as_it_is(still: Still) -> None:
+async def test_a_month_is_as_long_as_it_is(stopped_clock: StoppedClock) -> None:
     ran: list[datetime] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def ask(ctx: Context) -> None:
         ctx.cost(10)
-        ran.append(still.clock.now())
+        ran.append(stopped_clock.clock.now())
 
-    await still.app.abudget(tenant="acme", cents=10, per="month")
+    await stopped_clock.app.abudget(tenant="acme", cents=10, per="month")
     mine = ask.options(tenant="acme")
-    async with still.working() as (worker, ear):
+    async with stopped_clock.working() as (worker, ear):
         await ear.ended(await mine.aenqueue(), Ending.SUCCEEDED)
-        await still.until(lambda: budget_of(still.app, "acme"), lambda budget: budget.spent == 10)
+        await stopped_clock.until(lambda: budget_of(stopped_clock.app, "acme"), lambda budget: budget.spent == 10)
         for month in (2, 3):
             job = await mine.aenqueue()
             opens = datetime(2026, month, 1, tzinfo=UTC)
-            assert (await budget_of(still.app, "acme")).until == opens
-            await still.moves((opens - still.clock.now() - timedelta(minutes=5)).total_seconds())
-            await still.looked(worker)
+            assert (await budget_of(stopped_clock.app, "acme")).until == opens
+            await stopped_clock.moves((opens - stopped_clock.clock.now() - timedelta(minutes=5)).total_seconds())
+            await stopped_clock.looked(worker)
             assert (await job.arecord()).fence == 0
-            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+            await stopped_clock.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
             assert ran[-1] >= opens - timedelta(seconds=STEP)
 
-    assert await adds_up(still.database) == 30
+    assert await adds_up(stopped_clock.database) == 30
 
 
 async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
@@ -334,15 +336,15 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
     assert "the budget of tenant 'acme' is spent: its jobs wait for the next window" in caplog.messages
 
 
-async def test_a_worker_knows_at_once_what_its_own_jobs_have_spent(still: Still) -> None:
+async def test_a_worker_knows_at_once_what_its_own_jobs_have_spent(stopped_clock: StoppedClock) -> None:
     known = asyncio.Event()
 
-    @still.app.job
+    @stopped_clock.app.job
     async def ask(ctx: Context) -> None:
         ctx.cost(5)
 
-    await still.app.abudget(queue="default", cents=5, per="month")
-    async with still.working() as (worker, _):
+    await stopped_clock.app.abudget(queue="default", cents=5, per="month")
+    async with stopped_clock.working() as (worker, _):
         store = stores_of(worker)
         closures = store.closures
 

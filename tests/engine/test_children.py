@@ -12,8 +12,8 @@ import pytest
 
 from windlass import Context, Dead, JobHandle, State, Windlass, fixed
 from windlass.errors import ChildrenFailed, FlowError, JobNotFound
-from windlass.job import new_id
-from windlass.outcome import Ending
+from windlass.model.job import new_id
+from windlass.model.outcome import Ending
 
 from .rig import PATIENCE, Database, attempts, come, ended, failure, in_state, opened, working
 

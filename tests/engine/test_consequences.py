@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from windlass import Context, Dead, State, Windlass, fixed
+from windlass.declare.jobtype import JobType
 from windlass.errors import UnknownType
-from windlass.filter import parse
-from windlass.job import Job
-from windlass.jobtype import JobType
+from windlass.model.filter import parse
+from windlass.model.job import Job
 from windlass.store.protocol import Claim, NewWorker
 from windlass.testing.clock import ManualClock
 
@@ -127,7 +127,7 @@ async def test_a_condemned_job_is_followed_though_the_sweeper_has_no_program(sti
     try:
         await claim_and_die(still_database, clock, store)
         swept = await store.sweep(max_crashes=1)
-        assert swept.condemned == 1
+        assert swept.dead_after_crashes == 1
     finally:
         await store.close()
 

@@ -89,7 +89,7 @@ async def test_finished_jobs_wait_for_the_database_and_are_written_once(app: Win
     async with working(app) as (worker, _):
         store = stores_of(worker)
         refused: list[int] = []
-        settle = store.settle
+        settle = store.finish
 
         async def away(transitions: Any) -> Any:
             if len(refused) < 3:
@@ -97,7 +97,7 @@ async def test_finished_jobs_wait_for_the_database_and_are_written_once(app: Win
                 raise StoreUnavailable("down")
             return await settle(transitions)
 
-        store.settle = away
+        store.finish = away
         jobs = await app.aenqueue_many(work.call(n) for n in range(10))
         assert [await job.aresult(timeout=PATIENCE) for job in jobs] == list(range(10))
 
@@ -111,14 +111,14 @@ async def test_one_transition_that_cannot_be_stored_does_not_keep_its_neighbours
 
     async with working(app) as (worker, _):
         store = stores_of(worker)
-        settle = store.settle
+        settle = store.finish
 
         async def picky(transitions: Any) -> Any:
             if any(transition.output == "3" for transition in transitions):
                 raise ValueRefused("cannot store a three")
             return await settle(transitions)
 
-        store.settle = picky
+        store.finish = picky
         jobs = await app.aenqueue_many(work.call(n) for n in range(6))
         for n in (0, 1, 2, 4, 5):
             assert await jobs[n].aresult(timeout=PATIENCE) == n
@@ -135,7 +135,7 @@ async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_comp
     async with working(app) as (worker, _):
         store = stores_of(worker)
         raised: list[int] = []
-        settle = store.settle
+        settle = store.finish
 
         async def surprising(transitions: Any) -> Any:
             if not raised:
@@ -143,7 +143,7 @@ async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_comp
                 raise ZeroDivisionError("a bug in the store")
             return await settle(transitions)
 
-        store.settle = surprising
+        store.finish = surprising
         assert await (await work.aenqueue(1)).aresult(timeout=PATIENCE) == 1
         assert await (await work.aenqueue(2)).aresult(timeout=PATIENCE) == 2
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from windlass import Context, JobHandle, State, Windlass, phase, rate
-from windlass.admission import Gate, GateKind, GateState
 from windlass.errors import StoreUnavailable
+from windlass.model.admission import Gate, GateKind, GateState
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted
-from windlass.outcome import Ending
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim, Claimed
 
 from .rig import PATIENCE, Database, come, eventually, in_state, stores_of, working
-from .still import claim_ahead
+from .stopped_clock import claim_ahead
 
 TARGETS: list[dict[str, Any]] = [{"all": True}, {"queue": "mail"}, {"type": "work"}, {"tenant": "acme"}]
 PACES: list[dict[str, Any]] = [
@@ -32,7 +32,7 @@ def name_of(options: dict[str, Any]) -> str:
 
 async def knows(worker: Worker, closed: bool) -> None:
     """Until the worker has heard of it."""
-    await eventually(lambda: asyncio.sleep(0, worker.crew.gates.closed), lambda known: known is closed)
+    await eventually(lambda: asyncio.sleep(0, worker.state.gates.closed), lambda known: known is closed)
 
 
 async def shut(app: Windlass, state: str, target: dict[str, Any]) -> None:
@@ -163,8 +163,8 @@ async def test_closing_gives_back_what_has_not_started_and_what_runs_finishes(
 
         await app.apause(**target)
         records = [await in_state(job, State.QUEUED) for job in unstarted]
-        await eventually(lambda: asyncio.sleep(0, len(worker.crew.local_queue)), lambda left: left < 2)
-        assert len(worker.crew.local_queue) == (0 if "all" in target else 1)
+        await eventually(lambda: asyncio.sleep(0, len(worker.state.local_queue)), lambda left: left < 2)
+        assert len(worker.state.local_queue) == (0 if "all" in target else 1)
         assert [(record.attempt, record.attempts, record.worker) for record in records] == [(0, None, None)] * 2
         assert [record.run_at for record in records] == before, "they keep their place"
         go.set()
@@ -274,7 +274,7 @@ async def test_a_claim_knows_better_than_a_worker_that_has_not_heard_of_the_open
         await app.aopen(all=True)
         await job.aresult(timeout=PATIENCE)
 
-        assert worker.crew.gates.closed
+        assert worker.state.gates.closed
         assert (await job.arecord()).fence == 1
 
 
@@ -293,7 +293,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
 
     async with working(app, queues=("elsewhere",)) as (worker, ear):
         job = await work.aenqueue()
-        claim = Claim(worker=worker.crew.worker, room=1, types=("work",), rescan=True)
+        claim = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
         claimed = await stores_of(worker).claim(claim)
         await app.apause(queue="default")
         await knows(worker, True)
@@ -303,8 +303,8 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
 
         worker._discovery._take(claimed.jobs, 0.0)  # a claim of before
         record = await in_state(job, State.QUEUED)
-        assert (record.attempt, len(worker.crew.leases.attempts)) == (0, 0)
-        assert worker.crew.gates.closed
+        assert (record.attempt, len(worker.state.leases.attempts)) == (0, 0)
+        assert worker.state.gates.closed
 
         stores_of(worker).closures = closures
         await knows(worker, False)

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from windlass import Context, Dead, JobHandle, Retry, State, Windlass
-from windlass.graph import Graph
-from windlass.jobtype import JobType
+from windlass.declare.jobtype import JobType
+from windlass.handles.graph import Graph
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, in_state, working
 

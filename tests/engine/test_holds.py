@@ -9,31 +9,34 @@ import pytest
 
 from windlass import Context, JobType, Retry, State, Windlass, fixed, per, rate
 from windlass.errors import FlowError
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted
-from windlass.outcome import Ending
 
 from .programs import admitted
 from .rig import ended, failure, in_state, working
-from .still import Still, claim_ahead
+from .stopped_clock import StoppedClock, claim_ahead
 from .tokens import EXACT, STEP, granted, grown, held
 
 # Holding back
 
 
-async def test_nobody_calls_while_everybody_holds_back(still: Still) -> None:
-    still.app.rate("wiki", 1, every="2s")
+async def test_nobody_calls_while_everybody_holds_back(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 1, every="2s")
     calls: list[float] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def call(ctx: Context) -> None:
         await ctx.acquire("wiki")
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
-    @still.app.job
+    @stopped_clock.app.job
     async def refused(ctx: Context) -> None:
         await ctx.hold_back("wiki", "2m")  # "Retry-After: 120"
 
-    async with still.working(queues=("here",)) as (here, ear), still.working(queues=("there",)) as (there, ear_there):
+    async with (
+        stopped_clock.working(queues=("here",)) as (here, ear),
+        stopped_clock.working(queues=("there",)) as (there, ear_there),
+    ):
         waits, waits_there = granted(here), granted(there)
         await ear.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
         # Two handlers, one in each worker, sleep with tokens for later when they are told.
@@ -43,47 +46,47 @@ async def test_nobody_calls_while_everybody_holds_back(still: Still) -> None:
         await grown(waits_there, 1)
         assert [*waits, *waits_there] == pytest.approx([0, 2, 4], abs=EXACT)
         await ear.ended(await refused.options(queue="here").aenqueue(), Ending.SUCCEEDED)
-        began = still.now
+        began = stopped_clock.now
 
-        await still.moves(2)
+        await stopped_clock.moves(2)
         await ear.ended(one, Ending.SNOOZED)
-        await still.moves(2)
+        await stopped_clock.moves(2)
         await ear_there.ended(two, Ending.SNOOZED)
         three = await call.options(queue="there").aenqueue()
         await ear_there.ended(three, Ending.SNOOZED)
         jobs = [await in_state(job, State.QUEUED) for job in (one, two, three)]
         assert [job.attempt for job in jobs] == [0, 0, 0]
 
-        await still.moves(115)
+        await stopped_clock.moves(115)
         for job in (one, two, three):
-            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+            await stopped_clock.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
 
     assert len(calls) == 4
     for nth, at in enumerate(calls[1:]):
         assert at - began >= 120 + 2 * nth - STEP - EXACT
 
 
-async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(still: Still) -> None:
-    still.app.rate("wiki", 1, every="1s")
+async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 1, every="1s")
     calls: list[float] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def call(ctx: Context) -> None:
         await ctx.acquire("wiki")
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
-    async with still.working() as (worker, _):
+    async with stopped_clock.working() as (worker, _):
         waits = granted(worker)
         jobs = []
         for n in range(3):
             jobs.append(await call.aenqueue())
             await grown(waits, n + 1)
-        await still.app.client.aask(lambda store: store.hold_back("wiki", 2.5))
+        await stopped_clock.app.client.aask(lambda store: store.hold_back("wiki", 2.5))
         for n in (4, 5):  # each wakes when its time comes, and takes another token: those of 1 s and 2 s are lost
-            await still.moves(1)
+            await stopped_clock.moves(1)
             await grown(waits, n)
         for n in (2, 3):
-            await still.moves(1)
+            await stopped_clock.moves(1)
             await grown(calls, n)
         records = [await in_state(job, State.SUCCEEDED) for job in jobs]
 
@@ -92,55 +95,55 @@ async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(still: S
 
 
 @pytest.mark.parametrize("how", ["told", "failed"])
-async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(still: Still, how: str) -> None:
+async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_clock: StoppedClock, how: str) -> None:
     go = asyncio.Event()
     calls: list[float] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def block() -> None:
         await go.wait()
 
-    @still.app.job(limits=[rate("wiki", 1, every="2s", burst=3)])
+    @stopped_clock.app.job(limits=[rate("wiki", 1, every="2s", burst=3)])
     async def call() -> None:
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
-    @still.app.job(queue="there", max_attempts=1)
+    @stopped_clock.app.job(queue="there", max_attempts=1)
     async def refused(ctx: Context) -> None:
         if how == "failed":
             raise Retry(after="2m", bucket="wiki")
         await ctx.hold_back("wiki", "2m")
 
-    here, there = still.working(concurrency=1, queues=("default",)), still.working(queues=("there",))
+    here, there = stopped_clock.working(concurrency=1, queues=("default",)), stopped_clock.working(queues=("there",))
     async with here as (worker, ear), there as (_, ear_there):
         blocking = await block.aenqueue()
         await ear.until(JobStarted)
         jobs = [await call.aenqueue() for _ in range(2)]
         assert await claim_ahead(worker, "call") == 2
-        began = still.now
+        began = stopped_clock.now
         await ear_there.ended(await refused.aenqueue())
         for job in jobs:
             record = await in_state(job, State.QUEUED)  # while no time passes: the worker was told
             assert (record.attempt, record.attempts) == (0, None)
         go.set()
         await ear.ended(blocking, Ending.SUCCEEDED)
-        await still.moves(115)
+        await stopped_clock.moves(115)
         for job in jobs:
-            await still.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
+            await stopped_clock.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
 
     assert len(calls) == 2
     for nth, at in enumerate(calls):
         assert at - began >= 120 + 2 * nth - STEP - EXACT
 
 
-async def test_when_a_hold_is_ended_workers_look_at_once(still: Still) -> None:
-    @still.app.job(limits=[per("gpu", 1)])
+async def test_when_a_hold_is_ended_workers_look_at_once(stopped_clock: StoppedClock) -> None:
+    @stopped_clock.app.job(limits=[per("gpu", 1)])
     async def call() -> None: ...
 
-    async with still.working() as (_, ear):
-        await still.app.client.aask(lambda store: store.hold_back("gpu", 3600))
+    async with stopped_clock.working() as (_, ear):
+        await stopped_clock.app.client.aask(lambda store: store.hold_back("gpu", 3600))
         job = await call.aenqueue()
-        await still.until(job.arecord, lambda record: record.parked_on == "gpu")
-        assert await still.app.client.aask(lambda store: store.end_hold("gpu"))
+        await stopped_clock.until(job.arecord, lambda record: record.parked_on == "gpu")
+        assert await stopped_clock.app.client.aask(lambda store: store.end_hold("gpu"))
         await ear.ended(job, Ending.SUCCEEDED)  # while no time passes
 
 
@@ -165,37 +168,37 @@ async def test_every_isolation_can_hold_back(kind: JobType[[], None]) -> None:
     [("2m", 4, State.FAILED, 120), (None, 4, State.FAILED, 90), ("2m", 1, State.DEAD, 120), (None, 1, State.DEAD, 90)],
 )
 async def test_a_retry_with_a_bucket_holds_everybody_back(
-    still: Still, after: str | None, attempts: int, state: State, seconds: int
+    stopped_clock: StoppedClock, after: str | None, attempts: int, state: State, seconds: int
 ) -> None:
-    still.app.rate("wiki", 5, every="1s")
+    stopped_clock.app.rate("wiki", 5, every="1s")
 
-    @still.app.job(max_attempts=attempts, retry=fixed(90))
+    @stopped_clock.app.job(max_attempts=attempts, retry=fixed(90))
     async def refused() -> None:
         raise Retry("429", after=after, bucket="wiki")
 
-    async with still.working() as (_, ear):
+    async with stopped_clock.working() as (_, ear):
         job = await refused.aenqueue()
         await ear.ended(job, Ending.RETRY)
         record = await in_state(job, state)  # what is seen with the failure was written with it
-        assert await held(still.app, "wiki") == pytest.approx(seconds, abs=EXACT)
+        assert await held(stopped_clock.app, "wiki") == pytest.approx(seconds, abs=EXACT)
 
     if state is State.FAILED:
-        assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(seconds, abs=EXACT)
+        assert (record.run_at - stopped_clock.clock.now()).total_seconds() == pytest.approx(seconds, abs=EXACT)
 
 
-async def test_a_retry_with_a_key_holds_back_that_key_only(still: Still) -> None:
-    still.app.rate("domain", 5, every="1s")
+async def test_a_retry_with_a_key_holds_back_that_key_only(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("domain", 5, every="1s")
 
-    @still.app.job
+    @stopped_clock.app.job
     async def refused() -> None:
         raise Retry("429", after="2m", bucket="domain:a.org")
 
-    async with still.working() as (_, ear):
+    async with stopped_clock.working() as (_, ear):
         job = await refused.aenqueue()
         await ear.ended(job, Ending.RETRY)
         await in_state(job, State.FAILED)
 
-    held_back = [await held(still.app, bucket) for bucket in ("domain:a.org", "domain:b.org", "domain")]
+    held_back = [await held(stopped_clock.app, bucket) for bucket in ("domain:a.org", "domain:b.org", "domain")]
     assert held_back == pytest.approx([120, 0, 0], abs=EXACT)
 
 
@@ -231,31 +234,31 @@ async def test_a_retry_without_the_key_is_told_and_holds_back_nobody(
     assert "it has a key per value; say which, as in bucket='site:example.org'" in line
 
 
-async def test_nobody_holds_back_for_longer_than_a_day(still: Still) -> None:
-    still.app.rate("wiki", 5, every="1s")
+async def test_nobody_holds_back_for_longer_than_a_day(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 5, every="1s")
 
-    @still.app.job
+    @stopped_clock.app.job
     async def refused() -> None:
         raise Retry("429", after="40d", bucket="wiki")
 
-    @still.app.job(max_attempts=1)
+    @stopped_clock.app.job(max_attempts=1)
     async def holds(ctx: Context) -> None:
         await ctx.hold_back("wiki", "25h")
 
-    async with still.working() as (_, ear):
+    async with stopped_clock.working() as (_, ear):
         wrong = await holds.aenqueue()
         await ear.ended(wrong)
         error = failure(await in_state(wrong, State.DEAD))
-        assert await held(still.app, "wiki") == 0
+        assert await held(stopped_clock.app, "wiki") == 0
         job = await refused.aenqueue()
         await ear.ended(job, Ending.RETRY)
         record = await in_state(job, State.FAILED)
-        assert await held(still.app, "wiki") == pytest.approx(86_400, abs=EXACT)
+        assert await held(stopped_clock.app, "wiki") == pytest.approx(86_400, abs=EXACT)
 
     assert error.message == (
         "ctx.hold_back('wiki'): 1d1h is longer than 1d, the longest hold; close a gate: await app.apause(…)"
     )
-    assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(40 * 86_400, abs=EXACT)
+    assert (record.run_at - stopped_clock.clock.now()).total_seconds() == pytest.approx(40 * 86_400, abs=EXACT)
 
 
 @pytest.mark.parametrize("word", ["acquire", "hold_back"])

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from windlass import Dead, State, Windlass
+from windlass.declare.jobtype import ConfiguredJob
 from windlass.errors import IdempotencyConflict
-from windlass.jobtype import Bound
 from windlass.testing.clock import ManualClock
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, in_state, opened, working
@@ -19,7 +19,7 @@ from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, in_state, opened, w
 DAY = 86_400
 
 
-def declare(app: Windlass) -> tuple[Bound[..., int], Bound[..., int]]:
+def declare(app: Windlass) -> tuple[ConfiguredJob[..., int], ConfiguredJob[..., int]]:
     @app.job
     async def charge(card: str, cents: int) -> int:
         if cents < 0:
@@ -100,7 +100,7 @@ async def test_it_still_answers_when_the_history_of_its_job_was_dropped(still_da
     await still_database.move(clock)
     store = await opened(app)
     try:
-        await store.keep_house(history=7.0 * DAY, audit=90.0 * DAY)
+        await store.prune(history=7.0 * DAY, audit=90.0 * DAY)
         assert await store.find(job.id) is None
     finally:
         await store.close()

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from windlass import Context, Dead, JobHandle, Snooze, State, Windlass, fixed, per, rate
-from windlass.job import Job
+from windlass.model.job import Job
 from windlass.observe.events import LeasesLost
 from windlass.runtime.worker import Worker
 
@@ -445,7 +445,7 @@ async def lasts(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "state"),
+    ("isolation", "state"),
     [
         (succeeds, State.SUCCEEDED),
         (commits, State.SUCCEEDED),
@@ -457,15 +457,15 @@ async def lasts(ctx: Context) -> None:
         (lasts, State.FAILED),
     ],
 )
-async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, way: Any, state: State) -> None:
+async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, isolation: Any, state: State) -> None:
     app = database.app(poll="60s")  # nobody looks by the clock: whoever gives back lets in
     begun, go, second_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    @app.job(limits=[per("domain", 1)], retry=fixed("1h"), timeout="2s" if way is lasts else None)
+    @app.job(limits=[per("domain", 1)], retry=fixed("1h"), timeout="2s" if isolation is lasts else None)
     async def first(ctx: Context, domain: str) -> None:
         begun.set()
         await come(go)
-        await way(ctx)
+        await isolation(ctx)
 
     @app.job(limits=[per("domain", 1)])
     async def second(domain: str) -> None:
@@ -475,7 +475,7 @@ async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, way
         job = await first.aenqueue("a")
         await come(begun)
         other = await second.aenqueue("a")
-        if way is not lasts:  # whose time may be up before anybody has looked
+        if isolation is not lasts:  # whose time may be up before anybody has looked
             assert await parked(other) == "domain:a"
         go.set()
         await come(second_begun)

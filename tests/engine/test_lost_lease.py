@@ -11,8 +11,8 @@ import pytest
 
 from windlass import Context, State, Windlass
 from windlass.errors import StoreUnavailable
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted, LeasesLost
-from windlass.outcome import Ending
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
 
@@ -39,7 +39,7 @@ async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(d
         return "done by the second"
 
     async with working(app) as (worker, ear):
-        first = worker.crew.worker
+        first = worker.state.worker
         job = await work.aenqueue()
         await ear.until(JobStarted)
         await declare_dead(database)
@@ -47,7 +47,7 @@ async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(d
         await come(stopped)
         lost = await ear.until(LeasesLost)
         assert await job.aresult(timeout=PATIENCE) == "done by the second"
-        second = worker.crew.worker
+        second = worker.state.worker
         assert [row.id for row in await app.aworkers() if not row.dead] == [second]
 
     assert (lost.worker, lost.jobs) == (first, 1)
@@ -123,27 +123,27 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
     made: list[Any] = []
 
     def assemble() -> Any:
-        crew = type(worker)._assemble(worker)
-        honest = crew.store.heart
+        state = type(worker)._assemble(worker)
+        honest = state.store.heart
 
         def heart() -> Any:
             made.append((Silent() if silent else Deaf()) if not made else honest())
             return made[-1]
 
-        crew.store.heart = heart  # type: ignore[method-assign]
-        return crew
+        state.store.heart = heart  # type: ignore[method-assign]
+        return state
 
     worker._assemble = assemble  # type: ignore[method-assign]
     async with worker:
         job = await work.aenqueue()
-        first = worker.crew.worker
+        first = worker.state.worker
         (row,) = await app.aworkers()
         before = asyncio.get_running_loop().time()
         left = (row.alive_until - app.clock.now()).total_seconds()
         await eventually(lambda: asyncio.sleep(0, len(stopped)), lambda count: count > 0)
         assert stopped[0] - before < left
         assert stopped[0] - before > left - 1.2
-        await eventually(lambda: asyncio.sleep(0, worker.crew.worker), lambda current: current != first)
+        await eventually(lambda: asyncio.sleep(0, worker.state.worker), lambda current: current != first)
         await eventually(lambda: asyncio.sleep(0, len(seen)), lambda count: count == 2)  # it gave it back itself
         record = await job.arecord()
         assert (record.status, record.attempt, record.fence, record.crashes) == (State.RUNNING, 1, 2, 0)

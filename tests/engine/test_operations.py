@@ -10,7 +10,7 @@ import pytest
 
 from windlass import Context, Dead, State, Windlass, fixed
 from windlass.errors import JobCancelled, JobNotFound, TransitionRefused
-from windlass.outcome import Ending
+from windlass.model.outcome import Ending
 
 from .rig import PATIENCE, Database, attempts, come, ended, in_state, working
 

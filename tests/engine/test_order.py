@@ -11,9 +11,9 @@ import pytest
 
 from windlass import Context, State, Windlass
 from windlass.errors import UnknownType
-from windlass.job import NewJob, new_id
+from windlass.model.job import NewJob, new_id
 from windlass.observe.events import JobStarted
-from windlass.store.encoding import encode_jobs
+from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
 
 from .rig import ON_POSTGRES, PATIENCE, Database, come, opened, stores_of, working

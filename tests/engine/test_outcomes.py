@@ -14,7 +14,7 @@ import pytest
 
 from windlass import Context, Dead, Retry, Snooze, State, Windlass, delays, exponential, fixed
 from windlass.errors import JobDead
-from windlass.outcome import Ending
+from windlass.model.outcome import Ending
 from windlass.policy.retry import RetryPolicy
 
 from .rig import PATIENCE, Database, attempts, ended, failure, in_state, working
@@ -34,7 +34,7 @@ async def test_a_silent_first_success_leaves_no_attempt_behind(app: Windlass) ->
 
     async with working(app) as (worker, _):
         silent, told = await ended(await quiet.aenqueue()), await ended(await talkative.aenqueue())
-        incarnation = worker.crew.worker
+        incarnation = worker.state.worker
 
     assert (silent.status, silent.attempts, silent.error, silent.attempt) == (State.SUCCEEDED, None, None, 1)
     assert silent.started_at is not None
@@ -91,7 +91,7 @@ async def test_exhausted_attempts_are_told_one_by_one(app: Windlass) -> None:
         job = await fails.aenqueue()
         with pytest.raises(JobDead, match=rf"{job.id} \(fails\) is dead \(exhausted\): RuntimeError: broken rope 2"):
             await job.aresult(timeout=PATIENCE)
-        incarnation = worker.crew.worker
+        incarnation = worker.state.worker
 
     record = await job.arecord()
     first, second = attempts(record)

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from windlass import Context, State, Windlass
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobEnded, JobStarted
-from windlass.outcome import Ending
 from windlass.runtime.pool import ProcessorState
 from windlass.runtime.worker import Worker
 from windlass.testing.clock import ManualClock
 
-from .rig import PATIENCE, Database, Ear, eventually, stores_of, working
+from .rig import PATIENCE, Database, EventRecorder, eventually, stores_of, working
 
 STEP = 5.0  # seconds: an assignment
 STRIDE = 10.0  # seconds: a beat, the most that may pass at once
@@ -30,7 +30,7 @@ class Steady:
         self.app = database.app(clock=self.clock, pace="steady", poll=None, grace=None, cancel_grace=None)
         self.scans: list[tuple[float, str, int]] = []
         self.worker: Worker
-        self.ear: Ear
+        self.ear: EventRecorder
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -57,7 +57,7 @@ class Steady:
 
     async def quiet(self) -> None:
         """Until the beat came through, nothing waits to be written, and every service sleeps again."""
-        crew, beat = self.worker.crew, self.worker._beat
+        state, beat = self.worker.state, self.worker._beat
         assert beat is not None
 
         async def settled() -> bool:
@@ -66,7 +66,7 @@ class Steady:
                 await asyncio.sleep(0.001)
             asleep = all(each.resting for each in self.worker._services if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and not crew.completer.backlog and before == (len(self.ear.heard), len(self.scans))
+            return asleep and fresh and not state.completer.backlog and before == (len(self.ear.heard), len(self.scans))
 
         await eventually(settled, lambda quiet: quiet)
 
@@ -128,7 +128,7 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
             await steady.passes(5)
             running.append((steady.started("crawl"), steady.started("parse")))
         await steady.passes(60)  # ten more in memory, and ten processors at work
-        assert (steady.started("crawl"), len(steady.worker.crew.local_queue)) == (10, 10)
+        assert (steady.started("crawl"), len(steady.worker.state.local_queue)) == (10, 10)
         go.set()
         await steady.quiet()
         order = [event.job.arguments()["n"] for event in steady.ear.heard if isinstance(event, JobStarted)]
@@ -161,7 +161,7 @@ async def test_steady_has_a_time_limit_of_five_minutes_and_resets_processors_at_
         ended = await steady.ear.until(JobEnded)
         assert (ended.ending, ended.delay) == (Ending.TIMED_OUT, 0.0)
         assert 295 <= steady.clock.monotonic() - began <= 310
-        (processor,) = steady.worker.crew.pools
+        (processor,) = steady.worker.state.pools
         in_error = processor.state
         await steady.passes(30)
         assert (started.processor, in_error, processor.state) == (
@@ -243,10 +243,10 @@ async def test_polite_runs_ten_at_a_time_and_waits_five_minutes_after_a_failure(
     jobs = await app.aenqueue_many(work.call(n) for n in range(30))
     async with working(app) as (worker, _):
         await asyncio.to_thread(ten.wait, PATIENCE)
-        crew = worker.crew
-        assert (len(running), crew.pools.free) == (10, 0)
-        assert len(crew.local_queue) <= 10
-        assert len(crew.leases) <= 20
+        state = worker.state
+        assert (len(running), state.pools.free) == (10, 0)
+        assert len(state.local_queue) <= 10
+        assert len(state.leases) <= 20
         go.set()
         assert [await job.aresult(timeout=PATIENCE) for job in jobs[1:]] == list(range(1, 30))
         failed = await jobs[0].arecord()

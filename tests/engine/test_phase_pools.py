@@ -42,13 +42,13 @@ async def test_a_small_pool_in_the_first_phase_does_not_starve_the_second(databa
     async with working(app, concurrency=8) as (worker, ear):
         await eventually(lambda: asyncio.sleep(0, len(held)), lambda count: count == 3)
         await come(gate.reached)
-        crew = worker.crew
+        state = worker.state
         others = [await (await plain.aenqueue(n)).aresult(timeout=PATIENCE) for n in range(5)]
 
         # Two crawl, three parse; what else was claimed is no more than a little ahead of each.
-        assert (sorted(held), others, crew.pools.busy) == ([0, 1, 2], [0, 1, 2, 3, 4], 5)
-        assert (crew.local_queue.waiting("crawl"), crew.local_queue.waiting("parse")) < (10, 10)
-        assert crew.local_queue.waiting("crawl") + crew.local_queue.waiting("parse") < 10
+        assert (sorted(held), others, state.pools.busy) == ([0, 1, 2], [0, 1, 2, 3, 4], 5)
+        assert (state.local_queue.waiting("crawl"), state.local_queue.waiting("parse")) < (10, 10)
+        assert state.local_queue.waiting("crawl") + state.local_queue.waiting("parse") < 10
         gate.open.set()
         go_on.set()
         for job in jobs:
@@ -76,8 +76,8 @@ async def test_plain_jobs_of_a_phases_type_do_not_pile_up_in_memory(database: Da
             worker._discovery.nudge()
             await asyncio.sleep(0)
             await eventually(lambda: asyncio.sleep(0, worker._discovery.resting), lambda resting: resting)
-        assert (worker.crew.pools.busy, worker.crew.pools.free_in("crawl")) == (2, 2)
-        assert len(worker.crew.leases) <= 4
+        assert (worker.state.pools.busy, worker.state.pools.free_in("crawl")) == (2, 2)
+        assert len(worker.state.leases) <= 4
         gate.open.set()
         for job in jobs:
             await job.aresult(timeout=PATIENCE)

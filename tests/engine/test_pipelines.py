@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from windlass import Context, JobHandle, Pipeline, State, Windlass, fixed, phase
-from windlass.job import NewJob, new_id
-from windlass.outcome import Ending
+from windlass.model.job import NewJob, new_id
+from windlass.model.outcome import Ending
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, failure, in_state, opened, working
 from .test_lost_lease import QUICK, declare_dead

@@ -11,41 +11,44 @@ import pytest
 
 from windlass import Context, JobType, State, Windlass, per, rate
 from windlass.errors import BlockingCall, ConfigError, FlowError, LeaseLost, StoreUnavailable, UnknownLimit
-from windlass.outcome import Ending
+from windlass.model.outcome import Ending
 
 from .programs import admitted
 from .rig import PATIENCE, attempts, eventually, in_state, stores_of, working
-from .still import Still
+from .stopped_clock import StoppedClock
 from .tokens import EXACT, STEP, granted, grown
 
 # Tokens
 
 
-async def test_handlers_of_all_workers_call_at_one_rate(still: Still) -> None:
-    still.app.rate("wiki", 5, every="1s")
+async def test_handlers_of_all_workers_call_at_one_rate(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 5, every="1s")
     calls: list[float] = []
     go = asyncio.Event()
 
-    @still.app.job
+    @stopped_clock.app.job
     async def call(ctx: Context) -> None:
         await go.wait()
         await ctx.acquire("wiki")
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
-    await still.app.aenqueue_many(call.call() for _ in range(20))
-    async with still.working(concurrency=10) as (first, _), still.working(concurrency=10) as (second, _):
+    await stopped_clock.app.aenqueue_many(call.call() for _ in range(20))
+    async with (
+        stopped_clock.working(concurrency=10) as (first, _),
+        stopped_clock.working(concurrency=10) as (second, _),
+    ):
         waits = [granted(worker) for worker in (first, second)]
 
         async def busy() -> list[int]:
-            return [len(worker.crew.leases.attempts) for worker in (first, second)]
+            return [len(worker.state.leases.attempts) for worker in (first, second)]
 
-        await still.until(busy, lambda both: both == [10, 10])
-        began = still.now
+        await stopped_clock.until(busy, lambda both: both == [10, 10])
+        began = stopped_clock.now
         go.set()
         await eventually(lambda: asyncio.sleep(0, sum(map(len, waits))), lambda asked: asked == 20)
         for n in range(1, 20):
             await grown(calls, n)
-            await still.moves(0.2)
+            await stopped_clock.moves(0.2)
         await grown(calls, 20)
 
     assert calls == pytest.approx([began + 0.2 * n for n in range(20)], abs=EXACT)
@@ -69,47 +72,47 @@ async def test_coroutines_threads_and_processes_take_from_one_bucket() -> None:
     assert times[-1] - began >= 0.05 * (len(times) - 2)
 
 
-async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(still: Still) -> None:
-    still.app.rate("wiki", 1, every="1m")
+async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 1, every="1m")
     calls: list[float] = []
 
-    @still.app.job
+    @stopped_clock.app.job
     async def call(ctx: Context) -> None:
         await ctx.acquire("wiki")
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
-    @still.app.job
+    @stopped_clock.app.job
     def plain(ctx: Context) -> None:
         ctx.blocking.acquire("wiki")
-        calls.append(still.now)
+        calls.append(stopped_clock.now)
 
     kinds: list[JobType[[], None]] = [call, plain]
-    async with still.working() as (worker, ear):
+    async with stopped_clock.working() as (worker, ear):
         await ear.ended(await call.aenqueue(), Ending.SUCCEEDED)
         for kind in kinds:
             job = await kind.aenqueue()
             await ear.ended(job, Ending.SNOOZED)
             record = await in_state(job, State.QUEUED)
             assert (record.attempt, [each.outcome for each in attempts(record)]) == (0, ["snoozed"])
-            assert (record.run_at - still.clock.now()).total_seconds() == pytest.approx(60, abs=EXACT)
-            await still.moves(60 - STEP)
-            await still.looked(worker)
+            assert (record.run_at - stopped_clock.clock.now()).total_seconds() == pytest.approx(60, abs=EXACT)
+            await stopped_clock.moves(60 - STEP)
+            await stopped_clock.looked(worker)
             assert (await job.arecord()).fence == 1
-            await still.moves(STEP + EXACT)
-            await still.now_that(worker, job.arecord, lambda record: record.status is State.SUCCEEDED)
+            await stopped_clock.moves(STEP + EXACT)
+            await stopped_clock.now_that(worker, job.arecord, lambda record: record.status is State.SUCCEEDED)
             assert calls[-1] - calls[-2] >= 60 - STEP - EXACT
 
 
-async def test_several_tasks_that_are_snoozed_are_one_snooze(still: Still) -> None:
-    still.app.rate("wiki", 1, every="10s")
+async def test_several_tasks_that_are_snoozed_are_one_snooze(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("wiki", 1, every="10s")
 
-    @still.app.job
+    @stopped_clock.app.job
     async def call(ctx: Context) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(3):
                 group.create_task(ctx.acquire("wiki"))
 
-    async with still.working() as (_, ear):
+    async with stopped_clock.working() as (_, ear):
         job = await call.aenqueue()
         await ear.ended(job, Ending.SNOOZED)
         record = await in_state(job, State.QUEUED)
@@ -117,35 +120,35 @@ async def test_several_tasks_that_are_snoozed_are_one_snooze(still: Still) -> No
     assert (record.attempt, record.error) == (0, None)
 
 
-async def test_a_call_takes_from_the_bucket_of_its_key_as_a_claim_does(still: Still) -> None:
-    @still.app.job(limits=[rate("domain", 1, every="4s", key="domain")])
+async def test_a_call_takes_from_the_bucket_of_its_key_as_a_claim_does(stopped_clock: StoppedClock) -> None:
+    @stopped_clock.app.job(limits=[rate("domain", 1, every="4s", key="domain")])
     async def crawl(ctx: Context, domain: str, other: str) -> None:
         await ctx.acquire("domain", key=other)
 
     long = "x" * 1_000  # cut in the same way
-    async with still.working() as (worker, ear):
+    async with stopped_clock.working() as (worker, ear):
         waits = granted(worker)
         await ear.ended(await crawl.aenqueue("a.org", "b.org"), Ending.SUCCEEDED)
         assert waits == [0.0]
         job = await crawl.aenqueue(long, long)  # its start took this bucket's token
         await grown(waits, 2)
         assert waits[1] == pytest.approx(4, abs=EXACT)
-        await still.moves(4)
+        await stopped_clock.moves(4)
         await ear.ended(job, Ending.SUCCEEDED)
 
 
-async def test_a_rate_may_count_tenants_apart(still: Still) -> None:
-    still.app.rate("api", 1, every="1h", scope="tenant")
+async def test_a_rate_may_count_tenants_apart(stopped_clock: StoppedClock) -> None:
+    stopped_clock.app.rate("api", 1, every="1h", scope="tenant")
 
-    @still.app.job
+    @stopped_clock.app.job
     async def ask(ctx: Context) -> None:
         await ctx.acquire("api")
 
-    async with still.working() as (_, ear):
+    async with stopped_clock.working() as (_, ear):
         for tenant in ("one", "two"):
             await ear.ended(await ask.options(tenant=tenant).aenqueue(), Ending.SUCCEEDED)
         await ear.ended(await ask.options(tenant="two").aenqueue(), Ending.SNOOZED)
-        rows = await still.app.client.aask(lambda store: store.limits("api"))
+        rows = await stopped_clock.app.client.aask(lambda store: store.limits("api"))
 
     assert sorted(row.key for row in rows) == ["api:one", "api:two"]
 

@@ -12,9 +12,9 @@ import pytest
 
 from windlass import Context, State, Windlass
 from windlass.errors import StoreUnavailable
-from windlass.filter import parse
-from windlass.job import Job
-from windlass.schedule import ScheduleRow
+from windlass.model.filter import parse
+from windlass.model.job import Job
+from windlass.model.schedule import ScheduleRow
 from windlass.testing.clock import START, ManualClock
 
 from .rig import PATIENCE, Database, eventually, in_state, stores_of, working

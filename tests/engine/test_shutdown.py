@@ -9,8 +9,8 @@ import pytest
 
 from windlass import State, Windlass
 from windlass.errors import ConfigError, SchemaMissing, StoreUnavailable
+from windlass.model.outcome import Ending
 from windlass.observe.events import WorkerStarted, WorkerStopped
-from windlass.outcome import Ending
 from windlass.store.protocol import Claim
 
 from .rig import ON_SQLITE, PATIENCE, Database, come, eventually, stores_of, working
@@ -33,12 +33,12 @@ async def test_running_jobs_are_waited_for_and_unstarted_ones_given_back(databas
     others = await app.aenqueue_many(work.call(n) for n in range(1, 6))
     before = {job.id: (await job.arecord()).run_at for job in others}
     # Ahead of the processors, as a busy worker claims.
-    claim = Claim(worker=worker.crew.worker, room=3, types=("work",), rescan=True)
+    claim = Claim(worker=worker.state.worker, room=3, types=("work",), rescan=True)
     worker._discovery._take((await stores_of(worker).claim(claim)).jobs, 0.0)
-    assert len(worker.crew.local_queue) == 3
+    assert len(worker.state.local_queue) == 3
 
     leaving = asyncio.create_task(worker.__aexit__(None, None, None))
-    await eventually(lambda: asyncio.sleep(0, len(worker.crew.local_queue)), lambda waiting: waiting == 0)
+    await eventually(lambda: asyncio.sleep(0, len(worker.state.local_queue)), lambda waiting: waiting == 0)
     assert not leaving.done()
     go.set()
     await leaving
@@ -109,7 +109,7 @@ async def test_a_worker_says_hello_and_goodbye(app: Windlass) -> None:
         hello = await ear.until(WorkerStarted)
         (row,) = await app.aworkers()
         assert (row.id, row.name, row.concurrency, row.types, row.dead) == (
-            worker.crew.worker, worker.name, 7, ("work",), False,
+            worker.state.worker, worker.name, 7, ("work",), False,
         )  # fmt: skip
 
     assert (await ear.until(WorkerStopped)).worker == hello.worker
@@ -130,7 +130,7 @@ async def test_a_stop_ends_also_while_the_database_is_down(app: Windlass, monkey
             async def away(*args: object, **kwargs: object) -> None:
                 raise StoreUnavailable("the database is down")
 
-            for name in ("settle", "deregister", "sweep", "rest"):
+            for name in ("finish", "deregister", "sweep", "set_idle"):
                 setattr(store, name, away)
             job = await work.aenqueue()
             await ear.ended(job, Ending.SUCCEEDED)

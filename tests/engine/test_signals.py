@@ -11,8 +11,8 @@ import pytest
 from servers import url_of
 from windlass import Context, JobHandle, State, Windlass, fixed
 from windlass.errors import FlowError, JobNotFound, ResultTimeout, SignalTimeout, TransitionRefused
-from windlass.job import new_id
-from windlass.outcome import Ending
+from windlass.model.job import new_id
+from windlass.model.outcome import Ending
 from windlass.testing import Harness, NothingDue, harness
 
 from .rig import PATIENCE, Database, ended, in_state, working

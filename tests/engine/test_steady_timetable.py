@@ -136,11 +136,11 @@ async def test_ten_processors_per_phase_and_thirty_in_all(still_database: Databa
     await site.creates(35)
     async with site.working():
         await site.until(480)
-        names = sorted(each.name for each in site.worker.crew.pools if each.state is ProcessorState.BUSY)
+        names = sorted(each.name for each in site.worker.state.pools if each.state is ProcessorState.BUSY)
         assert names == sorted(
             f"{phase}-processor-{n}" for phase, n in itertools.product((FIRST, SECOND, THIRD), range(1, 11))
         )
-        assert site.worker.crew.local_queue.waiting(FIRST) == 5
+        assert site.worker.state.local_queue.waiting(FIRST) == 5
         for gate in gates.values():
             gate.set()
 
@@ -161,7 +161,7 @@ async def test_a_full_local_queue_takes_no_more_from_its_phase(still_database: D
 
 
 def states(site: Site) -> dict[str, ProcessorState]:
-    return {processor.name: processor.state for processor in site.worker.crew.pools}
+    return {processor.name: processor.state for processor in site.worker.state.pools}
 
 
 def found(site: Site, phase: str) -> dict[int, list[int]]:

@@ -14,9 +14,9 @@ import pytest
 
 from windlass import Context, Dead, State, Windlass, failpoints, fixed
 from windlass.errors import BlockingCall, FlowError, StoreUnavailable
-from windlass.flow import Flow, Memory
-from windlass.outcome import Ending
-from windlass.waiting import Suspended, Waits
+from windlass.handler.waits import Suspended, Waits
+from windlass.model.flow import Flow, Memory
+from windlass.model.outcome import Ending
 
 from .rig import PATIENCE, Database, ended, in_state, stores_of, working
 

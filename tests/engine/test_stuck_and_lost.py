@@ -138,8 +138,8 @@ async def test_a_stuck_processor_leaves_the_rest_of_its_small_pool_at_work(
         await eventually(stuck.astatus, lambda state: state is State.DEAD)
         others = await app.aenqueue_many(line.call(n) for n in range(1, 20))
         assert [await job.aresult(timeout=PATIENCE) for job in others] == list(range(1, 20))
-        (bad,) = [each for each in worker.crew.pools if each.state is ProcessorState.ERROR]
-        assert (bad.phase, worker.crew.pools.free_in("one")) == ("one", 1)
+        (bad,) = [each for each in worker.state.pools if each.state is ProcessorState.ERROR]
+        assert (bad.phase, worker.state.pools.free_in("one")) == ("one", 1)
 
         whatever_happens.set()
-        await eventually(lambda: asyncio.sleep(0, worker.crew.pools.free_in("one")), lambda free: free == 2)
+        await eventually(lambda: asyncio.sleep(0, worker.state.pools.free_in("one")), lambda free: free == 2)

@@ -6,9 +6,9 @@ import asyncio
 import threading
 
 from windlass import Context, State, Windlass, fixed
-from windlass.outcome import Ending
+from windlass.model.outcome import Ending
+from windlass.model.state import FINAL
 from windlass.runtime.pool import ProcessorState
-from windlass.state import FINAL
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, failure, in_state, working
 
@@ -67,12 +67,12 @@ async def test_a_thread_is_fenced_out_and_its_processor_in_error_until_it_ends(
     async with working(app, concurrency=2) as (worker, _):
         job = await stuck.aenqueue()
         dead = await ended(job)
-        (bad,) = [each for each in worker.crew.pools if each.state is ProcessorState.ERROR]
+        (bad,) = [each for each in worker.state.pools if each.state is ProcessorState.ERROR]
         assert await (await healthy.aenqueue()).aresult(timeout=PATIENCE) == 1
-        assert (bad.name, bad.stuck, worker.crew.pools.free) == ("default-processor-1", True, 1)
+        assert (bad.name, bad.stuck, worker.state.pools.free) == ("default-processor-1", True, 1)
 
         go.set()
-        await eventually(lambda: asyncio.sleep(0, worker.crew.pools.free), lambda free: free == 2)
+        await eventually(lambda: asyncio.sleep(0, worker.state.pools.free), lambda free: free == 2)
         assert bad.state is ProcessorState.IDLE
 
     late = await job.arecord()
@@ -105,7 +105,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_fenced_out(
         assert await (await healthy.aenqueue()).aresult(timeout=PATIENCE) == 1
 
         go.set()
-        await eventually(lambda: asyncio.sleep(0, worker.crew.pools.free), lambda free: free == 2)
+        await eventually(lambda: asyncio.sleep(0, worker.state.pools.free), lambda free: free == 2)
 
     assert (await job.arecord()).output is None
 

@@ -11,8 +11,8 @@ import pytest
 
 from windlass import Context, Dead, Retry, Snooze, State, Windlass, failpoints, fixed
 from windlass.errors import StoreUnavailable
-from windlass.job import Job
-from windlass.outcome import Ending
+from windlass.model.job import Job
+from windlass.model.outcome import Ending
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, failure, in_state, stores_of, working
 

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from windlass import Context, Dead, JobHandle, State, Windlass, unique
+from windlass.declare.jobtype import ConfiguredJob
 from windlass.errors import JobUnsuccessful, TransitionRefused
-from windlass.jobtype import Bound
 from windlass.testing.clock import ManualClock
 
 from .rig import PATIENCE, Database, come, ended, in_state, opened, working
@@ -22,7 +22,7 @@ DAY = 86_400
 PRODUCERS = 64
 
 
-def declare(app: Windlass, **options: Any) -> Bound[[str], str]:
+def declare(app: Windlass, **options: Any) -> ConfiguredJob[[str], str]:
     @app.job(**options)
     async def enrich(link: str) -> str:
         if link == "bad":
@@ -148,7 +148,7 @@ async def test_a_key_for_ever_refuses_when_the_history_of_its_job_was_dropped(st
     await still_database.move(clock)
     store = await opened(app)
     try:
-        await store.keep_house(history=7.0 * DAY, audit=90.0 * DAY)
+        await store.prune(history=7.0 * DAY, audit=90.0 * DAY)
         assert await store.find(first.id) is None
     finally:
         await store.close()
@@ -215,7 +215,7 @@ async def test_only_a_job_that_was_written_wakes_a_worker(database: Database) ->
     await enrich.options(delay="1h").aenqueue("a")
     async with working(app) as (worker, _):
         heard: list[str] = []
-        store = worker.crew.store
+        store = worker.state.store
         async with store.wakeups() as wakeups:
 
             async def listen() -> None:
@@ -271,7 +271,9 @@ async def test_sixty_four_producers_of_one_key_of_whom_half_roll_back_make_one_j
     assert [UUID(str(row[0])) for row in await database.run("SELECT job FROM {}keys")] == [committed[0].id]
 
 
-async def produce_on_postgres(database: Database, job: Bound[[str], str], *, commits: bool) -> JobHandle[str] | None:
+async def produce_on_postgres(
+    database: Database, job: ConfiguredJob[[str], str], *, commits: bool
+) -> JobHandle[str] | None:
     connection = await asyncpg.connect(database.url)
     try:
         transaction = connection.transaction()
@@ -283,7 +285,9 @@ async def produce_on_postgres(database: Database, job: Bound[[str], str], *, com
         await connection.close()
 
 
-async def produce_on_sqlite(database: Database, job: Bound[[str], str], *, commits: bool) -> JobHandle[str] | None:
+async def produce_on_sqlite(
+    database: Database, job: ConfiguredJob[[str], str], *, commits: bool
+) -> JobHandle[str] | None:
     def produce() -> JobHandle[str] | None:
         with closing(sqlite3.connect(database.url.removeprefix("sqlite:///"), timeout=PATIENCE)) as connection:
             handle = job.options(conn=connection).enqueue("x")

@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 
 from windlass import State, Windlass, fixed
 from windlass.errors import EnqueueError, UnusableConnection
-from windlass.outcome import Transition
+from windlass.model.outcome import Transition
 from windlass.runtime.completer import MOST_WAITING
-from windlass.store.protocol import Settled
+from windlass.store.protocol import Finished
 from windlass.store.sqlite.migrator import SqliteMigrator
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, working
@@ -68,16 +68,16 @@ async def test_a_worker_that_waited_for_the_database_claims_as_soon_as_it_has_ca
 
     async with working(app, concurrency=200) as (worker, _):
         await idle(app)
-        store, settle = worker.crew.store, worker.crew.store.settle
+        store, settle = worker.state.store, worker.state.store.finish
 
-        async def slow(transitions: Sequence[Transition]) -> Settled:
+        async def slow(transitions: Sequence[Transition]) -> Finished:
             await written.wait()
             return await settle(transitions)
 
         async def stuck() -> bool:
-            return worker.crew.completer.overwhelmed and worker.crew.pools.free == 200
+            return worker.state.completer.overwhelmed and worker.state.pools.free == 200
 
-        store.settle = slow  # type: ignore[method-assign]
+        store.finish = slow  # type: ignore[method-assign]
         await app.aenqueue_many(work.call(n) for n in range(jobs))
         await eventually(stuck, bool)
         written.set()

@@ -14,7 +14,7 @@ from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim, Claimed
 from windlass.testing.clock import ManualClock
 
-from .rig import Database, Ear, eventually, stores_of, working
+from .rig import Database, EventRecorder, eventually, stores_of, working
 
 STEP = 5.0  # seconds: an assignment
 LABELS = {"queued": "not-started", "succeeded": "completed", "dead": "failed", "cancelled": "canceled"}
@@ -45,7 +45,7 @@ class Site:
         self.starts: list[tuple[int, str, int]] = []
         self.ends: list[tuple[int, str, int, str]] = []
         self.worker: Worker
-        self._ear = Ear()
+        self._ear = EventRecorder()
 
     @property
     def heard(self) -> list[Event]:
@@ -89,7 +89,7 @@ class Site:
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         async with working(self.app) as (self.worker, self._ear):
-            self.worker.crew.subscribers.append(self._note)
+            self.worker.state.subscribers.append(self._note)
             await self.quiet()
             self._watch()
             try:
@@ -139,13 +139,13 @@ class Site:
 
     async def quiet(self) -> None:
         """Until the beat came through, all that ended is written, and every service sleeps again."""
-        crew, beat = self.worker.crew, self.worker._beat
+        state, beat = self.worker.state, self.worker._beat
         assert beat is not None
 
         def now() -> tuple[bool, int, int]:
             asleep = all(each.resting for each in self.worker._services if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and crew.completer._empty.is_set(), len(self._ear.heard), len(self.scans)
+            return asleep and fresh and state.completer._empty.is_set(), len(self._ear.heard), len(self.scans)
 
         async def settled() -> bool:
             before = now()  # twice, for who rests since this very moment has not begun to wait

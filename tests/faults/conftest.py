@@ -14,7 +14,7 @@ import pytest
 from servers import postgres_database
 from windlass.testing.databases import write_migrated_file
 
-from .rig import SEED, Yard
+from .rig import SEED, FaultLab
 
 EFFECTS = "CREATE TABLE effects (job text NOT NULL, fence bigint NOT NULL)"
 
@@ -26,14 +26,14 @@ def seed() -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def yard(request: pytest.FixtureRequest) -> Yard:
+def lab(request: pytest.FixtureRequest) -> FaultLab:
     """Both stores."""
-    yard: Yard = request.getfixturevalue(f"{request.param}_yard")
-    return yard
+    lab: FaultLab = request.getfixturevalue(f"{request.param}_yard")
+    return lab
 
 
 @pytest.fixture
-def sqlite_yard(tmp_path: Path) -> Iterator[Yard]:
+def sqlite_yard(tmp_path: Path) -> Iterator[FaultLab]:
     path = tmp_path / "jobs.db"
     url = f"sqlite:///{path}"
     write_migrated_file(path)
@@ -51,17 +51,17 @@ def sqlite_yard(tmp_path: Path) -> Iterator[Yard]:
             return True
 
     run(EFFECTS)
-    with working(url, tmp_path, run, free) as yard:
-        yield yard
+    with working(url, tmp_path, run, free) as lab:
+        yield lab
 
 
 @pytest.fixture
-def postgres_yard(tmp_path: Path) -> Iterator[Yard]:
+def postgres_yard(tmp_path: Path) -> Iterator[FaultLab]:
     with (
         postgres_database(given=EFFECTS) as database,
-        working(database.url, tmp_path, postgres_runner(database.url)) as yard,
+        working(database.url, tmp_path, postgres_runner(database.url)) as lab,
     ):
-        yield yard
+        yield lab
 
 
 def postgres_runner(url: str) -> Callable[[str], list[Any]]:
@@ -76,10 +76,10 @@ def postgres_runner(url: str) -> Callable[[str], list[Any]]:
 @contextmanager
 def working(
     url: str, directory: Path, run: Callable[[str], list[Any]], free: Callable[[], bool] = lambda: True
-) -> Iterator[Yard]:
+) -> Iterator[FaultLab]:
     """A yard whose processes are gone when the block ends, however it ends."""
-    yard = Yard(url, directory, run, free=free)
+    lab = FaultLab(url, directory, run, free=free)
     try:
-        yield yard
+        yield lab
     finally:
-        yard.close()
+        lab.close()

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from windlass import State, Windlass
-from windlass.job import Job, NewJob, new_id
+from windlass.model.job import Job, NewJob, new_id
 from windlass.store.protocol import Store, WorkerRow
 
 from .process import Process
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     at: float
 
 
-class Yard:
+class FaultLab:
     """One database and the processes that work on it."""
 
     def __init__(

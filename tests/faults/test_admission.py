@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from windlass import State
-from windlass.admission import GateKind, GateState
+from windlass.model.admission import GateKind, GateState
 
 from .process import Process, state
-from .rig import Entry, Yard, scaled
+from .rig import Entry, FaultLab, scaled
 
 PROCESSES = scaled(6, 12)
 MOST = 2  # see program.counted
@@ -22,33 +22,33 @@ MOST_PASSED = 150  # of a flood, while one of them waits: what was claimed befor
 # A limit
 
 
-def test_a_limit_holds_while_its_holders_are_killed(yard: Yard) -> None:
-    jobs = yard.enqueue("counted", MOST, limits=KEY, seconds=1.0)  # long enough to meet: the limit is reached
-    jobs += yard.enqueue("counted", scaled(40, 3_000), limits=KEY, seconds=0.01)
-    began, crew, kills = time.monotonic(), Crew(yard), scaled(2, 50)
+def test_a_limit_holds_while_its_holders_are_killed(lab: FaultLab) -> None:
+    jobs = lab.enqueue("counted", MOST, limits=KEY, seconds=1.0)  # long enough to meet: the limit is reached
+    jobs += lab.enqueue("counted", scaled(40, 3_000), limits=KEY, seconds=0.01)
+    began, state, kills = time.monotonic(), WorkerState(lab), scaled(2, 50)
 
     for kill in range(kills):
-        done = yard.final()
-        yard.until(lambda done=done: yard.final() > done, "the holders get on")  # type: ignore[misc]
-        if yard.final() + 2 * (kills - kill) > len(jobs):
-            jobs += yard.enqueue("counted", 20, limits=KEY, seconds=0.01)
-        crew.kill_a_holder()
-    yard.until_final(jobs, within=scaled(240, 2_400))
+        done = lab.final()
+        lab.until(lambda done=done: lab.final() > done, "the holders get on")  # type: ignore[misc]
+        if lab.final() + 2 * (kills - kill) > len(jobs):
+            jobs += lab.enqueue("counted", 20, limits=KEY, seconds=0.01)
+        state.kill_a_holder()
+    lab.until_final(jobs, within=scaled(240, 2_400))
 
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-    intervals = crew.intervals()
-    assert fullest(intervals) == MOST, crew.kills
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+    intervals = state.intervals()
+    assert fullest(intervals) == MOST, state.kills
     assert {begin.job for begin, _ in intervals} == set(jobs)
-    no_slot_is_lost(yard)
+    no_slot_is_lost(lab)
     took = time.monotonic() - began
     print(f"{len(jobs)} jobs in {PROCESSES} processes, {kills} holders killed, {len(intervals)} runs, {took:.0f} s")
 
 
-class Crew:
+class WorkerState:
     """Workers of which one that holds a slot is killed now and then, and replaced."""
 
-    def __init__(self, yard: Yard) -> None:
-        self._yard = yard
+    def __init__(self, lab: FaultLab) -> None:
+        self._yard = lab
         self._workers = [self._start() for _ in range(PROCESSES)]
         self.kills: dict[int, float] = {}  # by process: when it was gone
 
@@ -98,64 +98,64 @@ def fullest(intervals: list[tuple[Entry, float | None]]) -> int:
     return most
 
 
-def no_slot_is_lost(yard: Yard) -> None:
-    assert [tuple(row) for row in yard.sql("select key, used from {}turnstiles where used <> 0")] == []
-    assert yard.sql("select id from {}jobs where parked_on is not null") == []
+def no_slot_is_lost(lab: FaultLab) -> None:
+    assert [tuple(row) for row in lab.sql("select key, used from {}turnstiles where used <> 0")] == []
+    assert lab.sql("select id from {}jobs where parked_on is not null") == []
 
 
 # A gate
 
 
-def test_a_gate_closed_under_load_holds_and_loses_nothing(yard: Yard) -> None:
-    jobs = yard.enqueue("plain", scaled(3_000, 60_000))
-    workers = [yard.ready("--concurrency", "50") for _ in range(2)]
-    yard.until(lambda: yard.final() > len(jobs) // 10, "the load is on")
-    jobs += yard.enqueue("plain", scaled(3_000, 60_000))  # whoever looks may have been slower than the workers
+def test_a_gate_closed_under_load_holds_and_loses_nothing(lab: FaultLab) -> None:
+    jobs = lab.enqueue("plain", scaled(3_000, 60_000))
+    workers = [lab.ready("--concurrency", "50") for _ in range(2)]
+    lab.until(lambda: lab.final() > len(jobs) // 10, "the load is on")
+    jobs += lab.enqueue("plain", scaled(3_000, 60_000))  # whoever looks may have been slower than the workers
 
-    yard.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.PAUSED, reason="maintenance", actor="test"))
-    closed = clock(yard)
-    yard.until(lambda: State.RUNNING not in yard.counts(), "what ran has ended, and what waited went back")
-    yard.until(lambda: clock(yard) >= closed + GRACE + CLOSED, "it was closed for a while")
-    opened = clock(yard)
-    left = len(jobs) - yard.final()
-    yard.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.OPEN, actor="test"))
-    yard.until_final(jobs)
+    lab.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.PAUSED, reason="maintenance", actor="test"))
+    closed = clock(lab)
+    lab.until(lambda: State.RUNNING not in lab.counts(), "what ran has ended, and what waited went back")
+    lab.until(lambda: clock(lab) >= closed + GRACE + CLOSED, "it was closed for a while")
+    opened = clock(lab)
+    left = len(jobs) - lab.final()
+    lab.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.OPEN, actor="test"))
+    lab.until_final(jobs)
 
-    begins = [entry.at for entry in yard.ledger() if entry.event == "begin"]
+    begins = [entry.at for entry in lab.ledger() if entry.event == "begin"]
     late = [at - closed for at in begins if closed + GRACE < at < opened]
     assert late == []
     assert left > 0, "the load was over before the gate was closed: the story told nothing"
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     assert [worker.ended() for worker in workers] == [None, None]
-    rows = yard.sql("select attempt, count(*) from {}history group by 1")
+    rows = lab.sql("select attempt, count(*) from {}history group by 1")
     assert [tuple(row) for row in rows] == [(1, len(jobs))]  # who was given back burned no attempt
     before = [at for at in begins if at <= closed]
     after = max((at - closed for at in begins if closed < at < opened), default=0.0)
     print(f"{len(before) / (closed - before[0]):,.0f} jobs/s before; the last began {after:.3f} s after; {left} waited")
 
 
-def clock(yard: Yard) -> float:
+def clock(lab: FaultLab) -> float:
     """The database's clock. SQLite has none: there it is the machine's, which the ledger uses too."""
-    if yard.url.startswith("sqlite"):
+    if lab.url.startswith("sqlite"):
         return time.time()
-    return float(yard.sql("select extract(epoch from {}now())::float8")[0][0])
+    return float(lab.sql("select extract(epoch from {}now())::float8")[0][0])
 
 
 # A tenant that floods
 
 
-def test_a_tenant_that_floods_and_fails_keeps_nobody_waiting(yard: Yard) -> None:
+def test_a_tenant_that_floods_and_fails_keeps_nobody_waiting(lab: FaultLab) -> None:
     """The order is judged and not the time: how many of the flood began while a job of the other tenant waited."""
     flood = scaled(1_500, 15_000)
-    yard.ready("--concurrency", "4")
-    alone = visits(yard)
-    others = set(yard.enqueue("failing", flood, tenant="heavy", seconds=0.02))
-    yard.until(lambda: any(entry.job in others for entry in yard.ledger()), "the flood is on")
+    lab.ready("--concurrency", "4")
+    alone = visits(lab)
+    others = set(lab.enqueue("failing", flood, tenant="heavy", seconds=0.02))
+    lab.until(lambda: any(entry.job in others for entry in lab.ledger()), "the flood is on")
 
-    beside = visits(yard)
+    beside = visits(lab)
 
-    left = int(yard.sql("select count(*) from {}jobs where tenant = 'heavy'")[0][0])
-    begins = [entry for entry in yard.ledger() if entry.event == "begin"]
+    left = int(lab.sql("select count(*) from {}jobs where tenant = 'heavy'")[0][0])
+    begins = [entry for entry in lab.ledger() if entry.event == "begin"]
     passed = [sum(sent < entry.at < begin.at and entry.job in others for entry in begins) for sent, begin in beside]
     waits = [sorted(begin.at - sent for sent, begin in visit) for visit in (alone, beside)]
     print(f"p99 of a light tenant: {1000 * waits[0][-1]:.0f} ms alone, {1000 * waits[1][-1]:.0f} ms beside the flood")
@@ -164,12 +164,12 @@ def test_a_tenant_that_floods_and_fails_keeps_nobody_waiting(yard: Yard) -> None
     assert max(passed) <= MOST_PASSED
 
 
-def visits(yard: Yard) -> list[tuple[float, Entry]]:
+def visits(lab: FaultLab) -> list[tuple[float, Entry]]:
     """A job of the light tenant again and again, one at a time: when it was sent, and its begin."""
     found = []
     for _ in range(VISITS):
         sent = time.time()
-        (job,) = yard.enqueue("plain", tenant="light")
-        yard.until(lambda job=job: bool(yard.begins(job)), "the light tenant's job begins")  # type: ignore[misc]
-        found.append((sent, yard.begins(job)[0]))
+        (job,) = lab.enqueue("plain", tenant="light")
+        lab.until(lambda job=job: bool(lab.begins(job)), "the light tenant's job begins")  # type: ignore[misc]
+        found.append((sent, lab.begins(job)[0]))
     return found

@@ -12,11 +12,11 @@ import pytest
 
 from windlass import State, Windlass
 from windlass.errors import EnqueueError
-from windlass.job import NewJob, new_id
-from windlass.store import encoding
+from windlass.model.job import NewJob, new_id
+from windlass.store.parts import encoding
 from windlass.store.sqlite import bulk
 
-from .rig import Yard
+from .rig import FaultLab
 
 MANY = 10_000
 
@@ -28,8 +28,8 @@ def new_jobs(count: int, **options: Any) -> list[NewJob]:
 class Watching:
     """Looks, each time that jobs are made into JSON, whether somebody else could write now."""
 
-    def __init__(self, yard: Yard) -> None:
-        self._yard = yard
+    def __init__(self, lab: FaultLab) -> None:
+        self._yard = lab
         self.free: list[bool] = []
 
     def encode(self, value: object) -> bytes:
@@ -39,7 +39,7 @@ class Watching:
 
 @pytest.mark.parametrize("count", [1_000, MANY])
 def test_others_write_while_many_jobs_are_prepared(
-    sqlite_yard: Yard, monkeypatch: pytest.MonkeyPatch, count: int
+    sqlite_yard: FaultLab, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     watching = Watching(sqlite_yard)
     monkeypatch.setattr(encoding, "ENCODER", watching)
@@ -50,7 +50,7 @@ def test_others_write_while_many_jobs_are_prepared(
     assert watching.free == [True] * (count // bulk.PAGE)
 
 
-def test_an_enqueue_that_would_lock_the_file_too_long_is_refused_whole(sqlite_yard: Yard) -> None:
+def test_an_enqueue_that_would_lock_the_file_too_long_is_refused_whole(sqlite_yard: FaultLab) -> None:
     app = Windlass(sqlite_yard.url, lease="3ms", beat="1ms", margin="1ms")
     for jobs in (
         new_jobs(MANY),
@@ -63,7 +63,7 @@ def test_an_enqueue_that_would_lock_the_file_too_long_is_refused_whole(sqlite_ya
     assert sqlite_yard.counts() == {}
 
 
-def test_a_staged_job_is_as_any_other(sqlite_yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_staged_job_is_as_any_other(sqlite_yard: FaultLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STAGE_FROM", 3)
     at = datetime.now(UTC) + timedelta(days=3)
     options: list[dict[str, Any]] = [
@@ -88,7 +88,7 @@ def test_a_staged_job_is_as_any_other(sqlite_yard: Yard, monkeypatch: pytest.Mon
     assert timedelta() <= age < timedelta(minutes=1)
 
 
-async def test_of_many_enqueues_at_once_each_is_whole(sqlite_yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_enqueues_at_once_each_is_whole(sqlite_yard: FaultLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STAGE_FROM", 3)
     app = Windlass(sqlite_yard.url)
 

@@ -9,7 +9,7 @@ import pytest
 from store.conftest import making, rig
 from store.rig import Rig
 from store.timetables import MINUTE, declare, fired, known, outcomes, to_next
-from windlass.state import Verb
+from windlass.model.state import Verb
 
 __all__ = ["making", "rig"]
 

@@ -14,116 +14,116 @@ from windlass import State
 from windlass.store.protocol import Claim, Claimed, NewWorker, Store
 
 from .process import Process
-from .rig import LEASE, Yard
+from .rig import LEASE, FaultLab
 
 JOBS = 8
 LOST = "lost its leases"
 
 
 @contextmanager
-def away(yard: Yard) -> Iterator[None]:
+def away(lab: FaultLab) -> Iterator[None]:
     """No worker can beat, claim, finish or sweep while this block is open; whoever tries waits or is refused."""
     connection: Any
-    if yard.url.startswith("sqlite"):
-        path = yard.url.removeprefix("sqlite:///")
+    if lab.url.startswith("sqlite"):
+        path = lab.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield
     else:
-        with psycopg.connect(yard.url) as connection:
+        with psycopg.connect(lab.url) as connection:
             connection.execute("LOCK TABLE windlass.workers, windlass.jobs IN ACCESS EXCLUSIVE MODE")
             yield
 
 
-def until_lost(yard: Yard, *workers: Process) -> None:
+def until_lost(lab: FaultLab, *workers: Process) -> None:
     for worker in workers:
-        yard.until(lambda worker=worker: LOST in worker.told(), f"worker {worker.pid} lost its leases")  # type: ignore[misc]
+        lab.until(lambda worker=worker: LOST in worker.told(), f"worker {worker.pid} lost its leases")  # type: ignore[misc]
 
 
-def runs(yard: Yard, jobs: list[UUID], times: int) -> bool:
-    return all(len(yard.begins(job)) == times for job in jobs)
+def runs(lab: FaultLab, jobs: list[UUID], times: int) -> bool:
+    return all(len(lab.begins(job)) == times for job in jobs)
 
 
-def unharmed(yard: Yard, jobs: list[UUID]) -> None:
-    records = [yard.find(job) for job in jobs]
+def unharmed(lab: FaultLab, jobs: list[UUID]) -> None:
+    records = [lab.find(job) for job in jobs]
     assert {(job.status, job.attempt, job.crashes) for job in records} == {(State.SUCCEEDED, 1, 0)}
 
 
-def test_a_worker_that_was_cut_off_gives_its_jobs_back_without_a_crash(yard: Yard) -> None:
-    worker = yard.ready("--concurrency", str(JOBS))
-    jobs = yard.enqueue("gated", JOBS)
-    yard.until(lambda: runs(yard, jobs, 1), "all jobs run")
+def test_a_worker_that_was_cut_off_gives_its_jobs_back_without_a_crash(lab: FaultLab) -> None:
+    worker = lab.ready("--concurrency", str(JOBS))
+    jobs = lab.enqueue("gated", JOBS)
+    lab.until(lambda: runs(lab, jobs, 1), "all jobs run")
 
-    with away(yard):
-        until_lost(yard, worker)
-    yard.until(lambda: runs(yard, jobs, 2), "all jobs run again")
-    yard.open_gate()
-    yard.until_final(jobs)
+    with away(lab):
+        until_lost(lab, worker)
+    lab.until(lambda: runs(lab, jobs, 2), "all jobs run again")
+    lab.open_gate()
+    lab.until_final(jobs)
 
-    unharmed(yard, jobs)
-    assert {entry.pid for entry in yard.ledger()} == {worker.pid}  # none was kept in a process of its own
-    assert {yard.find(job).rescues for job in jobs} == {0}  # the worker was faster than any sweep
-    yard.check_fences()
-
-
-def test_what_ended_before_the_outage_was_noticed_is_written_after_it(yard: Yard) -> None:
-    worker = yard.ready("--concurrency", str(JOBS))
-    jobs = yard.enqueue("gated", JOBS)
-    yard.until(lambda: runs(yard, jobs, 1), "all jobs run")
-
-    with away(yard):
-        yard.open_gate()
-        yard.until(lambda: len([e for e in yard.ledger() if e.event == "end"]) == JOBS, "all jobs ended")
-        until_lost(yard, worker)
-    yard.until_final(jobs)
-
-    unharmed(yard, jobs)
-    assert runs(yard, jobs, 1)
+    unharmed(lab, jobs)
+    assert {entry.pid for entry in lab.ledger()} == {worker.pid}  # none was kept in a process of its own
+    assert {lab.find(job).rescues for job in jobs} == {0}  # the worker was faster than any sweep
+    lab.check_fences()
 
 
-def test_an_outage_for_a_fleet_makes_no_suspects(yard: Yard) -> None:
+def test_what_ended_before_the_outage_was_noticed_is_written_after_it(lab: FaultLab) -> None:
+    worker = lab.ready("--concurrency", str(JOBS))
+    jobs = lab.enqueue("gated", JOBS)
+    lab.until(lambda: runs(lab, jobs, 1), "all jobs run")
+
+    with away(lab):
+        lab.open_gate()
+        lab.until(lambda: len([e for e in lab.ledger() if e.event == "end"]) == JOBS, "all jobs ended")
+        until_lost(lab, worker)
+    lab.until_final(jobs)
+
+    unharmed(lab, jobs)
+    assert runs(lab, jobs, 1)
+
+
+def test_an_outage_for_a_fleet_makes_no_suspects(lab: FaultLab) -> None:
     """The first worker that is back sweeps at once, and finds the other one silent beyond its lease."""
-    workers = [yard.ready("--concurrency", str(JOBS // 2)) for _ in range(2)]
-    jobs = yard.enqueue("gated", JOBS)
-    yard.until(lambda: runs(yard, jobs, 1), "all jobs run")
+    workers = [lab.ready("--concurrency", str(JOBS // 2)) for _ in range(2)]
+    jobs = lab.enqueue("gated", JOBS)
+    lab.until(lambda: runs(lab, jobs, 1), "all jobs run")
     frozen, first = workers
-    yard.freeze(frozen)
+    lab.freeze(frozen)
 
-    with away(yard):
-        until_lost(yard, first)
-    yard.open_gate()
-    yard.until_final(jobs)
+    with away(lab):
+        until_lost(lab, first)
+    lab.open_gate()
+    lab.until_final(jobs)
     frozen.thaw()
 
-    unharmed(yard, jobs)
-    yard.check_fences()
+    unharmed(lab, jobs)
+    lab.check_fences()
 
 
-def test_a_sweep_that_is_faster_than_the_worker_that_comes_back_keeps_what_it_did(yard: Yard) -> None:
+def test_a_sweep_that_is_faster_than_the_worker_that_comes_back_keeps_what_it_did(lab: FaultLab) -> None:
     """The race: the job was rescued, and claimed anew, before its first worker could give it back."""
-    worker = yard.ready("--concurrency", "1")
-    (job,) = yard.enqueue("gated")
-    yard.until(lambda: runs(yard, [job], 1), "the job runs")
+    worker = lab.ready("--concurrency", "1")
+    (job,) = lab.enqueue("gated")
+    lab.until(lambda: runs(lab, [job], 1), "the job runs")
 
-    with away(yard):
-        until_lost(yard, worker)
+    with away(lab):
+        until_lost(lab, worker)
         worker.freeze()
     successor = NewWorker(id=uuid4(), name="other", lease=600.0, queues=None, types=("gated",), concurrency=1)
-    yard.until(lambda: rescue(yard) == 1, "another worker's sweep rescued the job", within=10 * LEASE)
-    claimed = yard.ask(lambda store: take_over(store, successor))
+    lab.until(lambda: rescue(lab) == 1, "another worker's sweep rescued the job", within=10 * LEASE)
+    claimed = lab.ask(lambda store: take_over(store, successor))
     worker.thaw()
-    yard.until(lambda: "0 of 1" in worker.told(), "the worker came back, and gave back nothing")
+    lab.until(lambda: "0 of 1" in worker.told(), "the worker came back, and gave back nothing")
 
-    found = yard.find(job)
+    found = lab.find(job)
     assert [each.id for each in claimed.jobs] == [job]
     assert (found.status, found.worker, found.token) == (State.RUNNING, successor.id, claimed.jobs[0].token)
     assert found.fence == claimed.jobs[0].fence == 2
     assert found.crashes == 1
-    assert runs(yard, [job], 1)
+    assert runs(lab, [job], 1)
 
 
-def rescue(yard: Yard) -> int:
-    return yard.ask(lambda store: store.sweep(max_crashes=3)).rescued
+def rescue(lab: FaultLab) -> int:
+    return lab.ask(lambda store: store.sweep(max_crashes=3)).rescued
 
 
 async def take_over(store: Store, worker: NewWorker) -> Claimed:

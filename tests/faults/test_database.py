@@ -10,7 +10,7 @@ import pytest
 from windlass import State, Windlass
 
 from .conftest import EFFECTS, postgres_runner, working
-from .rig import LEASE, Yard, scaled
+from .rig import LEASE, FaultLab, scaled
 from .server import Server, private_server
 
 PROCESSES = scaled(5, 8)
@@ -23,65 +23,63 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def crashing_yard(server: Server, tmp_path: Path) -> Iterator[Yard]:
+def crashing_yard(server: Server, tmp_path: Path) -> Iterator[FaultLab]:
     Windlass(server.url).migrate()
     run = postgres_runner(server.url)
     run("DROP TABLE IF EXISTS effects")
     run("DELETE FROM {}jobs; DELETE FROM {}history; DELETE FROM {}workers")
     run(EFFECTS)
-    with working(server.url, tmp_path, run) as yard:
-        yield yard
+    with working(server.url, tmp_path, run) as lab:
+        yield lab
 
 
-def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: Yard) -> None:
-    yard = crashing_yard
-    jobs = yard.enqueue("effect", scaled(150, 10_000), seconds=0.02) + yard.enqueue("plain", scaled(150, 10_000))
-    workers = [yard.start("--concurrency", "5") for _ in range(2)]
+def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: FaultLab) -> None:
+    lab = crashing_yard
+    jobs = lab.enqueue("effect", scaled(150, 10_000), seconds=0.02) + lab.enqueue("plain", scaled(150, 10_000))
+    workers = [lab.start("--concurrency", "5") for _ in range(2)]
 
     for round in range(1, scaled(2, 5) + 1):
-        yard.until(lambda round=round: yard.final() > round * len(jobs) // 8, "jobs get on")  # type: ignore[misc]
+        lab.until(lambda round=round: lab.final() > round * len(jobs) // 8, "jobs get on")  # type: ignore[misc]
         server.crash()
         server.start()
-    yard.until_final(jobs)
+    lab.until_final(jobs)
 
     assert [worker.ended() for worker in workers] == [None, None]
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+    lab.check_effects([job for job in jobs if lab.find(job).type == "effect"])
 
 
-def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crashing_yard: Yard) -> None:
-    yard = crashing_yard
-    jobs = yard.enqueue("effect", 50, seconds=0.2) + yard.enqueue("plain", 50, seconds=0.2)
-    workers = [yard.start("--concurrency", "10") for _ in range(2)]
-    yard.until(lambda: yard.final() > 10, "jobs get on")
+def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crashing_yard: FaultLab) -> None:
+    lab = crashing_yard
+    jobs = lab.enqueue("effect", 50, seconds=0.2) + lab.enqueue("plain", 50, seconds=0.2)
+    workers = [lab.start("--concurrency", "10") for _ in range(2)]
+    lab.until(lambda: lab.final() > 10, "jobs get on")
 
     server.crash()
-    yard.until(
-        lambda: all("lost its leases" in worker.told() for worker in workers), "the workers gave up their leases"
-    )
+    lab.until(lambda: all("lost its leases" in worker.told() for worker in workers), "the workers gave up their leases")
     server.start()
-    took = yard.until_final(jobs)
+    took = lab.until_final(jobs)
 
     assert [worker.ended() for worker in workers] == [None, None]
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+    lab.check_effects([job for job in jobs if lab.find(job).type == "effect"])
     print(f"{took:.1f} s after the outage, with a lease of {LEASE:g} s")
 
 
-def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: Yard) -> None:
-    yard = sqlite_yard
-    jobs = yard.enqueue("effect", scaled(80, 2_000)) + yard.enqueue("plain", scaled(80, 2_000))
-    workers = [yard.start("--concurrency", "4") for _ in range(PROCESSES)]
+def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: FaultLab) -> None:
+    lab = sqlite_yard
+    jobs = lab.enqueue("effect", scaled(80, 2_000)) + lab.enqueue("plain", scaled(80, 2_000))
+    workers = [lab.start("--concurrency", "4") for _ in range(PROCESSES)]
 
     for round in range(1, scaled(4, 40) + 1):
-        yard.until(lambda round=round: yard.final() > round * len(jobs) // scaled(8, 60), "jobs get on")  # type: ignore[misc]
-        victim = yard.random.randrange(PROCESSES)
+        lab.until(lambda round=round: lab.final() > round * len(jobs) // scaled(8, 60), "jobs get on")  # type: ignore[misc]
+        victim = lab.random.randrange(PROCESSES)
         workers[victim].kill()
-        workers[victim] = yard.start("--concurrency", "4")
-    yard.until_final(jobs)
+        workers[victim] = lab.start("--concurrency", "4")
+    lab.until_final(jobs)
 
-    assert yard.sql("PRAGMA integrity_check") == [("ok",)]
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-    yard.check_effects([job for job in jobs if yard.find(job).type == "effect"])
-    yard.check_fences()
-    assert [told for told in (process.told() for process in yard.processes) if "locked" in told] == []
+    assert lab.sql("PRAGMA integrity_check") == [("ok",)]
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+    lab.check_effects([job for job in jobs if lab.find(job).type == "effect"])
+    lab.check_fences()
+    assert [told for told in (process.told() for process in lab.processes) if "locked" in told] == []

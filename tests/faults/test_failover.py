@@ -14,7 +14,7 @@ from windlass import State, Windlass
 from windlass.errors import StoreUnavailable
 
 from .proxy import proxied
-from .rig import Yard
+from .rig import FaultLab
 from .server import Server, private_server
 
 TERMINATE = """
@@ -33,29 +33,29 @@ def read_only(name: str) -> Iterator[None]:
     administer(f"ALTER DATABASE {name} RESET default_transaction_read_only")
 
 
-def refusal(yard: Yard) -> str:
+def refusal(lab: FaultLab) -> str:
     """What an enqueue is told that cannot be written."""
     with pytest.raises(StoreUnavailable) as refused:
-        yard.enqueue("plain")
+        lab.enqueue("plain")
     return str(refused.value)
 
 
-def test_sessions_of_a_read_only_server_do_not_stay(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    name = urlsplit(yard.url).path.strip("/")
-    before = yard.enqueue("effect", 5) + yard.enqueue("plain", 5)
-    worker = yard.ready(WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
-    yard.until_final(before)
+def test_sessions_of_a_read_only_server_do_not_stay(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    name = urlsplit(lab.url).path.strip("/")
+    before = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
+    worker = lab.ready(WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
+    lab.until_final(before)
 
     with read_only(name):
         # The first try may meet the session that was just ended; what is told then is that.
-        yard.until(lambda: bool(READ_ONLY.search(refusal(yard))), "an enqueue says that the server is read-only")
-        yard.until(lambda: "is read-only" in worker.told(), "the worker met the read-only server")
+        lab.until(lambda: bool(READ_ONLY.search(refusal(lab))), "an enqueue says that the server is read-only")
+        lab.until(lambda: "is read-only" in worker.told(), "the worker met the read-only server")
 
-    after = yard.enqueue("effect", 5) + yard.enqueue("plain", 5)
-    yard.until_final(before + after)
+    after = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
+    lab.until_final(before + after)
     assert worker.ended() is None
-    assert yard.counts() == {State.SUCCEEDED: len(before + after)}
+    assert lab.counts() == {State.SUCCEEDED: len(before + after)}
     assert "lost its leases" not in worker.told()
 
 
@@ -66,7 +66,7 @@ def standby() -> Iterator[Server]:
         yield server
 
 
-def test_of_several_hosts_the_one_that_takes_writes_is_found(postgres_yard: Yard, standby: Server) -> None:
+def test_of_several_hosts_the_one_that_takes_writes_is_found(postgres_yard: FaultLab, standby: Server) -> None:
     name = urlsplit(postgres_yard.url).path.strip("/")
     administer(f"CREATE DATABASE {name}", standby.url)
     administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on", standby.url)

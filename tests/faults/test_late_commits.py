@@ -10,37 +10,37 @@ import psycopg
 
 from windlass import Windlass
 
-from .rig import SCALE, Yard, scaled
+from .rig import SCALE, FaultLab, scaled
 
 POLL = 0.25  # seconds, as the rig's workers have it
 HELD = 2.0 if SCALE < 10 else 5.0  # seconds that the transactions stay open
 TRANSACTIONS = 10
 
 
-def test_jobs_that_commit_late_start_soon_although_the_worker_is_busy(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    app = Windlass(yard.url)
+def test_jobs_that_commit_late_start_soon_although_the_worker_is_busy(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    app = Windlass(lab.url)
 
     @app.job
     async def plain(seconds: float = 0.0) -> int:
         raise NotImplementedError  # the program's workers run it
 
-    connections = [psycopg.connect(yard.url) for _ in range(TRANSACTIONS)]
+    connections = [psycopg.connect(lab.url) for _ in range(TRANSACTIONS)]
     share = scaled(10, 100)
     late: dict[UUID, int] = {}
     for number, connection in enumerate(connections):
         calls = (plain.call() for _ in range(share))
         late.update((job.id, number) for job in app.enqueue_many(calls, conn=connection))
     held_until = time.monotonic() + HELD
-    yard.start("--concurrency", "100")
+    lab.start("--concurrency", "100")
 
     def stay_busy() -> bool:
         """Under full load: there is always more than the worker can do."""
-        if sum(yard.counts().values()) - yard.final() < 2_000:
-            yard.enqueue("plain", 2_000)
+        if sum(lab.counts().values()) - lab.final() < 2_000:
+            lab.enqueue("plain", 2_000)
         return time.monotonic() >= held_until
 
-    yard.until(stay_busy, "the transactions were open long enough")
+    lab.until(stay_busy, "the transactions were open long enough")
     committed: dict[int, float] = {}
     for number, connection in enumerate(connections):
         connection.commit()
@@ -48,13 +48,13 @@ def test_jobs_that_commit_late_start_soon_although_the_worker_is_busy(postgres_y
         connection.close()
 
     def started() -> dict[UUID, float]:
-        return {entry.job: entry.at for entry in yard.ledger() if entry.event == "begin" and entry.job in late}
+        return {entry.job: entry.at for entry in lab.ledger() if entry.event == "begin" and entry.job in late}
 
     def all_started() -> bool:
         stay_busy()
         return len(started()) == len(late)
 
-    yard.until(all_started, "every late job started")
+    lab.until(all_started, "every late job started")
     app.close()
 
     waits = sorted(max(0.0, at - committed[late[job]]) for job, at in started().items())

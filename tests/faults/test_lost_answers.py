@@ -12,39 +12,39 @@ import pytest
 from windlass import State
 from windlass.clock import SystemClock
 from windlass.errors import StoreUnavailable
-from windlass.job import Job, Lease, new_id
-from windlass.outcome import Transition
+from windlass.model.job import Job, Lease, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 from windlass.runtime.completer import Completer
-from windlass.runtime.gates import Gates
+from windlass.runtime.duties.closures import Gates
 from windlass.runtime.leases import Leases
-from windlass.state import Verb
 from windlass.store.contact import Contact
-from windlass.store.protocol import Settled
+from windlass.store.protocol import Finished
 
-from .rig import Yard
+from .rig import FaultLab
 
 
 @pytest.mark.parametrize("point", ["claim.committed", "finish.committed", "transaction.committed"])
-def test_a_lost_answer_leaves_no_job_behind(yard: Yard, point: str) -> None:
-    jobs = yard.enqueue("effect", 20) + yard.enqueue("plain", 20)
-    worker = yard.start("--concurrency", "3", FAULT_LOSE=point)
+def test_a_lost_answer_leaves_no_job_behind(lab: FaultLab, point: str) -> None:
+    jobs = lab.enqueue("effect", 20) + lab.enqueue("plain", 20)
+    worker = lab.start("--concurrency", "3", FAULT_LOSE=point)
 
-    yard.until_final(jobs)
+    lab.until_final(jobs)
 
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     assert worker.ended() is None
-    yard.check_effects(jobs[:20])
+    lab.check_effects(jobs[:20])
 
 
 @pytest.mark.parametrize("point", ["finish.before", "beat.before"])
-def test_a_fault_of_the_engine_itself_stops_nothing(postgres_yard: Yard, point: str) -> None:
-    yard = postgres_yard
-    worker = yard.start("--concurrency", "3", WINDLASS_FAILPOINTS=f"{point}=raise@0.5")
-    jobs = yard.enqueue("plain", 6, seconds=1.0)  # two rounds of three: longer than a lease
+def test_a_fault_of_the_engine_itself_stops_nothing(postgres_yard: FaultLab, point: str) -> None:
+    lab = postgres_yard
+    worker = lab.start("--concurrency", "3", WINDLASS_FAILPOINTS=f"{point}=raise@0.5")
+    jobs = lab.enqueue("plain", 6, seconds=1.0)  # two rounds of three: longer than a lease
 
-    yard.until_final(jobs)
+    lab.until_final(jobs)
 
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     assert worker.ended() is None
 
 
@@ -55,9 +55,9 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     leases = Leases()
     clock = SystemClock()
     parts = {"leases": leases, "store": store, "clock": clock, "contact": Contact(clock), "gates": Gates()}
-    crew = cast(Any, SimpleNamespace(**parts, subscribers=[]))
+    state = cast(Any, SimpleNamespace(**parts, subscribers=[]))
     completer = Completer(
-        crew,
+        state,
         due_again=lambda delay: None,
         may_close=lambda: None,
         let_in=lambda queues: None,
@@ -89,7 +89,7 @@ class SlowStore:
         self.back = asyncio.Event()
         self.finished: list[Lease] = []
 
-    async def settle(self, transitions: list[Transition]) -> Settled:
+    async def finish(self, transitions: list[Transition]) -> Finished:
         if not self.asked.is_set():
             self.asked.set()
             await self.back.wait()
@@ -97,7 +97,7 @@ class SlowStore:
         accepted = [each.lease for each in transitions if each.lease == self.current]
         self.finished += accepted
         lost = frozenset(each.job for each in transitions if each.lease != self.current)
-        return Settled(states={lease.job: State.SUCCEEDED for lease in accepted}, lost=lost)
+        return Finished(states={lease.job: State.SUCCEEDED for lease in accepted}, lost=lost)
 
 
 def hold(leases: Leases, lease: Lease) -> None:

@@ -18,20 +18,20 @@ from windlass.runtime import discovery
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim
 
-from .rig import Yard
+from .rig import FaultLab
 
 LIMIT = 30.0  # seconds until a story gives up
 
 
 @pytest.fixture
-async def database(yard: Yard) -> AsyncIterator[Database]:
-    database = Database(url=yard.url, dialect="sqlite" if yard.url.startswith("sqlite") else "postgres")
+async def database(lab: FaultLab) -> AsyncIterator[Database]:
+    database = Database(url=lab.url, dialect="sqlite" if lab.url.startswith("sqlite") else "postgres")
     yield database
     await database.close()
 
 
 async def test_a_claim_whose_answer_is_lost_is_looked_at_until_the_database_answers(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "DOUBT", 0.3)
     app = database.app(poll="50ms", lease="60s")
@@ -53,23 +53,23 @@ async def test_a_claim_whose_answer_is_lost_is_looked_at_until_the_database_answ
             if not lost.is_set():
                 await claim(wish)
                 # and nobody can look for longer than a while
-                await asyncio.to_thread(yard.sql, f"ALTER TABLE {{}}jobs RENAME TO {prefix}away")
+                await asyncio.to_thread(lab.sql, f"ALTER TABLE {{}}jobs RENAME TO {prefix}away")
                 lost.set()
                 raise StoreUnavailable("the answer never came")
             return await claim(wish)
 
         store.claim = lossy
         await asyncio.wait_for(lost.wait(), LIMIT)
-        failed_at = worker.crew.clock.monotonic()
+        failed_at = worker.state.clock.monotonic()
         await eventually(lambda: clock_of(worker), lambda now: now > failed_at + 1.0, timeout=LIMIT)
-        await asyncio.to_thread(yard.sql, f"ALTER TABLE {{}}away RENAME TO {prefix}jobs")
+        await asyncio.to_thread(lab.sql, f"ALTER TABLE {{}}away RENAME TO {prefix}jobs")
 
         assert [await handle.aresult(timeout=LIMIT) for handle in handles] == list(range(5))
     assert set(runs.values()) == {1}
 
 
 async def clock_of(worker: Any) -> float:
-    return float(worker.crew.clock.monotonic())
+    return float(worker.state.clock.monotonic())
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ async def claimed_late(
         await long.aenqueue()
         await come(started)
         job = await work.aenqueue(7)
-        wish = Claim(worker=worker.crew.worker, room=1, types=("work",), rescan=True)
+        wish = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
         assert [each.id for each in (await store.claim(wish)).jobs] == [job.id]
         try:
             yield worker, job
@@ -116,34 +116,34 @@ async def test_a_claim_that_commits_long_after_it_failed_is_found(
 
 
 async def known(worker: Worker, job: JobHandle[int]) -> bool:
-    return job.id in worker.crew.leases.known()
+    return job.id in worker.state.leases.known()
 
 
 async def test_a_claimed_row_that_cannot_be_read_is_buried_and_says_so(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with claimed_late(database, monkeypatch) as (worker, job):
-        await asyncio.to_thread(spoil, yard, job)
+        await asyncio.to_thread(spoil, lab, job)
         monkeypatch.setattr(discovery, "LOOK_EVERY", 0.2, raising=False)
-        await eventually(lambda: dead(yard), bool, timeout=LIMIT)
+        await eventually(lambda: dead(lab), bool, timeout=LIMIT)
         assert not await known(worker, job)
-    assert yard.sql("SELECT reason, token FROM {}jobs") == [("claimed, could not be read", None)]
+    assert lab.sql("SELECT reason, token FROM {}jobs") == [("claimed, could not be read", None)]
 
 
-def spoil(yard: Yard, job: JobHandle[int]) -> None:
+def spoil(lab: FaultLab, job: JobHandle[int]) -> None:
     """A value that only a hand can have written, past every check."""
-    if yard.url.startswith("sqlite"):
-        with closing(sqlite3.connect(yard.url.removeprefix("sqlite:///"), timeout=LIMIT)) as connection, connection:
+    if lab.url.startswith("sqlite"):
+        with closing(sqlite3.connect(lab.url.removeprefix("sqlite:///"), timeout=LIMIT)) as connection, connection:
             connection.execute("UPDATE windlass_jobs SET parent = 'no id' WHERE id = ?", [str(job.id)])
         return
-    yard.sql("""
+    lab.sql("""
         DO $$ DECLARE name text; BEGIN
             FOR name IN SELECT conname FROM pg_constraint WHERE conrelid = 'windlass.jobs'::regclass AND contype = 'c'
             LOOP EXECUTE format('ALTER TABLE windlass.jobs DROP CONSTRAINT %I', name); END LOOP;
         END $$
     """)
-    yard.sql(f"UPDATE {{}}jobs SET created_at = '20000-01-01' WHERE id = '{job.id}'")
+    lab.sql(f"UPDATE {{}}jobs SET created_at = '20000-01-01' WHERE id = '{job.id}'")
 
 
-async def dead(yard: Yard) -> bool:
-    return bool(yard.sql("SELECT 1 FROM {}jobs WHERE status = 'dead'"))
+async def dead(lab: FaultLab) -> bool:
+    return bool(lab.sql("SELECT 1 FROM {}jobs WHERE status = 'dead'"))

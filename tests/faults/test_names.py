@@ -9,7 +9,7 @@ import pytest
 
 from windlass import Context, State, Windlass
 
-from .rig import Yard
+from .rig import FaultLab
 
 LIMIT = 30.0  # seconds until a story gives up
 
@@ -31,9 +31,9 @@ END$$
 
 
 @pytest.mark.parametrize("name", ["cancel:x", "gates:"])
-async def test_a_queue_may_be_named_like_a_message(yard: Yard, name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_queue_may_be_named_like_a_message(lab: FaultLab, name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    app = Windlass(yard.url, poll="60s", grace="1s")
+    app = Windlass(lab.url, poll="60s", grace="1s")
 
     @app.job(queue=name)
     async def work(n: int) -> int:
@@ -48,7 +48,7 @@ async def test_a_queue_may_be_named_like_a_message(yard: Yard, name: str, caplog
 
 
 async def test_a_message_that_nobody_understands_ends_nothing(
-    postgres_yard: Yard, caplog: pytest.LogCaptureFixture
+    postgres_yard: FaultLab, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     app = Windlass(postgres_yard.url, poll="60s", grace="1s")
@@ -67,20 +67,20 @@ async def test_a_message_that_nobody_understands_ends_nothing(
     assert [record.getMessage() for record in caplog.records if "listener" in record.getMessage()] == []
 
 
-def test_a_path_with_other_schemas_before_the_catalogue_changes_nothing(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    yard.sql(HOSTILE)
-    jobs = yard.enqueue("effect", 5) + yard.enqueue("plain", 5)
-    worker = yard.start()
-    yard.until_final(jobs)
+def test_a_path_with_other_schemas_before_the_catalogue_changes_nothing(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    lab.sql(HOSTILE)
+    jobs = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
+    worker = lab.start()
+    lab.until_final(jobs)
 
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}, worker.told()
-    yard.check_effects(jobs[:5])
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}, worker.told()
+    lab.check_effects(jobs[:5])
     assert worker.ended() is None
     assert worker.told() == ""
 
 
-async def test_a_path_without_the_catalogue_stays_the_handlers_own(postgres_yard: Yard) -> None:
+async def test_a_path_without_the_catalogue_stays_the_handlers_own(postgres_yard: FaultLab) -> None:
     app = Windlass(postgres_yard.url, poll="0.1s", grace="1s")
 
     @app.job

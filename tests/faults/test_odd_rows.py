@@ -11,7 +11,7 @@ import pytest
 
 from store.conftest import making, rig
 from store.rig import Rig, new_job
-from windlass.state import State
+from windlass.model.state import State
 from windlass.store.migrate import newest
 
 __all__ = ["making", "rig"]

@@ -16,7 +16,7 @@ from windlass.clock import SystemClock
 from windlass.store.contact import Contact
 
 from .proxy import Proxy, proxied
-from .rig import Yard
+from .rig import FaultLab
 
 LIMIT = 30.0  # seconds until a story gives up
 AN_HOUR = 3600.0
@@ -54,7 +54,7 @@ def noise(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_the_first_answer_after_an_outage_ends_every_pause(
-    postgres_yard: Yard, longest_pauses: None, caplog: pytest.LogCaptureFixture
+    postgres_yard: FaultLab, longest_pauses: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     go = asyncio.Event()
@@ -88,7 +88,7 @@ SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE
 
 
 async def test_nothing_is_said_to_work_again_that_does_not(
-    postgres_yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    postgres_yard: FaultLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     uniform = random.uniform

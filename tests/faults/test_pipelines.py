@@ -8,50 +8,50 @@ from collections import Counter
 from uuid import UUID
 
 from windlass import State
-from windlass.job import NewJob, new_id
+from windlass.model.job import NewJob, new_id
 
 from .process import Process
-from .rig import Yard, scaled
+from .rig import FaultLab, scaled
 from .test_kills import POINTS
 
 WORKERS = 3
 TRACES = ("first ", "first second ", "first second third ")
 
 
-def test_every_phase_happens_once_although_workers_are_killed(yard: Yard) -> None:
-    jobs = enqueue(yard, scaled(20, 5_000))
-    workers = [start(yard) for _ in range(WORKERS)]
+def test_every_phase_happens_once_although_workers_are_killed(lab: FaultLab) -> None:
+    jobs = enqueue(lab, scaled(20, 5_000))
+    workers = [start(lab) for _ in range(WORKERS)]
     began, kills = time.monotonic(), 0
 
     def nearly_done() -> bool:
         nonlocal kills
         for place, worker in enumerate(workers):
             if worker.ended() is not None:
-                assert worker.ended() == -signal.SIGKILL, yard.told()
-                workers[place] = start(yard)
+                assert worker.ended() == -signal.SIGKILL, lab.told()
+                workers[place] = start(lab)
                 kills += 1
-        return yard.final() >= 0.9 * len(jobs) and kills >= WORKERS
+        return lab.final() >= 0.9 * len(jobs) and kills >= WORKERS
 
-    yard.until(nearly_done, "most jobs are done, and somebody was killed", within=600)
+    lab.until(nearly_done, "most jobs are done, and somebody was killed", within=600)
     for worker in workers:
         worker.end()
-    yard.start()
-    yard.until_final(jobs)
+    lab.start()
+    lab.until_final(jobs)
 
-    assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-    effects = Counter(job for job, _ in yard.sql("select job, fence from effects"))
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+    effects = Counter(job for job, _ in lab.sql("select job, fence from effects"))
     assert effects == Counter(f"{job} {trace}" for job in jobs for trace in TRACES)
-    yard.check_fences()
+    lab.check_fences()
     print(f"{len(jobs)} jobs of three phases, {kills} kills, {time.monotonic() - began:.1f} s")
 
 
-def enqueue(yard: Yard, count: int) -> list[UUID]:
+def enqueue(lab: FaultLab, count: int) -> list[UUID]:
     jobs = [NewJob(id=new_id(), type="first", input="{}", pipeline="line", phase="first") for _ in range(count)]
-    yard._app.client.ask(lambda store: store.enqueue(jobs), twin="")
+    lab._app.client.ask(lambda store: store.enqueue(jobs), twin="")
     return [job.id for job in jobs]
 
 
-def start(yard: Yard) -> Process:
+def start(lab: FaultLab) -> Process:
     """A worker that may die at any of the worst moments."""
     points = ";".join(f"{point}=kill@0.02" for point in POINTS)
-    return yard.start("--concurrency", "8", WINDLASS_FAILPOINTS=points, WINDLASS_MAX_CRASHES="1000")
+    return lab.start("--concurrency", "8", WINDLASS_FAILPOINTS=points, WINDLASS_MAX_CRASHES="1000")

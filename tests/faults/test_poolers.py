@@ -19,7 +19,7 @@ from windlass.store.migrate import newest
 from windlass.store.postgres.pool import SETTINGS
 
 from .pooler import pooled
-from .rig import Yard
+from .rig import FaultLab
 
 LONG = {"WINDLASS_LEASE": "30s", "WINDLASS_BEAT": "0.5s"}
 
@@ -43,22 +43,22 @@ def test_migrations_go_through_a_pooler(empty_database: str, declared: dict[str,
         assert asyncio.run(make_migrator(settings).current()) == newest("postgres")
 
 
-def test_work_goes_through_a_pooler_that_was_declared(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    with pooled(yard.url) as pooler:
-        jobs = yard.enqueue("effect", 10) + yard.enqueue("plain", 10)
-        workers = [yard.start(WINDLASS_URL=pooler.url, WINDLASS_POOLER="transaction", **LONG) for _ in range(2)]
-        yard.until_final(jobs)
+def test_work_goes_through_a_pooler_that_was_declared(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    with pooled(lab.url) as pooler:
+        jobs = lab.enqueue("effect", 10) + lab.enqueue("plain", 10)
+        workers = [lab.start(WINDLASS_URL=pooler.url, WINDLASS_POOLER="transaction", **LONG) for _ in range(2)]
+        lab.until_final(jobs)
 
-        assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-        yard.check_effects(jobs[:10])
-        asyncio.run(keep_house(pooler.url))
+        assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+        lab.check_effects(jobs[:10])
+        asyncio.run(prune(pooler.url))
         for worker in workers:
             assert worker.ended() is None
             assert "beat:" not in worker.told()
 
 
-async def keep_house(url: str) -> None:
+async def prune(url: str) -> None:
     """Partitions are prepared inside the transaction that the pooler asks for, and that is READ COMMITTED."""
     settings = Settings.load({}, url=url, pooler="transaction")
     name = urlsplit(url).path.strip("/")
@@ -67,7 +67,7 @@ async def keep_house(url: str) -> None:
     await store.open()
     try:
         await store._execute("DROP TABLE windlass.history_" + await store._value(TOMORROW))
-        await store.keep_house(history=60.0, audit=60.0)
+        await store.prune(history=60.0, audit=60.0)
         assert await store._value(
             "SELECT to_regclass($1) IS NOT NULL", "windlass.history_" + await store._value(TOMORROW)
         )
@@ -79,7 +79,7 @@ async def keep_house(url: str) -> None:
 TOMORROW = "SELECT to_char((windlass.now() AT TIME ZONE 'UTC')::date + 1, 'YYYYMMDD')"
 
 
-def test_a_pooler_that_refuses_our_settings_is_named(postgres_yard: Yard) -> None:
+def test_a_pooler_that_refuses_our_settings_is_named(postgres_yard: FaultLab) -> None:
     with pooled(postgres_yard.url) as pooler:
         app = Windlass(pooler.url)
         with pytest.raises(StoreUnavailable, match=r"a pooler is in front of .*WINDLASS_POOLER=transaction"):
@@ -87,15 +87,15 @@ def test_a_pooler_that_refuses_our_settings_is_named(postgres_yard: Yard) -> Non
         app.close()
 
 
-def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    with pooled(yard.url, ignores={*SETTINGS, "application_name"}) as pooler:
-        jobs = yard.enqueue("effect", 10) + yard.enqueue("plain", 10)
-        workers = [yard.start(WINDLASS_URL=pooler.url, **LONG) for _ in range(2)]
-        yard.until_final(jobs)
+def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    with pooled(lab.url, ignores={*SETTINGS, "application_name"}) as pooler:
+        jobs = lab.enqueue("effect", 10) + lab.enqueue("plain", 10)
+        workers = [lab.start(WINDLASS_URL=pooler.url, **LONG) for _ in range(2)]
+        lab.until_final(jobs)
 
-        assert yard.counts() == {State.SUCCEEDED: len(jobs)}
-        yard.until(lambda: all("and nothing was said of it" in worker.told() for worker in workers), "they say so")
+        assert lab.counts() == {State.SUCCEEDED: len(jobs)}
+        lab.until(lambda: all("and nothing was said of it" in worker.told() for worker in workers), "they say so")
         for worker in workers:
             assert len(worker.told().splitlines()) == 1, worker.told()
             assert "WINDLASS_POOLER=transaction" in worker.told()

@@ -15,12 +15,12 @@ import pytest
 
 from engine.rig import Database, come, eventually, failure, in_state, working
 from windlass import Context, JobHandle, State, Windlass
-from windlass.outcome import Transition
+from windlass.model.outcome import Transition
 from windlass.runtime import refused
 from windlass.runtime.worker import Worker
-from windlass.store.checkup import Finding, Level, make_checkup
+from windlass.store.doctor.checkup import Finding, Level, make_checkup
 
-from .rig import Yard
+from .rig import FaultLab
 
 LIMIT = 30.0  # seconds until a story gives up
 
@@ -42,23 +42,23 @@ RELENT = {"postgres": "DROP TRIGGER refuse ON {}history", "sqlite": "DROP TRIGGE
 
 
 @pytest.fixture
-async def database(yard: Yard) -> AsyncIterator[Database]:
-    database = Database(url=yard.url, dialect=dialect(yard))
+async def database(lab: FaultLab) -> AsyncIterator[Database]:
+    database = Database(url=lab.url, dialect=dialect(lab))
     yield database
     await database.close()
 
 
-def dialect(yard: Yard) -> str:
-    return "sqlite" if yard.url.startswith("sqlite") else "postgres"
+def dialect(lab: FaultLab) -> str:
+    return "sqlite" if lab.url.startswith("sqlite") else "postgres"
 
 
-def refuse(yard: Yard, when: dict[str, str]) -> None:
-    yard.sql(TRIGGERS[dialect(yard)].format(when=when[dialect(yard)]))
+def refuse(lab: FaultLab, when: dict[str, str]) -> None:
+    lab.sql(TRIGGERS[dialect(lab)].format(when=when[dialect(lab)]))
 
 
-async def sql(yard: Yard, statement: str) -> None:
+async def sql(lab: FaultLab, statement: str) -> None:
     """Beside the loop of the workers here: what this waits for may need their answer."""
-    await asyncio.to_thread(yard.sql, statement)
+    await asyncio.to_thread(lab.sql, statement)
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ async def until_refused(worker: Worker, count: int) -> None:
     """Until so many ended jobs wait to be written."""
 
     async def waiting() -> int:
-        return worker.crew.completer.backlog
+        return worker.state.completer.backlog
 
     await eventually(waiting, lambda backlog: backlog >= count, timeout=LIMIT)
 
@@ -108,9 +108,9 @@ async def running(database: Database) -> int:
 # The database's
 
 
-async def test_a_trigger_that_raises_for_a_while_costs_no_job(yard: Yard, database: Database) -> None:
+async def test_a_trigger_that_raises_for_a_while_costs_no_job(lab: FaultLab, database: Database) -> None:
     jobs = Numbers(database.app())
-    refuse(yard, ALWAYS)
+    refuse(lab, ALWAYS)
     handles = await jobs.enqueue(*range(60))
 
     async with working(jobs.app, concurrency=5) as (worker, _):
@@ -119,59 +119,59 @@ async def test_a_trigger_that_raises_for_a_while_costs_no_job(yard: Yard, databa
         held = await running(database)
         ran = jobs.runs.total()
         # Nothing new is claimed while something waits, and what waits is still held.
-        assert (held, ran) == (len(worker.crew.leases), held)
-        assert worker.crew.completer.overwhelmed
+        assert (held, ran) == (len(worker.state.leases), held)
+        assert worker.state.completer.overwhelmed
         assert not await database.run("SELECT id FROM {}jobs WHERE status = 'dead'")
 
-        await sql(yard, RELENT[database.dialect])
+        await sql(lab, RELENT[database.dialect])
         assert [await handle.aresult(timeout=LIMIT) for handle in handles] == list(range(60))
 
     assert set(jobs.runs.values()) == {1}
 
 
 async def settled_rounds(worker: Worker) -> int:
-    return worker.crew.completer._refused.rounds
+    return worker.state.completer._refused.rounds
 
 
-async def test_a_table_that_is_away_for_a_while_costs_no_job(yard: Yard, database: Database) -> None:
+async def test_a_table_that_is_away_for_a_while_costs_no_job(lab: FaultLab, database: Database) -> None:
     jobs = Numbers(database.app())
     prefix = "windlass_" if database.dialect == "sqlite" else ""
 
     async with working(jobs.app, concurrency=5) as (worker, _):
-        await sql(yard, f"ALTER TABLE {{}}audit RENAME TO {prefix}elsewhere")
+        await sql(lab, f"ALTER TABLE {{}}audit RENAME TO {prefix}elsewhere")
         handles = await jobs.enqueue(*range(20))
         await until_refused(worker, 5)
 
-        await sql(yard, f"ALTER TABLE {{}}elsewhere RENAME TO {prefix}audit")
+        await sql(lab, f"ALTER TABLE {{}}elsewhere RENAME TO {prefix}audit")
         assert [await handle.aresult(timeout=LIMIT) for handle in handles] == list(range(20))
 
     assert set(jobs.runs.values()) == {1}
 
 
-async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: Yard) -> None:
-    yard, role = postgres_yard, f"worker_{uuid4().hex[:8]}"
-    yard.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA windlass TO {role}")
-    yard.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA windlass TO {role}")
-    yard.sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA windlass TO {role}")
-    database = Database(url=yard.url.replace("//windlass@", f"//{role}@"), dialect="postgres")
-    assert database.url != yard.url
+async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: FaultLab) -> None:
+    lab, role = postgres_yard, f"worker_{uuid4().hex[:8]}"
+    lab.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA windlass TO {role}")
+    lab.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA windlass TO {role}")
+    lab.sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA windlass TO {role}")
+    database = Database(url=lab.url.replace("//windlass@", f"//{role}@"), dialect="postgres")
+    assert database.url != lab.url
     try:
         jobs = Numbers(database.app())
         async with working(jobs.app, concurrency=5) as (worker, _):
-            await sql(yard, f"REVOKE INSERT ON windlass.audit FROM {role}")
+            await sql(lab, f"REVOKE INSERT ON windlass.audit FROM {role}")
             handles = await jobs.enqueue(*range(20))
             await until_refused(worker, 5)
-            await eventually(lambda: running(database), lambda held: held == len(worker.crew.leases), timeout=LIMIT)
+            await eventually(lambda: running(database), lambda held: held == len(worker.state.leases), timeout=LIMIT)
 
-            await sql(yard, f"GRANT INSERT ON windlass.audit TO {role}")
+            await sql(lab, f"GRANT INSERT ON windlass.audit TO {role}")
             assert [await handle.aresult(timeout=LIMIT) for handle in handles] == list(range(20))
         assert set(jobs.runs.values()) == {1}
     finally:
         await database.close()
-        await sql(yard, f"DROP OWNED BY {role}; DROP ROLE {role}")
+        await sql(lab, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_yard: Yard) -> None:
+async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_yard: FaultLab) -> None:
     database = Database(url=postgres_yard.url, dialect="postgres")
     app = database.app()
 
@@ -194,11 +194,13 @@ async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nob
 # The job's
 
 
-async def test_a_value_that_breaks_a_constraint_buries_its_job_with_the_verdict(yard: Yard, database: Database) -> None:
+async def test_a_value_that_breaks_a_constraint_buries_its_job_with_the_verdict(
+    lab: FaultLab, database: Database
+) -> None:
     if database.dialect == "postgres":
-        yard.sql("ALTER TABLE {}history ADD CHECK (output::text <> '3')")
+        lab.sql("ALTER TABLE {}history ADD CHECK (output::text <> '3')")
     else:
-        yard.sql("CREATE UNIQUE INDEX one_three ON windlass_history (output) WHERE output = '3'")
+        lab.sql("CREATE UNIQUE INDEX one_three ON windlass_history (output) WHERE output = '3'")
     jobs = Numbers(database.app())
 
     async with working(jobs.app) as (_, _):
@@ -214,10 +216,10 @@ async def test_a_value_that_breaks_a_constraint_buries_its_job_with_the_verdict(
 
 
 async def test_one_refused_job_stops_no_other_and_is_buried_in_the_end(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    refuse(yard, THREES)
+    refuse(lab, THREES)
     jobs = Numbers(database.app())
 
     async with working(jobs.app, concurrency=4) as (worker, _):
@@ -227,7 +229,7 @@ async def test_one_refused_job_stops_no_other_and_is_buried_in_the_end(
         later = await jobs.enqueue(10, 11)
         assert [await handle.aresult(timeout=LIMIT) for handle in later] == [10, 11]
         record = await in_state(handles[3], State.DEAD, timeout=LIMIT)
-        assert len(worker.crew.leases) == 0
+        assert len(worker.state.leases) == 0
 
     assert record.reason == "succeeded, could not be stored"
     assert "not now" in failure(record).message
@@ -235,11 +237,11 @@ async def test_one_refused_job_stops_no_other_and_is_buried_in_the_end(
 
 
 async def test_a_refused_job_that_is_alone_lets_others_show_that_the_database_takes_them(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     monkeypatch.setattr(refused, "FIRST_PROBE", 0.5)
-    refuse(yard, THREES)
+    refuse(lab, THREES)
     jobs = Numbers(database.app())
 
     async with working(jobs.app, concurrency=4) as (worker, _):
@@ -254,7 +256,7 @@ async def test_a_refused_job_that_is_alone_lets_others_show_that_the_database_ta
 
 
 async def test_a_finish_that_raises_something_unforeseen_keeps_no_other_waiting(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     jobs = Numbers(database.app())
@@ -271,7 +273,7 @@ async def test_a_finish_that_raises_something_unforeseen_keeps_no_other_waiting(
 
 
 async def test_a_job_that_cannot_even_be_buried_is_put_aside(
-    yard: Yard, database: Database, monkeypatch: pytest.MonkeyPatch
+    lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     jobs = Numbers(database.app())
@@ -288,21 +290,21 @@ async def test_a_job_that_cannot_even_be_buried_is_put_aside(
 
 def spoil(worker: Worker, odd: Callable[[Transition], bool]) -> None:
     """Whatever is written of such a transition raises what no store raises."""
-    store: Any = worker.crew.store
-    settle = store.settle
+    store: Any = worker.state.store
+    settle = store.finish
 
     async def surprising(transitions: list[Transition]) -> Any:
         if any(map(odd, transitions)):
             raise ZeroDivisionError("a fault that nobody foresaw")
         return await settle(transitions)
 
-    store.settle = surprising
+    store.finish = surprising
 
 
 # What doctor sees
 
 
-async def test_doctor_names_a_worker_that_does_not_know_what_it_holds(yard: Yard, database: Database) -> None:
+async def test_doctor_names_a_worker_that_does_not_know_what_it_holds(lab: FaultLab, database: Database) -> None:
     app = database.app(beat="0.1s")
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -315,15 +317,15 @@ async def test_doctor_names_a_worker_that_does_not_know_what_it_holds(yard: Yard
         await held.aenqueue()
         await come(started)
         hour = {"sqlite": "3600000000", "postgres": "interval '1 hour'"}[database.dialect]
-        await sql(yard, f"UPDATE {{}}jobs SET claimed_at = claimed_at - {hour}")
+        await sql(lab, f"UPDATE {{}}jobs SET claimed_at = claimed_at - {hour}")
         await eventually(lambda: finding(app), lambda found: found.level is Level.OK, timeout=LIMIT)
 
-        known = dict(worker.crew.leases._claimed)
-        worker.crew.leases._claimed.clear()  # a fault of the engine: nothing else makes a worker forget
+        known = dict(worker.state.leases._claimed)
+        worker.state.leases._claimed.clear()  # a fault of the engine: nothing else makes a worker forget
         found = await eventually(lambda: finding(app), lambda found: found.level is Level.PROBLEM, timeout=LIMIT)
         assert found.said == f"1 running under worker {worker.name}, which knows of 0"
 
-        worker.crew.leases._claimed.update(known)
+        worker.state.leases._claimed.update(known)
         await eventually(lambda: finding(app), lambda found: found.level is Level.OK, timeout=LIMIT)
         go.set()
 

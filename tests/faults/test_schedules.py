@@ -7,12 +7,12 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from windlass import State
-from windlass.filter import parse
-from windlass.job import Job
-from windlass.schedule import Outcome, ScheduleRow, TickRow
+from windlass.model.filter import parse
+from windlass.model.job import Job
+from windlass.model.schedule import Outcome, ScheduleRow, TickRow
 
 from .process import Process
-from .rig import LEASE, Yard, scaled
+from .rig import LEASE, FaultLab, scaled
 
 TICKS = scaled(100, 200)
 TICKS_UNDER_FIRE = scaled(50, 800)
@@ -24,8 +24,8 @@ PAGE = 10_000
 class Timetable:
     """What the store and the ledger say of the one schedule in the yard."""
 
-    def __init__(self, yard: Yard) -> None:
-        self._yard = yard
+    def __init__(self, lab: FaultLab) -> None:
+        self._yard = lab
 
     def row(self) -> ScheduleRow | None:
         rows = self._yard._app.schedules()
@@ -68,34 +68,34 @@ class Timetable:
         return len(wanted)
 
 
-def test_ticks_with_workers_that_freeze_by_turns(yard: Yard) -> None:
-    timetable = Timetable(yard)
-    workers = [yard.ready(**EVERY) for _ in range(2)]
+def test_ticks_with_workers_that_freeze_by_turns(lab: FaultLab) -> None:
+    timetable = Timetable(lab)
+    workers = [lab.ready(**EVERY) for _ in range(2)]
     begin, began, frozen = timetable.begins(), time.monotonic(), 0
 
     while not timetable.passed(begin, TICKS):
         victim = workers[frozen % 2]
-        yard.freeze(victim)
+        lab.freeze(victim)
         if frozen % 4 == 3:  # …and once in a while nobody is there
-            yard.freeze(workers[(frozen + 1) % 2])
-        pause(yard.random.uniform(0.2, 1.0 if frozen % 5 else LEASE + 0.5))
+            lab.freeze(workers[(frozen + 1) % 2])
+        pause(lab.random.uniform(0.2, 1.0 if frozen % 5 else LEASE + 0.5))
         for worker in workers:
             worker.thaw()
         frozen += 1
-        pause(yard.random.uniform(0.0, 0.3))
+        pause(lab.random.uniform(0.0, 0.3))
     timetable.pause()
-    yard.until_final(len(timetable.jobs()))
+    lab.until_final(len(timetable.jobs()))
 
     ticks = timetable.check(begin, least=TICKS)
-    assert yard.counts() == {State.SUCCEEDED: ticks}
+    assert lab.counts() == {State.SUCCEEDED: ticks}
     print(f"{ticks} ticks, {frozen} times frozen, {time.monotonic() - began:.1f} s")
 
 
-def test_no_tick_is_lost_with_workers_that_are_killed(yard: Yard) -> None:
-    timetable = Timetable(yard)
+def test_no_tick_is_lost_with_workers_that_are_killed(lab: FaultLab) -> None:
+    timetable = Timetable(lab)
     # They die by themselves as well: in the middle of firing, when the schedule is moved and nothing is enqueued yet.
     environment = {**EVERY, "WINDLASS_FAILPOINTS": "tick.moved=kill@0.05", "WINDLASS_MAX_CRASHES": "1000"}
-    workers = [yard.start(**environment) for _ in range(2)]
+    workers = [lab.start(**environment) for _ in range(2)]
     deaths = 0
     begin: datetime | None = None
 
@@ -104,46 +104,48 @@ def test_no_tick_is_lost_with_workers_that_are_killed(yard: Yard) -> None:
         for place, worker in enumerate(workers):
             if worker.ended() is not None:
                 deaths += 1
-                workers[place] = yard.start(**environment)
+                workers[place] = lab.start(**environment)
         if begin is None and (ticks := timetable.ticks()):
             begin = min(tick.at for tick in ticks)
         return begin is not None and timetable.passed(begin, TICKS_UNDER_FIRE) and deaths >= 2
 
-    yard.until(over, f"{TICKS_UNDER_FIRE} ticks have passed", within=180)
+    lab.until(over, f"{TICKS_UNDER_FIRE} ticks have passed", within=180)
     assert begin is not None
     timetable.pause()
     for worker in workers:
         worker.kill()
-    yard.ready(**EVERY)
-    yard.until_final(len(timetable.jobs()))
+    lab.ready(**EVERY)
+    lab.until_final(len(timetable.jobs()))
 
     ticks = timetable.check(begin, least=TICKS_UNDER_FIRE)
-    assert yard.counts() == {State.SUCCEEDED: ticks}
+    assert lab.counts() == {State.SUCCEEDED: ticks}
     print(f"{ticks} ticks, {deaths} deaths")
 
 
-def test_a_worker_that_freezes_in_the_middle_of_firing_keeps_its_schedule_for_seconds_only(postgres_yard: Yard) -> None:
-    yard, timetable = postgres_yard, Timetable(postgres_yard)  # on SQLite it would hold the whole file
-    zombie = yard.start(**EVERY, WINDLASS_FAILPOINTS="tick.moved=stop")
-    yard.until(lambda: zombie.frozen, "the zombie stands still with a tick that it has moved on from")
+def test_a_worker_that_freezes_in_the_middle_of_firing_keeps_its_schedule_for_seconds_only(
+    postgres_yard: FaultLab,
+) -> None:
+    lab, timetable = postgres_yard, Timetable(postgres_yard)  # on SQLite it would hold the whole file
+    zombie = lab.start(**EVERY, WINDLASS_FAILPOINTS="tick.moved=stop")
+    lab.until(lambda: zombie.frozen, "the zombie stands still with a tick that it has moved on from")
     row = timetable.row()
     assert row is not None
     begin = row.next_at  # as others see it: nothing is committed
     assert begin is not None
 
-    yard.ready(**EVERY)
-    yard.until(lambda: timetable.passed(begin, 20), "the successor caught up")
-    thawed(yard, zombie)
+    lab.ready(**EVERY)
+    lab.until(lambda: timetable.passed(begin, 20), "the successor caught up")
+    thawed(lab, zombie)
     timetable.pause()
-    yard.until_final(len(timetable.jobs()))
+    lab.until_final(len(timetable.jobs()))
 
     timetable.check(begin, least=20)
 
 
-def thawed(yard: Yard, zombie: Process) -> None:
+def thawed(lab: FaultLab, zombie: Process) -> None:
     """Until it has found out that its transaction is gone; it stops again in its next one, and must not stay there."""
     zombie.thaw()
-    yard.until(lambda: "schedules: " in zombie.told(), "the zombie lost its transaction")
+    lab.until(lambda: "schedules: " in zombie.told(), "the zombie lost its transaction")
     zombie.kill()
 
 

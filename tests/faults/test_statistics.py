@@ -12,27 +12,27 @@ import pytest
 
 from store.conftest import postgres_rig
 from store.rig import Rig
-from windlass.outcome import Progress
-from windlass.state import State, Verb
+from windlass.model.outcome import Progress
+from windlass.model.state import State, Verb
 
-from .rig import Yard, scaled
+from .rig import FaultLab, scaled
 
 READS_PER_JOB = 30  # rows of jobs: find, lock, write; once more for each rescan and each look for lanes
 LIMIT = 30.0  # seconds until a story gives up
 WAITS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())"
 
 
-def believe(yard: Yard, rows: int, pages: int) -> None:
-    yard.sql("ALTER TABLE {}jobs SET (autovacuum_enabled = false)")
-    yard.sql(
+def believe(lab: FaultLab, rows: int, pages: int) -> None:
+    lab.sql("ALTER TABLE {}jobs SET (autovacuum_enabled = false)")
+    lab.sql(
         f"UPDATE pg_class SET reltuples = {rows}, relpages = {pages}"
         " WHERE relnamespace = 'windlass'::regnamespace AND relname LIKE 'jobs%' AND relkind IN ('r', 'i')"
     )
 
 
-def reads(yard: Yard) -> int:
+def reads(lab: FaultLab) -> int:
     """Rows of jobs that were read in any way."""
-    ((count,),) = yard.sql(
+    ((count,),) = lab.sql(
         "SELECT coalesce(seq_tup_read, 0) + coalesce((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes"
         " WHERE relid = 'windlass.jobs'::regclass), 0) FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass"
     )
@@ -40,20 +40,20 @@ def reads(yard: Yard) -> int:
 
 
 @pytest.mark.parametrize(("rows", "pages"), [(1, 5_400), (0, 1)])
-def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_yard: Yard, rows: int, pages: int) -> None:
-    yard = postgres_yard
-    believe(yard, rows, pages)
+def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_yard: FaultLab, rows: int, pages: int) -> None:
+    lab = postgres_yard
+    believe(lab, rows, pages)
     jobs = scaled(4_000, 20_000)
-    yard.enqueue("plain", jobs)
+    lab.enqueue("plain", jobs)
 
-    worker = yard.start("--concurrency", "100")
+    worker = lab.start("--concurrency", "100")
     # The history alone: a look at jobs would count as well.
-    yard.until(lambda: yard.sql("SELECT count(*) FROM {}history") == [(jobs,)], f"{jobs} jobs have ended")
+    lab.until(lambda: lab.sql("SELECT count(*) FROM {}history") == [(jobs,)], f"{jobs} jobs have ended")
     worker.signal(signal.SIGTERM)  # its sessions tell what they read when they end
     worker.wait()
 
-    assert reads(yard) <= READS_PER_JOB * jobs
-    assert yard.counts() == {State.SUCCEEDED: jobs}
+    assert reads(lab) <= READS_PER_JOB * jobs
+    assert lab.counts() == {State.SUCCEEDED: jobs}
 
 
 # Look-ups that cannot be turned round, and a row that another transaction writes meanwhile

@@ -9,33 +9,33 @@ from pathlib import Path
 from windlass import State
 
 from .process import PROC
-from .rig import Yard
+from .rig import FaultLab
 
 
-def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    supervisor = yard.start("--processes", "2", "--concurrency", "1")
-    yard.until(lambda: len(yard.workers()) == 2, "both children are registered")
-    jobs = yard.enqueue("gated", 2)
-    yard.until(lambda: len(yard.ledger()) == 2, "each child has a job")
+def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    supervisor = lab.start("--processes", "2", "--concurrency", "1")
+    lab.until(lambda: len(lab.workers()) == 2, "both children are registered")
+    jobs = lab.enqueue("gated", 2)
+    lab.until(lambda: len(lab.ledger()) == 2, "each child has a job")
 
-    (victim,) = {entry.pid for entry in yard.begins(jobs[0])}
+    (victim,) = {entry.pid for entry in lab.begins(jobs[0])}
     os.kill(victim, signal.SIGKILL)
-    yard.until(lambda: len(yard.begins(jobs[0])) == 2, "somebody else has its job")
-    yard.until(lambda: sum(not worker.dead for worker in yard.workers()) == 2, "a third child is registered")
-    yard.open_gate()
-    yard.until_final(jobs)
+    lab.until(lambda: len(lab.begins(jobs[0])) == 2, "somebody else has its job")
+    lab.until(lambda: sum(not worker.dead for worker in lab.workers()) == 2, "a third child is registered")
+    lab.open_gate()
+    lab.until_final(jobs)
 
-    assert yard.counts() == {State.SUCCEEDED: 2}
+    assert lab.counts() == {State.SUCCEEDED: 2}
     supervisor.signal(signal.SIGTERM)
     assert supervisor.wait() == 0
-    assert [worker for worker in yard.workers() if not worker.dead] == []
+    assert [worker for worker in lab.workers() if not worker.dead] == []
 
 
-def test_the_supervisor_holds_no_connection(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    supervisor = yard.start("--processes", "2")
-    yard.until(lambda: len(yard.workers()) == 2, "both children are registered")
+def test_the_supervisor_holds_no_connection(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    supervisor = lab.start("--processes", "2")
+    lab.until(lambda: len(lab.workers()) == 2, "both children are registered")
     children = [pid for pid in supervisor.offspring() if tcp_sockets(pid)]
 
     assert len(children) == 2  # so that the look itself is known to work

@@ -9,60 +9,60 @@ import pytest
 
 from windlass import State
 
-from .rig import Yard
+from .rig import FaultLab
 
 QUICK = 20  # jobs that nothing speaks against
 
 
-def orphans(yard: Yard, type: str, count: int, **input: Any) -> list[UUID]:
+def orphans(lab: FaultLab, type: str, count: int, **input: Any) -> list[UUID]:
     """Jobs whose worker was killed while they ran."""
-    jobs = yard.enqueue(type, count, **input)
-    victim = yard.ready("--concurrency", str(count))
-    yard.until(lambda: all(yard.begins(job) for job in jobs), "all jobs run")
+    jobs = lab.enqueue(type, count, **input)
+    victim = lab.ready("--concurrency", str(count))
+    lab.until(lambda: all(lab.begins(job) for job in jobs), "all jobs run")
     victim.kill()
     return jobs
 
 
-def held(yard: Yard) -> int:
+def held(lab: FaultLab) -> int:
     """How many suspects workers hold."""
-    return int(yard.sql("select count(*) from {}jobs where status = 'running' and crashes > 0")[0][0])
+    return int(lab.sql("select count(*) from {}jobs where status = 'running' and crashes > 0")[0][0])
 
 
 @pytest.mark.parametrize(("processors", "share"), [(12, 4), (2, 1)])
-def test_suspects_leave_room_for_everybody_else(yard: Yard, processors: int, share: int) -> None:
-    suspects = orphans(yard, "gated", 12)
-    yard.ready("--concurrency", str(processors))
-    yard.until(lambda: held(yard) == share, "suspects run, as many as may")
+def test_suspects_leave_room_for_everybody_else(lab: FaultLab, processors: int, share: int) -> None:
+    suspects = orphans(lab, "gated", 12)
+    lab.ready("--concurrency", str(processors))
+    lab.until(lambda: held(lab) == share, "suspects run, as many as may")
 
-    quick = yard.enqueue("plain", QUICK)
-    yard.until(lambda: all(yard.find(job).status is State.SUCCEEDED for job in quick), "the others go on", within=30)
+    quick = lab.enqueue("plain", QUICK)
+    lab.until(lambda: all(lab.find(job).status is State.SUCCEEDED for job in quick), "the others go on", within=30)
 
-    assert held(yard) == share
-    yard.open_gate()
-    yard.until_final([*suspects, *quick])
-    assert yard.counts() == {State.SUCCEEDED: len(suspects) + QUICK}
-    yard.check_fences()
+    assert held(lab) == share
+    lab.open_gate()
+    lab.until_final([*suspects, *quick])
+    assert lab.counts() == {State.SUCCEEDED: len(suspects) + QUICK}
+    lab.check_fences()
 
 
 @pytest.mark.parametrize("then", ["raise", "snooze"])
-def test_a_suspect_that_ran_without_harm_is_one_no_longer(yard: Yard, then: str) -> None:
-    (job,) = orphans(yard, "survivor", 1, then=then)
-    worker = yard.ready()
+def test_a_suspect_that_ran_without_harm_is_one_no_longer(lab: FaultLab, then: str) -> None:
+    (job,) = orphans(lab, "survivor", 1, then=then)
+    worker = lab.ready()
 
-    yard.until_final([job], within=30)
+    lab.until_final([job], within=30)
 
-    _, second, third = yard.begins(job)
+    _, second, third = lab.begins(job)
     assert second.pid != worker.pid  # in a process of its own
     assert third.pid == worker.pid  # as any other
-    assert (yard.find(job).status, yard.find(job).crashes) == (State.SUCCEEDED, 0)
+    assert (lab.find(job).status, lab.find(job).crashes) == (State.SUCCEEDED, 0)
 
 
-def test_where_crashes_count_a_job_that_kills_its_process_dies_of_its_attempts(yard: Yard) -> None:
-    (job,) = yard.enqueue("leave", max_attempts=2)
-    yard.start("--processes", "2", WINDLASS_CRASH_COUNTS="on")
+def test_where_crashes_count_a_job_that_kills_its_process_dies_of_its_attempts(lab: FaultLab) -> None:
+    (job,) = lab.enqueue("leave", max_attempts=2)
+    lab.start("--processes", "2", WINDLASS_CRASH_COUNTS="on")
 
-    yard.until_final([job])
+    lab.until_final([job])
 
-    found = yard.find(job)
+    found = lab.find(job)
     assert (found.status, found.reason, found.attempt, found.crashes) == (State.DEAD, "exhausted", 2, 2)
-    assert len(yard.begins(job)) == 2
+    assert len(lab.begins(job)) == 2

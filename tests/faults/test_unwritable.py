@@ -10,10 +10,10 @@ import pytest
 
 from engine.rig import Database, come, in_state, opened, working
 from windlass import State
-from windlass.job import Job, NewJob, attempts_in, new_id
+from windlass.model.job import Job, NewJob, attempts_in, new_id
 from windlass.store.protocol import Claim, NewWorker, Store
 
-from .rig import Yard
+from .rig import FaultLab
 
 TYPE = "mail.send"
 
@@ -31,8 +31,8 @@ TRIGGERS = {
 
 
 @pytest.fixture
-async def database(yard: Yard) -> AsyncIterator[Database]:
-    database = Database(url=yard.url, dialect="sqlite" if yard.url.startswith("sqlite") else "postgres")
+async def database(lab: FaultLab) -> AsyncIterator[Database]:
+    database = Database(url=lab.url, dialect="sqlite" if lab.url.startswith("sqlite") else "postgres")
     yield database
     await database.close()
 
@@ -44,14 +44,14 @@ async def store(database: Database) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def orphans(store: Store, yard: Yard, count: int, **options: str) -> list[Job]:
+async def orphans(store: Store, lab: FaultLab, count: int, **options: str) -> list[Job]:
     """Jobs whose worker died."""
     worker = NewWorker(id=uuid4(), name="dead", lease=60.0, queues=None, types=(TYPE,), concurrency=count)
     await store.register(worker)
     await store.enqueue([NewJob(id=new_id(), type=TYPE, input="{}", **options) for _ in range(count)])  # type: ignore[arg-type]
     claimed = await store.claim(Claim(worker=worker.id, room=count, types=(TYPE,), rescan=True))
     assert len(claimed.jobs) == count
-    yard.sql("UPDATE {}workers SET dead = true")
+    lab.sql("UPDATE {}workers SET dead = true")
     return claimed.jobs
 
 
@@ -60,19 +60,19 @@ async def states(store: Store, jobs: list[Job]) -> list[State]:
     return [found[job.id].status for job in jobs]
 
 
-def refuse(yard: Yard, job: UUID, *, column: str = "") -> None:
-    dialect = "sqlite" if yard.url.startswith("sqlite") else "postgres"
-    yard.sql(TRIGGERS[dialect].format(job=job, column=column))
+def refuse(lab: FaultLab, job: UUID, *, column: str = "") -> None:
+    dialect = "sqlite" if lab.url.startswith("sqlite") else "postgres"
+    lab.sql(TRIGGERS[dialect].format(job=job, column=column))
 
 
-def relent(yard: Yard) -> None:
-    yard.sql("DROP TRIGGER refuse" + ("" if yard.url.startswith("sqlite") else " ON {}jobs"))
+def relent(lab: FaultLab) -> None:
+    lab.sql("DROP TRIGGER refuse" + ("" if lab.url.startswith("sqlite") else " ON {}jobs"))
 
 
 @pytest.mark.parametrize("odd", ['{"n": 1}', '"once"', "null", "[1, null]"])
-async def test_a_rescue_reads_attempts_of_any_shape(yard: Yard, store: Store, odd: str) -> None:
-    jobs = await orphans(store, yard, 3)
-    yard.sql(f"UPDATE {{}}jobs SET attempts = '{odd}' WHERE id = '{jobs[1].id}'")
+async def test_a_rescue_reads_attempts_of_any_shape(lab: FaultLab, store: Store, odd: str) -> None:
+    jobs = await orphans(store, lab, 3)
+    lab.sql(f"UPDATE {{}}jobs SET attempts = '{odd}' WHERE id = '{jobs[1].id}'")
 
     swept = await store.sweep(max_crashes=3)
 
@@ -83,20 +83,20 @@ async def test_a_rescue_reads_attempts_of_any_shape(yard: Yard, store: Store, od
 
 
 @pytest.mark.parametrize("odd", ["[]", '"later"', '{"dead": {"type": 7}, "never": 1}'])
-async def test_a_rescue_reads_consequences_of_any_shape(yard: Yard, store: Store, odd: str) -> None:
+async def test_a_rescue_reads_consequences_of_any_shape(lab: FaultLab, store: Store, odd: str) -> None:
     follow_up = '{"dead":{"type":"mourn","names":[],"queue":"default","priority":0,"max_attempts":1}}'
-    jobs = await orphans(store, yard, 3, consequences=follow_up)
-    yard.sql(f"UPDATE {{}}jobs SET consequences = '{odd}' WHERE id = '{jobs[1].id}'")
+    jobs = await orphans(store, lab, 3, consequences=follow_up)
+    lab.sql(f"UPDATE {{}}jobs SET consequences = '{odd}' WHERE id = '{jobs[1].id}'")
 
     swept = await store.sweep(max_crashes=1)
 
-    assert swept.condemned == 3
-    assert yard.sql("SELECT count(*) FROM {}jobs WHERE type = 'mourn'") == [(2,)]
+    assert swept.dead_after_crashes == 3
+    assert lab.sql("SELECT count(*) FROM {}jobs WHERE type = 'mourn'") == [(2,)]
 
 
-async def test_a_row_that_no_rescue_may_touch_keeps_no_other(yard: Yard, store: Store) -> None:
-    jobs = await orphans(store, yard, 5)
-    refuse(yard, jobs[2].id)
+async def test_a_row_that_no_rescue_may_touch_keeps_no_other(lab: FaultLab, store: Store) -> None:
+    jobs = await orphans(store, lab, 5)
+    refuse(lab, jobs[2].id)
 
     swept = await store.sweep(max_crashes=3, page=2)
 
@@ -104,14 +104,14 @@ async def test_a_row_that_no_rescue_may_touch_keeps_no_other(yard: Yard, store: 
     others = [State.QUEUED] * 2
     assert await states(store, jobs) == [*others, State.RUNNING, *others]
 
-    relent(yard)
+    relent(lab)
     assert (await store.sweep(max_crashes=3)).rescued == 1
     assert await states(store, jobs) == [State.QUEUED] * 5
 
 
-async def test_a_row_that_refuses_its_attempts_is_given_back_without_them(yard: Yard, store: Store) -> None:
-    jobs = await orphans(store, yard, 3)
-    refuse(yard, jobs[0].id, column=" OF attempts")
+async def test_a_row_that_refuses_its_attempts_is_given_back_without_them(lab: FaultLab, store: Store) -> None:
+    jobs = await orphans(store, lab, 3)
+    refuse(lab, jobs[0].id, column=" OF attempts")
 
     assert (await store.sweep(max_crashes=3)).rescued == 3
 
@@ -120,7 +120,7 @@ async def test_a_row_that_refuses_its_attempts_is_given_back_without_them(yard: 
     assert (record.status, record.crashes, record.attempt, record.attempts) == (State.QUEUED, 1, 0, None)
 
 
-async def test_a_running_job_whose_row_was_edited_ends_as_others_do(yard: Yard, database: Database) -> None:
+async def test_a_running_job_whose_row_was_edited_ends_as_others_do(lab: FaultLab, database: Database) -> None:
     app = database.app()
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -138,7 +138,7 @@ async def test_a_running_job_whose_row_was_edited_ends_as_others_do(yard: Yard, 
         job = await odd.aenqueue()
         await come(started)
         shape = {"sqlite": "1", "postgres": "true"}[database.dialect]
-        yard.sql(f"UPDATE {{}}jobs SET attempts = '1', consequences = '7', followed = {shape} WHERE id = '{job.id}'")
+        lab.sql(f"UPDATE {{}}jobs SET attempts = '1', consequences = '7', followed = {shape} WHERE id = '{job.id}'")
         go.set()
         handles = await app.aenqueue_many(plain.call(n) for n in range(5))
         assert [await handle.aresult(timeout=30) for handle in handles] == list(range(5))

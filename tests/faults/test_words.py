@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from windlass.cli.main import cli
 
-from .rig import Yard
+from .rig import FaultLab
 from .test_odd_rows import GUARDS, LAST, ODD
 
 
@@ -44,69 +44,69 @@ SHAPES = (  # error, attempts, consequences, input
 )
 
 
-def dialect(yard: Yard) -> str:
-    return urlsplit(yard.url).scheme.replace("postgresql", "postgres")
+def dialect(lab: FaultLab) -> str:
+    return urlsplit(lab.url).scheme.replace("postgresql", "postgres")
 
 
-def test_a_job_whose_documents_have_another_shape_is_shown(yard: Yard) -> None:
-    (job,) = yard.enqueue("plain")
-    broken = ("", "{", "no JSON", "{") if dialect(yard) == "sqlite" else SHAPES[0]
+def test_a_job_whose_documents_have_another_shape_is_shown(lab: FaultLab) -> None:
+    (job,) = lab.enqueue("plain")
+    broken = ("", "{", "no JSON", "{") if dialect(lab) == "sqlite" else SHAPES[0]
 
     for documents in (*SHAPES, broken):
         error, attempts, consequences, input = documents
-        yard.sql(
+        lab.sql(
             f"UPDATE {{}}jobs SET error = '{error}', attempts = '{attempts}', consequences = '{consequences}',"
             f" input = '{input}', output = '{input}' WHERE id = '{job}'"
         )
 
-        assert str(job) in windlass("jobs", "show", str(job), "--full", url=yard.url).output, documents
-        assert str(job) in windlass("jobs", "show", str(job), "--json", url=yard.url).output, documents
-    assert str(job) in windlass("jobs", "list", url=yard.url).output
+        assert str(job) in windlass("jobs", "show", str(job), "--full", url=lab.url).output, documents
+        assert str(job) in windlass("jobs", "show", str(job), "--json", url=lab.url).output, documents
+    assert str(job) in windlass("jobs", "list", url=lab.url).output
 
 
-def test_a_job_at_the_ends_of_the_calendar_is_shown(yard: Yard) -> None:
+def test_a_job_at_the_ends_of_the_calendar_is_shown(lab: FaultLab) -> None:
     first, last = {
         "postgres": ("'0001-01-01 00:00+00'", "'9999-12-31 23:59:59+00'"),
         "sqlite": ("-62135596800000000", "253402300799000000"),
-    }[dialect(yard)]
-    (job,) = yard.enqueue("plain")
-    yard.sql(f"UPDATE {{}}jobs SET created_at = {first}, run_at = {last}, updated_at = {last} WHERE id = '{job}'")
+    }[dialect(lab)]
+    (job,) = lab.enqueue("plain")
+    lab.sql(f"UPDATE {{}}jobs SET created_at = {first}, run_at = {last}, updated_at = {last} WHERE id = '{job}'")
 
-    assert str(job) in windlass("jobs", "show", str(job), url=yard.url).output
-    assert str(job) in windlass("jobs", "show", str(job), "--json", url=yard.url).output
+    assert str(job) in windlass("jobs", "show", str(job), url=lab.url).output
+    assert str(job) in windlass("jobs", "show", str(job), "--json", url=lab.url).output
 
 
-def test_a_job_from_before_the_checks_is_shown_or_explained(yard: Yard) -> None:
-    (job,) = yard.enqueue("plain")
-    for statement in GUARDS[dialect(yard)]:
-        yard.sql(statement)
+def test_a_job_from_before_the_checks_is_shown_or_explained(lab: FaultLab) -> None:
+    (job,) = lab.enqueue("plain")
+    for statement in GUARDS[dialect(lab)]:
+        lab.sql(statement)
 
     for kind, change in ODD.items():
-        yard.sql("UPDATE {}jobs SET run_at = created_at, fence = 0, attempt = 0, finished_at = NULL")
-        yard.sql(f"UPDATE {{}}jobs SET {change.format(**LAST[dialect(yard)])} WHERE id = '{job}'")
+        lab.sql("UPDATE {}jobs SET run_at = created_at, fence = 0, attempt = 0, finished_at = NULL")
+        lab.sql(f"UPDATE {{}}jobs SET {change.format(**LAST[dialect(lab)])} WHERE id = '{job}'")
 
-        shown = windlass("jobs", "show", str(job), url=yard.url).output
+        shown = windlass("jobs", "show", str(job), url=lab.url).output
         assert str(job) in shown or "outside the years 1 to 9999" in shown, kind
         assert "outside the years" not in shown or "SELECT id FROM windlass.jobs" in shown, kind
         if not kind.startswith(("due never", "due in", "updated")):
-            level, said, advice = findings(yard.url)["rows"]
+            level, said, advice = findings(lab.url)["rows"]
             assert (level, str(job) in said, "UPDATE" in advice) == ("problem", True, True), kind
-        created = "statement_timestamp()" if dialect(yard) == "postgres" else "1700000000000000"
-        yard.sql(f"UPDATE {{}}jobs SET created_at = {created}, updated_at = {created}")
+        created = "statement_timestamp()" if dialect(lab) == "postgres" else "1700000000000000"
+        lab.sql(f"UPDATE {{}}jobs SET created_at = {created}, updated_at = {created}")
 
 
 # The clock
 
 
-def test_doctor_says_that_the_clock_was_set_back(yard: Yard) -> None:
-    (job,) = yard.enqueue("plain")
-    assert findings(yard.url)["time"][0] == "ok"
+def test_doctor_says_that_the_clock_was_set_back(lab: FaultLab) -> None:
+    (job,) = lab.enqueue("plain")
+    assert findings(lab.url)["time"][0] == "ok"
 
     ahead = timedelta(days=1) // timedelta(microseconds=1)
-    later = "created_at + interval '1 day'" if dialect(yard) == "postgres" else f"created_at + {ahead}"
-    yard.sql(f"UPDATE {{}}jobs SET created_at = {later} WHERE id = '{job}'")
+    later = "created_at + interval '1 day'" if dialect(lab) == "postgres" else f"created_at + {ahead}"
+    lab.sql(f"UPDATE {{}}jobs SET created_at = {later} WHERE id = '{job}'")
 
-    level, said, advice = findings(yard.url)["time"]
+    level, said, advice = findings(lab.url)["time"]
     assert level == "warning"
     assert "in the future" in said
     assert "set back" in said
@@ -117,7 +117,7 @@ def test_doctor_says_that_the_clock_was_set_back(yard: Yard) -> None:
 
 
 @pytest.fixture
-def stranger(postgres_yard: Yard) -> Iterator[str]:
+def stranger(postgres_yard: FaultLab) -> Iterator[str]:
     """The URL of a user that may connect and nothing else."""
     name = f"stranger_{uuid4().hex[:8]}"
     postgres_yard.sql(f"CREATE ROLE {name} LOGIN PASSWORD 'stranger'")
@@ -130,7 +130,7 @@ def user(url: str) -> str:
     return urlsplit(url).username or ""
 
 
-def test_doctor_without_any_right_names_the_grant(postgres_yard: Yard, stranger: str) -> None:
+def test_doctor_without_any_right_names_the_grant(postgres_yard: FaultLab, stranger: str) -> None:
     level, said, advice = findings(stranger)["schema"]
 
     assert level == "problem"
@@ -139,7 +139,7 @@ def test_doctor_without_any_right_names_the_grant(postgres_yard: Yard, stranger:
     assert "permission denied" in windlass("jobs", "list", url=stranger).output
 
 
-def test_doctor_that_may_read_some_tables_tells_what_it_could_not_ask(postgres_yard: Yard, stranger: str) -> None:
+def test_doctor_that_may_read_some_tables_tells_what_it_could_not_ask(postgres_yard: FaultLab, stranger: str) -> None:
     postgres_yard.sql(f"GRANT USAGE ON SCHEMA windlass TO {user(stranger)}")
     assert findings(stranger)["schema"][0] == "problem"
 
@@ -167,17 +167,17 @@ FOREIGN = {
 }
 
 
-def test_doctor_on_another_programs_schema_says_so(postgres_yard: Yard) -> None:
-    yard = postgres_yard
-    yard.sql("CREATE TABLE public.newest AS SELECT max(number) FROM windlass.migrations")
+def test_doctor_on_another_programs_schema_says_so(postgres_yard: FaultLab) -> None:
+    lab = postgres_yard
+    lab.sql("CREATE TABLE public.newest AS SELECT max(number) FROM windlass.migrations")
 
     for kind, made in FOREIGN.items():
-        yard.sql(f"DROP SCHEMA windlass CASCADE; CREATE SCHEMA windlass; {made}")
+        lab.sql(f"DROP SCHEMA windlass CASCADE; CREATE SCHEMA windlass; {made}")
 
-        level, said, advice = findings(yard.url)["schema"]
+        level, said, advice = findings(lab.url)["schema"]
 
         assert level == "problem", kind
         assert "Windlass did not make" in said, kind
         assert "another database" in advice, kind
-        assert windlass("jobs", "list", url=yard.url).exit_code == 2, kind
-        assert windlass("migrate", url=yard.url).exit_code in (0, 2), kind
+        assert windlass("jobs", "list", url=lab.url).exit_code == 2, kind
+        assert windlass("migrate", url=lab.url).exit_code in (0, 2), kind

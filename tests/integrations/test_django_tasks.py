@@ -11,8 +11,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from windlass.model.outcome import Ending
 from windlass.observe.events import JobEnded
-from windlass.outcome import Ending
 
 from .rig import PATIENCE, Database
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from windlass.job import COLUMNS
+from windlass.model.job import COLUMNS
 from windlass.store.postgres import rows as postgres_rows
 from windlass.store.sqlite import rows as sqlite_rows
 from windlass.testing.clock import ManualClock
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from store.rig import Rig
     from windlass.clock import Clock
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Heart, Store
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 
 from .truth import MAX_CRASHES
 
 if TYPE_CHECKING:
-    from windlass.job import Job
+    from windlass.model.job import Job
 
 ENDINGS = st.sampled_from(
     ["succeed", "succeed", "fail", "fail", "crash", "snooze", "release", "release", "bury", "stop", "wait"]

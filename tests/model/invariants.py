@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windlass.state import ARCHIVED, FINAL, State
+from windlass.model.state import ARCHIVED, FINAL, State
 
 from .truth import FACTS, MAX_CRASHES, MAX_RESCUES
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Claim, Claimed
 
     from .bench import Seen

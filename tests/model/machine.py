@@ -12,8 +12,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from store.rig import LEASE
 from windlass import failpoints
-from windlass.outcome import Progress
-from windlass.state import FINAL, State, Verb, allows
+from windlass.model.outcome import Progress
+from windlass.model.state import FINAL, State, Verb, allows
 from windlass.store.protocol import Claim, Suspects
 
 from .endings import DELAYS, ENDINGS, ending
@@ -111,7 +111,7 @@ class StoreMachine(Steps):
         elif then == "sweep halfway":
             self.sweep_halfway()
         elif then == "keep house":
-            self.keep_house(history=pick(HISTORIES, page))
+            self.prune(history=pick(HISTORIES, page))
 
     # A job's life
 
@@ -226,7 +226,7 @@ class StoreMachine(Steps):
         while (claimed := self.claim_as(Claim(worker=worker, room=5, types=TYPES, rescan=True))).jobs:
             for job in claimed.jobs:
                 transition = ending(job, "succeed", 0.0)
-                settled = self.do(self.store.settle([transition]))
+                settled = self.do(self.store.finish([transition]))
                 assert settled.states == {job.id: self.truth.settle(transition, self.now)}
                 self.finished(job.id, State.SUCCEEDED)
         self.tables_agree()

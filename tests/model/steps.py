@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 from store.rig import LEASE
 from windlass import failpoints
 from windlass.errors import JobNotFound, TransitionRefused
-from windlass.job import Job, Lease, NewJob
-from windlass.outcome import Progress, Transition
-from windlass.state import ARCHIVED, FINAL, State, Verb
-from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Store, Transaction
+from windlass.model.job import Job, Lease, NewJob
+from windlass.model.outcome import Progress, Transition
+from windlass.model.state import ARCHIVED, FINAL, State, Verb
+from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Store, Transaction
 
 from .invariants import Scope, check_claim, check_untaken
 from .truth import MAX_CRASHES, Truth
@@ -89,9 +89,9 @@ class Steps(RuleBasedStateMachine):
                 self.truth.claim(row, claim.worker, self.now)
 
     def settle_all(self, batch: list[Transition], *, lost: bool = False) -> None:
-        settled: Settled | None = None
+        settled: Finished | None = None
         with losing("finish.committed") if lost else nullcontext():
-            settled = self.do(self.store.settle(batch))
+            settled = self.do(self.store.finish(batch))
         for transition in batch:
             state = self.truth.settle(transition, self.now)
             self.finished(transition.job, state)
@@ -137,11 +137,11 @@ class Steps(RuleBasedStateMachine):
             if life.id not in ended:
                 self.finished(life.id, life.status)
 
-    def keep_house(self, *, history: float) -> None:
+    def prune(self, *, history: float) -> None:
         horizon = self.now - timedelta(seconds=history)
         # PostgreSQL drops whole days.
         grace = timedelta(days=1) if self.bench.dialect == "postgres" else timedelta()
-        self.do(self.store.keep_house(history=history, audit=history))
+        self.do(self.store.prune(history=history, audit=history))
         left = {row.id for row in self.bench.look().history}
         for life in [each for each in self.truth.jobs.values() if each.status in ARCHIVED]:
             assert life.finished_at is not None

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.errors import JobNotFound, TransitionRefused
-from windlass.state import ARCHIVED, CLAIMABLE, FINAL, FINISHING, State, Verb, allows, target
+from windlass.model.state import ARCHIVED, CLAIMABLE, FINAL, FINISHING, State, Verb, allows, target
 from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Suspects, Swept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass.job import Job, Lease, NewJob
-    from windlass.outcome import Progress, Transition
+    from windlass.model.job import Job, Lease, NewJob
+    from windlass.model.outcome import Progress, Transition
 
 MAX_CRASHES = 3
 MAX_RESCUES = RESCUES_PER_CRASH * MAX_CRASHES
@@ -256,7 +256,7 @@ class Truth:
         for worker, row in [*self.workers.items()]:
             if row.dead and row.alive_until < now - MOURNING and not any(self.held_by(worker)):
                 del self.workers[worker]
-        return Swept(deaths=deaths, rescued=len(orphans) - condemned, condemned=condemned)
+        return Swept(deaths=deaths, rescued=len(orphans) - condemned, dead_after_crashes=condemned)
 
     def _rescue(self, life: Life, now: datetime) -> None:
         isolated = life.worker in self.workers and self.workers[life.worker].isolates

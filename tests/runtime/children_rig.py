@@ -19,11 +19,11 @@ from servers import postgres_database
 from windlass import JobType
 from windlass.clock import SystemClock
 from windlass.config import Settings
-from windlass.context import Context
-from windlass.job import Job, NewJob, new_id
-from windlass.outcome import Ending, Outcome
-from windlass.runtime.children import Children
-from windlass.state import State
+from windlass.handler.context import Context
+from windlass.model.job import Job, NewJob, new_id
+from windlass.model.outcome import Ending, Outcome
+from windlass.model.state import State
+from windlass.runtime.processes.process_pool import ProcessPool
 from windlass.store import make_store
 from windlass.store.protocol import Claim, NewWorker, Store
 from windlass.testing.databases import write_migrated_file
@@ -79,7 +79,7 @@ def running_job(type: str, input: str, crashes: int = 0) -> Job:
     return Job(**values)
 
 
-async def run(children: Children, kind: Any, *args: Any, **kwargs: Any) -> Outcome:
+async def run(children: ProcessPool, kind: Any, *args: Any, **kwargs: Any) -> Outcome:
     return await asyncio.wait_for(children.run(StandIn(kind, *args, **kwargs)), 30)
 
 

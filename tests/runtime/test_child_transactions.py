@@ -11,12 +11,12 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from windlass.job import Job
-from windlass.outcome import Ending, Outcome, Transition
-from windlass.policy.failure import judge
-from windlass.runtime.children import Children
+from windlass.model.job import Job
+from windlass.model.outcome import Ending, Outcome, Transition
+from windlass.model.state import State, Verb
+from windlass.policy.failure import decide
 from windlass.runtime.commit import account
-from windlass.state import State, Verb
+from windlass.runtime.processes.process_pool import ProcessPool
 
 from .children_rig import SERIAL, StandIn, Stored, exists, stored_in_postgres, stored_in_sqlite
 from .programs import handlers
@@ -33,14 +33,14 @@ async def stored(
 
 
 @pytest.fixture
-async def children(stored: Stored) -> AsyncIterator[Children]:
-    children = Children(SERIAL.with_(url=stored.url), program=None)
+async def children(stored: Stored) -> AsyncIterator[ProcessPool]:
+    children = ProcessPool(SERIAL.with_(url=stored.url), program=None)
     yield children
     await asyncio.wait_for(children.close(), 20)
 
 
 @pytest.mark.parametrize("kind", [handlers.writes, handlers.writes_async])
-async def test_what_was_written_commits_with_the_finish(stored: Stored, children: Children, kind: Any) -> None:
+async def test_what_was_written_commits_with_the_finish(stored: Stored, children: ProcessPool, kind: Any) -> None:
     attempt = await stored.attempt(kind, 7)
 
     outcome = await asyncio.wait_for(children.run(attempt, waited=1.5), 20)
@@ -53,7 +53,7 @@ async def test_what_was_written_commits_with_the_finish(stored: Stored, children
     assert (await stored.store.counts())[State.QUEUED] == 1  # what it enqueued inside
 
 
-async def test_the_log_is_kept_with_the_finish_that_the_child_wrote(stored: Stored, children: Children) -> None:
+async def test_the_log_is_kept_with_the_finish_that_the_child_wrote(stored: Stored, children: ProcessPool) -> None:
     attempt = await stored.attempt(handlers.writes, 7)
 
     await asyncio.wait_for(children.run(attempt, waited=1.5), 20)
@@ -68,7 +68,7 @@ async def test_the_log_is_kept_with_the_finish_that_the_child_wrote(stored: Stor
     assert attempt.context.log.lines == ["INFO wrote"]
 
 
-async def test_a_failure_takes_the_writes_back(stored: Stored, children: Children) -> None:
+async def test_a_failure_takes_the_writes_back(stored: Stored, children: ProcessPool) -> None:
     attempt = await stored.attempt(handlers.writes, 7, fail=True)
 
     outcome = await asyncio.wait_for(children.run(attempt), 20)
@@ -79,7 +79,7 @@ async def test_a_failure_takes_the_writes_back(stored: Stored, children: Childre
     assert (await stored.store.counts())[State.QUEUED] == 0
 
 
-async def test_without_its_lease_a_child_commits_nothing(stored: Stored, children: Children) -> None:
+async def test_without_its_lease_a_child_commits_nothing(stored: Stored, children: ProcessPool) -> None:
     attempt = await stored.attempt(handlers.writes, 7)
     stale = StandIn(handlers.writes, 7, job=msgspec.structs.replace(attempt.job, token=uuid4()))
 
@@ -90,7 +90,7 @@ async def test_without_its_lease_a_child_commits_nothing(stored: Stored, childre
     assert await stored.status(attempt.job) is State.RUNNING
 
 
-async def test_a_killed_child_leaves_no_transaction_open(stored: Stored, children: Children) -> None:
+async def test_a_killed_child_leaves_no_transaction_open(stored: Stored, children: ProcessPool) -> None:
     attempt = await stored.attempt(handlers.writes_and_waits, 7)
     running = asyncio.create_task(children.run(attempt))
     pid = await attempt.pid()
@@ -105,7 +105,7 @@ async def test_a_killed_child_leaves_no_transaction_open(stored: Stored, childre
 
 
 async def test_a_child_that_dies_before_its_commit_changed_nothing(
-    stored: Stored, children: Children, monkeypatch: pytest.MonkeyPatch
+    stored: Stored, children: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.before_commit=kill")
     attempt = await stored.attempt(handlers.writes, 7)
@@ -118,7 +118,7 @@ async def test_a_child_that_dies_before_its_commit_changed_nothing(
 
 
 async def test_a_child_that_dies_between_its_commit_and_its_word_has_finished_the_job(
-    stored: Stored, children: Children, monkeypatch: pytest.MonkeyPatch
+    stored: Stored, children: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.committed=kill")
     attempt = await stored.attempt(handlers.writes, 7)
@@ -132,7 +132,7 @@ async def test_a_child_that_dies_between_its_commit_and_its_word_has_finished_th
 
 
 async def test_a_lost_answer_to_the_commit_is_asked_for(
-    stored: Stored, children: Children, monkeypatch: pytest.MonkeyPatch
+    stored: Stored, children: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.committed=raise")
     attempt = await stored.attempt(handlers.writes, 7)
@@ -144,7 +144,7 @@ async def test_a_lost_answer_to_the_commit_is_asked_for(
 
 
 async def test_a_commit_that_did_not_happen_is_a_failure(
-    stored: Stored, children: Children, monkeypatch: pytest.MonkeyPatch
+    stored: Stored, children: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_FAILPOINTS", "transaction.before_commit=raise")
     attempt = await stored.attempt(handlers.writes, 7)
@@ -159,10 +159,10 @@ async def settle(stored: Stored, job: Job, outcome: Outcome) -> State | None:
     """What the processor does with an outcome; None when the store refuses it as lost."""
     assert job.worker is not None
     run = account(job, None, worker=job.worker, waited=0.0, elapsed=1.0)
-    transition: Transition | None = judge(run, outcome, retry=handlers_retry(), settings=SERIAL)
+    transition: Transition | None = decide(run, outcome, retry=handlers_retry(), settings=SERIAL)
     assert transition is not None
     assert transition.verb in (Verb.FAIL, Verb.STOP)
-    settled = await stored.store.settle([transition])
+    settled = await stored.store.finish([transition])
     return settled.states.get(job.id)
 
 

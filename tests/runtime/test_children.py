@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from windlass.config import Settings
-from windlass.outcome import Ending
-from windlass.runtime import children as pool
-from windlass.runtime import memory
-from windlass.runtime.children import Children
+from windlass.model.outcome import Ending
+from windlass.runtime.processes import memory
+from windlass.runtime.processes import process_pool as pool
+from windlass.runtime.processes.process_pool import ProcessPool
 
 from .children_rig import StandIn, ended, exists, run, value
 from .programs import handlers
 
 
 @pytest.fixture
-async def children() -> AsyncIterator[Children]:
-    children = Children(Settings(), program=None)
+async def children() -> AsyncIterator[ProcessPool]:
+    children = ProcessPool(Settings(), program=None)
     yield children
     await asyncio.wait_for(children.close(), 20)
 
@@ -32,18 +32,18 @@ async def children() -> AsyncIterator[Children]:
 # What a handler says comes back
 
 
-async def test_a_plain_handler_runs_in_another_process_and_returns(children: Children) -> None:
+async def test_a_plain_handler_runs_in_another_process_and_returns(children: ProcessPool) -> None:
     assert value(await run(children, handlers.where)) != os.getpid()
 
 
-async def test_a_coroutine_runs_there_too(children: Children) -> None:
+async def test_a_coroutine_runs_there_too(children: ProcessPool) -> None:
     text, pid = value(await run(children, handlers.where_async, "ça va"))
 
     assert text == "ça va"
     assert pid != os.getpid()
 
 
-async def test_the_context_tells_of_the_same_job(children: Children) -> None:
+async def test_the_context_tells_of_the_same_job(children: ProcessPool) -> None:
     attempt = StandIn(handlers.told)
 
     told = value(await children.run(attempt))
@@ -51,7 +51,7 @@ async def test_the_context_tells_of_the_same_job(children: Children) -> None:
     assert told == [str(attempt.job.id), attempt.job.fence, True, True]
 
 
-async def test_an_exception_arrives_with_its_traceback(children: Children) -> None:
+async def test_an_exception_arrives_with_its_traceback(children: ProcessPool) -> None:
     outcome = await run(children, handlers.breaks, "badly")
 
     assert (outcome.ending, outcome.type, outcome.permanent) == (Ending.RAISED, "RuntimeError", None)
@@ -70,13 +70,15 @@ async def test_an_exception_arrives_with_its_traceback(children: Children) -> No
         ("exit", {"ending": Ending.RAISED, "type": "SystemExit"}),
     ],
 )
-async def test_a_handlers_words_keep_their_meaning(children: Children, how: str, expected: dict[str, object]) -> None:
+async def test_a_handlers_words_keep_their_meaning(
+    children: ProcessPool, how: str, expected: dict[str, object]
+) -> None:
     outcome = await run(children, handlers.breaks, how)
 
     assert {name: getattr(outcome, name) for name in expected} == expected
 
 
-async def test_sys_exit_in_a_coroutine_ends_the_attempt_and_not_the_child(children: Children) -> None:
+async def test_sys_exit_in_a_coroutine_ends_the_attempt_and_not_the_child(children: ProcessPool) -> None:
     before = value(await run(children, handlers.where))
 
     outcome = await run(children, handlers.exits_async)
@@ -85,7 +87,7 @@ async def test_sys_exit_in_a_coroutine_ends_the_attempt_and_not_the_child(childr
     assert value(await run(children, handlers.where)) == before
 
 
-async def test_progress_and_log_reach_the_workers_context(children: Children) -> None:
+async def test_progress_and_log_reach_the_workers_context(children: ProcessPool) -> None:
     attempt = StandIn(handlers.chatters, 20_000)
 
     await children.run(attempt)
@@ -97,14 +99,14 @@ async def test_progress_and_log_reach_the_workers_context(children: Children) ->
 
 
 async def test_what_a_handler_prints_is_printed_by_the_worker(
-    children: Children, capfd: pytest.CaptureFixture[str]
+    children: ProcessPool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     await run(children, handlers.chatters, 1)
 
     assert "printed by a handler" in capfd.readouterr().out
 
 
-async def test_a_thread_that_outlives_its_attempt_is_not_heard_in_the_next_one(children: Children) -> None:
+async def test_a_thread_that_outlives_its_attempt_is_not_heard_in_the_next_one(children: ProcessPool) -> None:
     talker = value(await run(children, handlers.gossips))
     attempt = StandIn(handlers.told)
 
@@ -127,7 +129,7 @@ async def test_a_thread_that_outlives_its_attempt_is_not_heard_in_the_next_one(c
         (handlers.leaves, (0,), "exit code 0"),
     ],
 )
-async def test_a_death_is_the_crash_of_one_attempt(children: Children, kind: Any, args: Any, how: str) -> None:
+async def test_a_death_is_the_crash_of_one_attempt(children: ProcessPool, kind: Any, args: Any, how: str) -> None:
     neighbour = StandIn(handlers.waits)
     beside = asyncio.create_task(children.run(neighbour))
     await neighbour.pid()
@@ -141,7 +143,7 @@ async def test_a_death_is_the_crash_of_one_attempt(children: Children, kind: Any
     assert value(await run(children, handlers.where)) != os.getpid()
 
 
-async def test_a_child_that_is_killed_is_a_crash(children: Children) -> None:
+async def test_a_child_that_is_killed_is_a_crash(children: ProcessPool) -> None:
     attempt = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(attempt))
 
@@ -152,7 +154,7 @@ async def test_a_child_that_is_killed_is_a_crash(children: Children) -> None:
     assert outcome.message == "the process of this attempt died: SIGKILL"
 
 
-async def test_a_child_that_died_while_idle_is_nobodys_crash(children: Children) -> None:
+async def test_a_child_that_died_while_idle_is_nobodys_crash(children: ProcessPool) -> None:
     pid = value(await run(children, handlers.where))
 
     os.kill(pid, signal.SIGKILL)
@@ -160,7 +162,7 @@ async def test_a_child_that_died_while_idle_is_nobodys_crash(children: Children)
     assert value(await run(children, handlers.where)) != pid
 
 
-async def test_a_death_is_noticed_although_an_heir_holds_the_socket(children: Children) -> None:
+async def test_a_death_is_noticed_although_an_heir_holds_the_socket(children: ProcessPool) -> None:
     attempt = StandIn(handlers.forks_and_dies)
 
     outcome = await asyncio.wait_for(children.run(attempt), 20)
@@ -174,7 +176,7 @@ async def test_a_death_is_noticed_although_an_heir_holds_the_socket(children: Ch
     [(2**31, ""), (3, "{]}"), (15, '{"word":"Fork"}'), (2, "{}")],
     ids=["too large", "no JSON", "not a child's word", "no word"],
 )
-async def test_a_child_that_sends_no_message_is_killed(children: Children, length: int, body: str) -> None:
+async def test_a_child_that_sends_no_message_is_killed(children: ProcessPool, length: int, body: str) -> None:
     outcome = await run(children, handlers.babbles, length, body)
 
     assert outcome.ending is Ending.CRASHED
@@ -182,7 +184,7 @@ async def test_a_child_that_sends_no_message_is_killed(children: Children, lengt
     assert value(await run(children, handlers.where)) != os.getpid()
 
 
-async def test_a_child_that_hangs_up_does_not_go_on(children: Children) -> None:
+async def test_a_child_that_hangs_up_does_not_go_on(children: ProcessPool) -> None:
     attempt = StandIn(handlers.hangs_up)
 
     outcome = await asyncio.wait_for(children.run(attempt), 20)
@@ -191,7 +193,7 @@ async def test_a_child_that_hangs_up_does_not_go_on(children: Children) -> None:
     assert not exists(await attempt.pid())
 
 
-async def test_the_forkservers_death_costs_the_running_attempts_and_no_more(children: Children) -> None:
+async def test_the_forkservers_death_costs_the_running_attempts_and_no_more(children: ProcessPool) -> None:
     attempt = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(attempt))
     child = await attempt.pid()
@@ -204,7 +206,7 @@ async def test_the_forkservers_death_costs_the_running_attempts_and_no_more(chil
     assert value(await run(children, handlers.where)) != child
 
 
-async def test_ctrl_c_is_for_the_worker_to_decide(children: Children) -> None:
+async def test_ctrl_c_is_for_the_worker_to_decide(children: ProcessPool) -> None:
     attempt = StandIn(handlers.waits)
     running = asyncio.create_task(children.run(attempt))
     pid = await attempt.pid()
@@ -220,7 +222,7 @@ async def test_ctrl_c_is_for_the_worker_to_decide(children: Children) -> None:
 # Limits
 
 
-async def test_above_its_memory_limit_an_attempt_fails(children: Children) -> None:
+async def test_above_its_memory_limit_an_attempt_fails(children: ProcessPool) -> None:
     attempt = StandIn(handlers.grows, 300, wait=True)
 
     outcome = await asyncio.wait_for(children.run(attempt), 30)
@@ -231,7 +233,7 @@ async def test_above_its_memory_limit_an_attempt_fails(children: Children) -> No
 
 
 async def test_a_worker_that_cannot_see_memory_says_so_once(
-    children: Children, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    children: ProcessPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(memory, "PROC", tmp_path)
 
@@ -244,7 +246,7 @@ async def test_a_worker_that_cannot_see_memory_says_so_once(
 
 
 @pytest.mark.parametrize("kind", [handlers.waits, handlers.computes, handlers.hogs])
-async def test_a_cancelled_attempt_is_killed_and_reaped(children: Children, kind: Any) -> None:
+async def test_a_cancelled_attempt_is_killed_and_reaped(children: ProcessPool, kind: Any) -> None:
     attempt = StandIn(kind)
     running = asyncio.create_task(children.run(attempt))
     pid = await attempt.pid()
@@ -256,7 +258,7 @@ async def test_a_cancelled_attempt_is_killed_and_reaped(children: Children, kind
     assert not exists(pid)
 
 
-async def test_an_attempt_cancelled_before_its_child_is_there_leaves_none(children: Children) -> None:
+async def test_an_attempt_cancelled_before_its_child_is_there_leaves_none(children: ProcessPool) -> None:
     running = asyncio.create_task(children.run(StandIn(handlers.where)))
     await asyncio.sleep(0)
 
@@ -268,7 +270,7 @@ async def test_an_attempt_cancelled_before_its_child_is_there_leaves_none(childr
 
 
 @pytest.mark.parametrize("kind", [handlers.waits, handlers.hogs])
-async def test_a_handler_sees_that_it_was_asked_to_stop(children: Children, kind: Any) -> None:
+async def test_a_handler_sees_that_it_was_asked_to_stop(children: ProcessPool, kind: Any) -> None:
     attempt = StandIn(kind)
     running = asyncio.create_task(children.run(attempt))
     await attempt.pid()
@@ -281,7 +283,7 @@ async def test_a_handler_sees_that_it_was_asked_to_stop(children: Children, kind
 # Reuse
 
 
-async def test_a_child_is_used_again_and_recycled(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_is_used_again_and_recycled(children: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "RECYCLE_AFTER", 2)
 
     first, second, third = [value(await run(children, handlers.where)) for _ in range(3)]
@@ -290,7 +292,7 @@ async def test_a_child_is_used_again_and_recycled(children: Children, monkeypatc
     await ended(first)
 
 
-async def test_a_child_that_has_grown_is_recycled(children: Children) -> None:
+async def test_a_child_that_has_grown_is_recycled(children: ProcessPool) -> None:
     small = value(await run(children, handlers.grows, 1, wait=False))
     grown = value(await run(children, handlers.grows, 110, wait=False))
 
@@ -299,7 +301,9 @@ async def test_a_child_that_has_grown_is_recycled(children: Children) -> None:
     await ended(grown)
 
 
-async def test_of_many_idle_children_only_a_few_are_kept(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_idle_children_only_a_few_are_kept(
+    children: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "IDLE_KEPT", 1)
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.0)
     attempts = [StandIn(handlers.waits) for _ in range(3)]
@@ -316,7 +320,7 @@ async def test_of_many_idle_children_only_a_few_are_kept(children: Children, mon
         await ended(pid)
 
 
-async def test_fifty_at_once(children: Children) -> None:
+async def test_fifty_at_once(children: ProcessPool) -> None:
     outcomes = await asyncio.gather(*(run(children, handlers.where_async, str(n)) for n in range(50)))
 
     told = [value(outcome) for outcome in outcomes]
@@ -328,7 +332,7 @@ async def test_fifty_at_once(children: Children) -> None:
 
 
 async def test_close_leaves_nothing_behind() -> None:
-    children = Children(Settings(), program=None)
+    children = ProcessPool(Settings(), program=None)
     idle = value(await run(children, handlers.where))
     busy = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(busy))

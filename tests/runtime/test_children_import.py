@@ -10,23 +10,23 @@ import pytest
 
 from windlass import Windlass
 from windlass.config import Settings
-from windlass.outcome import Ending
-from windlass.registry import Isolation
-from windlass.runtime.children import Children
+from windlass.declare.registry import Isolation
+from windlass.model.outcome import Ending
+from windlass.runtime.processes.process_pool import ProcessPool
 
 from .children_rig import StandIn, run, value
 from .programs import handlers, moody
 
 
 @pytest.fixture
-async def children() -> AsyncIterator[Children]:
-    children = Children(Settings(), program=None)
+async def children() -> AsyncIterator[ProcessPool]:
+    children = ProcessPool(Settings(), program=None)
     yield children
     await asyncio.wait_for(children.close(), 20)
 
 
 async def test_a_program_that_cannot_be_imported_fails_the_attempt(
-    children: Children, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    children: ProcessPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("MOOD", "raise")
 
@@ -39,7 +39,7 @@ async def test_a_program_that_cannot_be_imported_fails_the_attempt(
 
 
 async def test_a_program_that_dies_while_it_is_imported_fails_the_attempt(
-    children: Children, monkeypatch: pytest.MonkeyPatch
+    children: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOOD", "die")
 
@@ -49,7 +49,7 @@ async def test_a_program_that_dies_while_it_is_imported_fails_the_attempt(
     assert outcome.message == "the process that imports the program died: exit code 7"
 
 
-async def test_a_second_module_is_imported_by_the_child(children: Children) -> None:
+async def test_a_second_module_is_imported_by_the_child(children: ProcessPool) -> None:
     value(await run(children, handlers.where))
 
     assert value(await run(children, moody.works)) == "worked"
@@ -67,14 +67,14 @@ async def test_a_program_is_loaded_as_the_worker_was_told(tmp_path: Path) -> Non
     def twice(n: int) -> int:
         raise NotImplementedError
 
-    children = Children(Settings(), program=str(program))
+    children = ProcessPool(Settings(), program=str(program))
     try:
         assert value(await run(children, twice, 21)) == 42
     finally:
         await children.close()
 
 
-async def test_a_handler_nobody_can_import_says_what_to_do(children: Children) -> None:
+async def test_a_handler_nobody_can_import_says_what_to_do(children: ProcessPool) -> None:
     here = Windlass()
 
     @here.job(isolation="process")
@@ -86,7 +86,7 @@ async def test_a_handler_nobody_can_import_says_what_to_do(children: Children) -
     assert "windlass worker app.py" in (outcome.message or "")
 
 
-async def test_a_suspect_is_sent_to_a_process_where_that_is_possible(children: Children) -> None:
+async def test_a_suspect_is_sent_to_a_process_where_that_is_possible(children: ProcessPool) -> None:
     here = Windlass()
 
     @here.job
@@ -94,7 +94,7 @@ async def test_a_suspect_is_sent_to_a_process_where_that_is_possible(children: C
 
     innocent, suspect = StandIn(handlers.gentle).job, StandIn(handlers.gentle, crashes=1).job
 
-    assert children.way(innocent, handlers.gentle.definition) is Isolation.COROUTINE
-    assert children.way(suspect, handlers.gentle.definition) is Isolation.PROCESS
-    assert children.way(suspect, local.definition) is Isolation.COROUTINE
-    assert Children(Settings(), program="app.py").way(suspect, local.definition) is Isolation.PROCESS
+    assert children.isolation(innocent, handlers.gentle.definition) is Isolation.COROUTINE
+    assert children.isolation(suspect, handlers.gentle.definition) is Isolation.PROCESS
+    assert children.isolation(suspect, local.definition) is Isolation.COROUTINE
+    assert ProcessPool(Settings(), program="app.py").isolation(suspect, local.definition) is Isolation.PROCESS

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.admission import Grant, LimitRow, Rule
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.admission import Grant, LimitRow, Rule
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import LIMIT
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Store
 
     from .rig import Rig
@@ -110,7 +110,7 @@ async def end_all(rig: Rig, jobs: list[Job], *, store: Store | None = None) -> N
     transitions = [
         Transition(lease=job.lease, verb=Verb.SUCCEED, followed=job.followed, limited=bool(job.limits)) for job in jobs
     ]
-    assert (await (store or rig.store).settle(transitions)).lost == frozenset()
+    assert (await (store or rig.store).finish(transitions)).lost == frozenset()
 
 
 async def drain(rig: Rig, *, rounds: int, **options: Any) -> list[UUID]:

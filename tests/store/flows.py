@@ -7,17 +7,17 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.flow import Flow, Spawn
-from windlass.job import Edge, Key, NewJob, Policy, Wait, new_id
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Flow, Spawn
+from windlass.model.job import Edge, Key, NewJob, Policy, Wait, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .rig import alone
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Store
 
     from .rig import Rig
@@ -94,7 +94,7 @@ async def end(rig: Rig, job: UUID, verb: Verb = Verb.SUCCEED, **options: Any) ->
 
 
 async def end_in_batch(store: Store, jobs: Sequence[Job], verb: Verb = Verb.SUCCEED) -> None:
-    settled = await store.settle([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
+    settled = await store.finish([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
     assert settled.lost == frozenset()
 
 
@@ -122,7 +122,7 @@ async def be_condemned(rig: Rig, job: UUID) -> None:
     """Its worker dies once too often."""
     await rig.take(job)
     await rig.die(rig.worker)
-    assert (await rig.store.sweep(max_crashes=1)).condemned == 1
+    assert (await rig.store.sweep(max_crashes=1)).dead_after_crashes == 1
     rig.worker = await rig.register()
 
 

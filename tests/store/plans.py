@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from servers import administer, named
-from windlass.job import Lease
-from windlass.store.postgres.claiming import MOST_PARKED, claiming
+from windlass.model.job import Lease
+from windlass.store.postgres.claim import MOST_PARKED, claiming
+from windlass.store.postgres.finish import finishing
 from windlass.store.postgres.floors import BEGINNING, Floor
-from windlass.store.postgres.settling import finishing
 from windlass.store.sql import query
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from windlass.job import Job, Lease, NewJob, new_id
-from windlass.outcome import Transition
-from windlass.state import State, Verb, target
-from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Store, Suspects
+from windlass.model.job import Job, Lease, NewJob, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb, target
+from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Store, Suspects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -147,14 +147,14 @@ class Rig:
             )
         )
 
-    async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Settled:
-        return await self.store.settle([Transition(lease=lease, verb=verb, **options)])
+    async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Finished:
+        return await self.store.finish([Transition(lease=lease, verb=verb, **options)])
 
     async def finish(self, job: Job, verb: Verb, *, store: Store | None = None, **options: Any) -> State | None:
         """End an attempt as the engine does: the state the job is in now, None when its lease was lost."""
         told = {"followed": job.followed, "limited": bool(job.limits)}
         transition = Transition(lease=job.lease, verb=verb, **(told | options))
-        return (await (store or self.store).settle([transition])).states.get(job.id)
+        return (await (store or self.store).finish([transition])).states.get(job.id)
 
     async def die(self, worker: UUID) -> None:
         """The worker's lease runs out; nobody has noticed yet."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.flow import Advance, Flow
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Advance, Flow
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import LIMIT, decoded, end, is_woken, spawning, unique, waiter
 from .rig import TYPE, alone
 
 if TYPE_CHECKING:
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -192,7 +192,7 @@ async def test_many_jobs_move_in_one_batch_each_its_own_way(rig: Rig) -> None:
         for number in range(4)
     ]
 
-    settled = await rig.store.settle(
+    settled = await rig.store.finish(
         [
             *[
                 Transition(lease=job.lease, verb=Verb.ADVANCE, output=str(number), flow=Flow(advance=way))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass import audit as words
 from windlass.errors import TransitionRefused
-from windlass.flow import Flow
-from windlass.job import Policy, new_id
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model import audit as words
+from windlass.model.flow import Flow
+from windlass.model.job import Policy, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import BAD_ENDS, LIMIT, die, end, family, fan_out, node, waiting_for
 from .rig import TYPE, alone
@@ -199,7 +199,7 @@ async def test_a_batch_is_recorded_job_by_job(rig: Rig) -> None:
     verbs = [Verb.SUCCEED, Verb.BURY, Verb.STOP, Verb.FAIL, Verb.SUCCEED]
     said = ["JOB_SUCCEEDED", "JOB_DEAD", "JOB_CANCELLED", None, None]
 
-    await rig.store.settle(
+    await rig.store.finish(
         [
             Transition(lease=job.lease, verb=verb, action=action)
             for job, verb, action in zip(jobs, verbs, said, strict=True)
@@ -333,11 +333,11 @@ async def test_rows_are_pruned_by_age(rig: Rig, kept_between: bool) -> None:
     for _ in range(5):
         await rig.advance(10 * DAY)
         if kept_between:
-            await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+            await rig.store.prune(history=7 * DAY, audit=90 * DAY)
     young = await an_end(rig)
     await rig.advance(45 * DAY)
 
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.store.audit(job=old) == []
     assert len(await rig.store.audit(job=young)) == 1
@@ -348,7 +348,7 @@ async def test_rows_outlive_the_history_of_their_jobs(rig: Rig) -> None:
     job = await an_end(rig)
     await rig.advance(30 * DAY)
 
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.store.find(job) is None
     assert len(await rig.store.audit(job=job)) == 1
@@ -358,7 +358,7 @@ async def test_numbers_go_on_after_a_pruning(rig: Rig) -> None:
     await an_end(rig)
     (before,) = await rig.store.audit()
     await rig.advance(100 * DAY)
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     await an_end(rig)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.admission import Budget, BudgetRow, Closure
-from windlass.outcome import Progress, Transition
-from windlass.state import State, Verb
+from windlass.model.admission import Budget, BudgetRow, Closure
+from windlass.model.outcome import Progress, Transition
+from windlass.model.state import State, Verb
 
 from .admissions import finish_in_transaction, in_time, limit, nothing_is_left
 from .flows import LIMIT
 
 if TYPE_CHECKING:
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -164,7 +164,7 @@ async def test_a_batch_is_charged_job_by_job(rig: Rig) -> None:
         await rig.enqueue_many(3, tenant=tenant)
     jobs = await rig.claim()
 
-    await rig.store.settle(
+    await rig.store.finish(
         [
             Transition(lease=job.lease, verb=verb, cost_cents=n, charged=n > 0, attempt=1)
             for n, (job, verb) in enumerate(zip(jobs, [Verb.SUCCEED, Verb.FAIL, Verb.BURY] * 3, strict=True))
@@ -364,7 +364,7 @@ async def test_costs_at_once_from_everywhere_add_up(rig: Rig) -> None:
             ]
             await in_time(
                 stores[3].record(marks),
-                *[stores[n % 3].settle(ends[start : start + 8]) for n, start in enumerate(range(0, len(ends), 8))],
+                *[stores[n % 3].finish(ends[start : start + 8]) for n, start in enumerate(range(0, len(ends), 8))],
             )
 
     total = await adds_up(rig)

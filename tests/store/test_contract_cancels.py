@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.flow import Advance, Flow
-from windlass.state import State, Verb
+from windlass.model.flow import Advance, Flow
+from windlass.model.state import State, Verb
 
 from .flows import die, end, family, fan_out, is_woken, spawning, unique, waiter, waiting_for
 from .rig import alone
@@ -15,7 +15,7 @@ from .rig import alone
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from windlass.state import State, Verb
+from windlass.model.state import State, Verb
 from windlass.store.protocol import Claim, Suspects
 
 from .rig import TYPE, new_job

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from windlass.flow import Advance, Flow, Memory
-from windlass.job import Edge, Policy, Wait
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Advance, Flow, Memory
+from windlass.model.job import Edge, Policy, Wait
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import end, unique, waiter, waiting_for
 from .rig import alone, new_job
@@ -53,7 +53,7 @@ async def test_a_success_whose_history_has_passed_is_told_by_its_key_for_ever(ri
     await rig.store.enqueue([first])
     await end(rig, first.id)
     await rig.advance(100 * DAY)
-    await rig.store.keep_house(history=DAY, audit=DAY)
+    await rig.store.prune(history=DAY, audit=DAY)
     assert await rig.store.find(first.id) is None
 
     again = alone(unique=key)
@@ -123,10 +123,10 @@ async def test_an_advance_wakes_the_queue_of_the_next_phase(rig: Rig) -> None:
     job = await rig.running()
     further = Advance(type=job.type, phase="form", phase_rank=1, queue="forms", max_attempts=3)
     worker = await rig.register()
-    await rig.store.rest(worker, idle=True)
+    await rig.store.set_idle(worker, idle=True)
 
     async with rig.store.wakeups() as heard:
-        await rig.store.settle([Transition(lease=job.lease, verb=Verb.ADVANCE, flow=Flow(advance=further))])
+        await rig.store.finish([Transition(lease=job.lease, verb=Verb.ADVANCE, flow=Flow(advance=further))])
         async with asyncio.timeout(10):
             async for message in heard:
                 if message in ("forms", "*"):

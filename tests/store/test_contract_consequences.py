@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.flow import Consequence, Moment
-from windlass.job import Policy
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Consequence, Moment
+from windlass.model.job import Policy
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import BAD_ENDS, LIMIT, decoded, die, end, family, node
 from .rig import alone
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -238,7 +238,7 @@ async def test_follow_ups_of_many_ends_in_one_batch(rig: Rig) -> None:
     jobs = [await rig.running(consequences=consequences()) for _ in range(6)]
     verbs = [Verb.SUCCEED, Verb.BURY, Verb.STOP] * 2
 
-    await rig.store.settle(
+    await rig.store.finish(
         [Transition(lease=job.lease, verb=verb, followed=job.followed) for job, verb in zip(jobs, verbs, strict=True)]
     )
 

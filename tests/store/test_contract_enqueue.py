@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from windlass.errors import StoreError
-from windlass.job import new_id
-from windlass.state import State
+from windlass.model.job import new_id
+from windlass.model.state import State
 
 from .rig import new_job
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.admission import TenantRow
-from windlass.state import Verb
+from windlass.model.admission import TenantRow
+from windlass.model.state import Verb
 
 from .admissions import end_all, full, in_time, limit
 from .rig import new_job
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Store
 
     from .rig import Rig

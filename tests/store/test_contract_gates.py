@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.admission import Budget, Closure, Gate, GateKind, GateState
-from windlass.state import State, Verb
-from windlass.store.messages import WAKE_GATES
+from windlass.model.admission import Budget, Closure, Gate, GateKind, GateState
+from windlass.model.state import State, Verb
+from windlass.store.parts.messages import WAKE_GATES
 
 from .admissions import PATIENCE, drain, full, limit, nothing_is_left
 from .rig import TYPE

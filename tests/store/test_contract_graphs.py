@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.job import Edge, Policy, Wait
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.job import Edge, Policy, Wait
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import BAD_ENDS, LIMIT, die, end, is_woken, node, one_that_ended, waiter, waiting_for
 from .rig import alone
@@ -181,7 +181,7 @@ async def test_a_diamond_runs_its_last_node_once(rig: Rig) -> None:
 
     await rig.finish(top, Verb.SUCCEED)
     running = [await rig.take(left), await rig.take(right)]
-    await rig.store.settle([Transition(lease=job.lease, verb=Verb.SUCCEED, followed=job.followed) for job in running])
+    await rig.store.finish([Transition(lease=job.lease, verb=Verb.SUCCEED, followed=job.followed) for job in running])
 
     assert await is_woken(rig, bottom)
     assert await end(rig, bottom) is State.SUCCEEDED

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.admission import Closure
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.admission import Closure
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .admissions import (
     BUCKET,
@@ -207,7 +207,7 @@ async def test_a_hold_belongs_to_the_transaction_and_to_the_lease(rig: Rig) -> N
     await finish_in_transaction(rig.store, job, Verb.FAIL, attempt=1, hold=(BUCKET, 30.0))
     assert await rig.store.held_for(BUCKET) == exact(30)
 
-    await rig.store.settle([hold])
+    await rig.store.finish([hold])
     assert await rig.store.held_for(BUCKET) == exact(30)
 
 

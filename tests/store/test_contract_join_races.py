@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.flow import Flow
-from windlass.job import Policy
-from windlass.outcome import Transition
-from windlass.state import FINAL, State, Verb
+from windlass.model.flow import Flow
+from windlass.model.job import Policy
+from windlass.model.outcome import Transition
+from windlass.model.state import FINAL, State, Verb
 
 from .flows import LIMIT, die, end, end_in_batch, family, fan_out, is_woken, waiter, waiting_for
 from .rig import alone
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Store
 
     from .rig import Rig

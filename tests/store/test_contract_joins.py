@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass import failpoints
-from windlass.flow import Flow
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Flow
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import (
     BAD_ENDS,
@@ -355,7 +355,7 @@ async def test_a_success_counts_although_its_history_has_passed(rig: Rig) -> Non
     await end(rig, first)
     await rig.advance(30 * DAY)
 
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.status(parent) is State.WAITING
     await end(rig, second)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.state import State, Verb
+from windlass.model.state import State, Verb
 
 from .flows import LIMIT, holder, idempotency, unique
 from .rig import alone
@@ -17,7 +17,7 @@ from .rig import alone
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.job import NewJob
+    from windlass.model.job import NewJob
     from windlass.store.protocol import Store
 
     from .rig import Rig

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import IdempotencyConflict, TransitionRefused
-from windlass.flow import Advance, Flow
+from windlass.model.flow import Advance, Flow
+from windlass.model.state import State, Verb
 from windlass.policy.unique import Uniqueness, unique_key
-from windlass.state import State, Verb
 
 from .flows import BAD_ENDS, LIMIT, REFUSING, die, end, holder, idempotency, unique
 from .rig import TYPE, alone
@@ -140,19 +140,19 @@ async def test_the_end_of_an_old_job_does_not_free_the_key_of_the_new_one(rig: R
 async def test_a_key_for_ever_refuses_after_its_jobs_history_has_passed(rig: Rig) -> None:
     job = await rig.job_in(State.SUCCEEDED, unique=unique(forever=True))
     await rig.advance(HISTORY + 3 * DAY)
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
     assert await rig.store.find(job) is None
 
     assert await holder(rig, unique=unique(forever=True)) == job
     await rig.advance(1_000 * DAY)
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
     assert await holder(rig, unique=unique(forever=True)) == job
 
 
 async def test_a_key_for_ever_is_free_while_its_job_is_dead(rig: Rig) -> None:
     await rig.job_in(State.DEAD, unique=unique(forever=True))
     await rig.advance(HISTORY + 3 * DAY)
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
 
     assert await holder(rig, unique=unique(forever=True)) is None
 
@@ -165,7 +165,7 @@ async def test_a_window_longer_than_the_history_is_kept(rig: Rig) -> None:
         await rig.advance(1)
         assert await holder(rig, **{name: key}) == job
     await rig.advance(HISTORY + 3 * DAY)
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
 
     assert await holder(rig, unique=keys["unique"]) is not None
     assert await holder(rig, idempotency=keys["idempotency"]) is not None
@@ -177,7 +177,7 @@ async def test_house_keeping_prunes_keys_that_refuse_nobody_any_more(rig: Rig) -
     kept = await rig.enqueue(unique=unique("of a queued job"))
     await rig.advance(HISTORY + 3 * DAY)
 
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
 
     assert [row[0] for row in await rig.run("SELECT key FROM {}keys")] == ["of a queued job"]
     assert await holder(rig, unique=unique("of a queued job")) == kept
@@ -188,7 +188,7 @@ async def test_house_keeping_leaves_the_keys_of_living_jobs(rig: Rig) -> None:
     jobs = {state: await rig.job_in(state, unique=unique(state.value)) for state in (State.FAILED, State.WAITING)}
     await rig.advance(100 * DAY)
 
-    await rig.store.keep_house(history=HISTORY, audit=AUDIT)
+    await rig.store.prune(history=HISTORY, audit=AUDIT)
 
     for state, job in jobs.items():
         assert await holder(rig, unique=unique(state.value)) == job

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from windlass.job import Lease, new_id
-from windlass.outcome import Progress, Transition
-from windlass.state import FINISHING, SETTLING, State, Verb
+from windlass.model.job import Lease, new_id
+from windlass.model.outcome import Progress, Transition
+from windlass.model.state import FINISHING, SETTLING, State, Verb
 
 if TYPE_CHECKING:
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 from windlass.store.postgres.pool import SETTINGS
 from windlass.store.sql import query
 
@@ -21,7 +21,7 @@ from .test_contract_limit_races import only_on_postgres, until_waiting
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -60,7 +60,7 @@ async def test_jobs_that_end_while_their_key_is_met_leave_no_slot_behind(rig: Ri
 
         async def end() -> None:
             for start in range(0, KEYS, 3):
-                await rig.store.settle([success(job) for job in before[start : start + 3]])
+                await rig.store.finish([success(job) for job in before[start : start + 3]])
 
         _, claimed = await in_time(end(), rig.claim(room=KEYS, store=other))
     claimed += await rig.claim(room=KEYS)
@@ -148,7 +148,7 @@ async def test_a_handlers_transaction_locks_keys_in_the_order_of_all_others(rig:
             await connection.execute("SELECT FROM windlass.turnstiles WHERE key = 'k:m' FOR UPDATE")
             first = asyncio.create_task(finish_in_transaction(rig.store, one))
             await until_waiting(rig, 1, first)
-            second = asyncio.create_task(rig.store.settle([success(two)]))
+            second = asyncio.create_task(rig.store.finish([success(two)]))
             await until_waiting(rig, 2, second)
         await in_time(first, second)
 
@@ -207,11 +207,11 @@ async def test_what_is_written_is_told_when_the_rest_of_its_batch_has_to_wait(ri
 
     async with beside(rig) as connection, connection.transaction():
         await connection.execute("SELECT FROM windlass.turnstiles WHERE key = 'domain:b' FOR UPDATE")
-        settled = await rig.store.settle(batch)
+        settled = await rig.store.finish(batch)
 
     assert settled.states == {ends.id: State.SUCCEEDED}
     assert (settled.lost, settled.left) == (frozenset(), frozenset({fails.id}))
-    assert (await rig.store.settle(batch[1:])).states == {fails.id: State.FAILED}
+    assert (await rig.store.finish(batch[1:])).states == {fails.id: State.FAILED}
 
 
 # Tokens

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.admission import GateKind, GateState
-from windlass.state import Verb
+from windlass.model.admission import GateKind, GateState
+from windlass.model.state import Verb
 
 from .admissions import crowd, full, in_time, limit, waiting
 from .rig import new_job

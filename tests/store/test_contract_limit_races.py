@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.outcome import Transition
-from windlass.state import FINAL, State, Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import FINAL, State, Verb
 
 from .admissions import (
     LOOK,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
     from windlass.store.protocol import Store
 
     from .rig import Rig
@@ -241,19 +241,19 @@ async def test_never_above_the_limit_with_many_workers_at_once(rig: Rig) -> None
     jobs = [new_job(limits=("agent", f"domain:{'ab'[n % 2]}")) for n in range(60)]
     jobs += [new_job(limits=(f"domain:{'ab'[n % 2]}",), priority=n % 3) for n in range(60)]
     await rig.store.enqueue(jobs)
-    crew = Crew(rig, limits)
+    state = WorkerState(rig, limits)
 
     async with rig.stores(4) as stores:
         workers = [await rig.register() for _ in stores]
         async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*[crew.work(store, worker) for store, worker in zip(stores, workers, strict=True)])
+            await asyncio.gather(*[state.work(store, worker) for store, worker in zip(stores, workers, strict=True)])
 
-    assert crew.most == limits  # it was full at times, and never fuller
+    assert state.most == limits  # it was full at times, and never fuller
     assert {await rig.status(job.id) for job in jobs} <= FINAL
     await nothing_is_left(rig)
 
 
-class Crew:
+class WorkerState:
     """Workers of one story, and what they hold together."""
 
     def __init__(self, rig: Rig, limits: dict[str, int]) -> None:

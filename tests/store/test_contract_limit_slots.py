@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.flow import Advance, Flow
-from windlass.outcome import Transition
-from windlass.state import FINAL, State, Verb
+from windlass.model.flow import Advance, Flow
+from windlass.model.outcome import Transition
+from windlass.model.state import FINAL, State, Verb
 
 from .admissions import (
     drain,
@@ -28,7 +28,7 @@ from .rig import LEASE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -65,7 +65,7 @@ async def fails_after_a_cancel(rig: Rig, job: Job) -> None:
 async def is_condemned(rig: Rig, job: Job) -> None:
     del job  # said for the reader: it is the one that its worker held
     await rig.die(rig.worker)
-    assert (await rig.store.sweep(max_crashes=1)).condemned == 1
+    assert (await rig.store.sweep(max_crashes=1)).dead_after_crashes == 1
     rig.worker = await rig.register()
 
 
@@ -207,7 +207,7 @@ async def test_of_a_batch_those_that_hold_their_lease_give_back(rig: Rig) -> Non
     for job in (jobs[0], jobs[5]):
         await rig.finish(job, Verb.SNOOZE, delay=LATER)
 
-    settled = await rig.store.settle(
+    settled = await rig.store.finish(
         [
             Transition(lease=job.lease, verb=verb, limited=True, delay=LATER, attempt=1)
             for job, verb in zip(jobs, [Verb.SUCCEED, Verb.FAIL] * 4, strict=True)
@@ -277,7 +277,7 @@ async def test_a_transaction_without_the_lease_gives_nothing_back(rig: Rig) -> N
 async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
     """By the store, or by the worker that gave the slot back: it is told, and may take the job itself."""
     holder, _ = await full(rig, queue="mail")
-    await rig.store.rest(rig.worker, idle=True)
+    await rig.store.set_idle(rig.worker, idle=True)
 
     async with rig.store.wakeups() as messages:
 
@@ -288,7 +288,7 @@ async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
             return ""
 
         async def finish() -> None:
-            settled = await rig.store.settle([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
+            settled = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
             rig.store.wake_later(set(settled.let_in))
 
         word, _ = await in_time(first_word(), finish())

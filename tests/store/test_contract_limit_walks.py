@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import StoreUnavailable
-from windlass.state import State, Verb
+from windlass.model.state import State, Verb
 from windlass.store.postgres import store as postgres
-from windlass.store.postgres.claiming import TIDY
+from windlass.store.postgres.claim import TIDY
 
 from .admissions import end_all, full, limit, used, waiting
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 

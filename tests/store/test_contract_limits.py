@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.flow import Advance, Flow
-from windlass.state import State, Verb
+from windlass.model.flow import Advance, Flow
+from windlass.model.state import State, Verb
 from windlass.store.protocol import Suspects
 
 from .admissions import drain, end_all, full, in_time, limit, nothing_is_left, running, used, waiting

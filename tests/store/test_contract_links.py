@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.flow import Flow, Link, Linked, Memory, Recollection, Spawn
-from windlass.job import new_id
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Flow, Link, Linked, Memory, Recollection, Spawn
+from windlass.model.job import new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import LIMIT, be_discarded, decoded, end, fan_out, is_woken, unique, waiting_for
 from .rig import alone
 
 if TYPE_CHECKING:
-    from windlass.job import Job, NewJob
+    from windlass.model.job import Job, NewJob
 
     from .rig import Rig
 
@@ -174,7 +174,7 @@ async def test_a_lost_lease_writes_nothing_of_the_flow(rig: Rig) -> None:
     stale, current, awaited = await an_overtaken_wait(rig)
     child = alone(parent=stale.id, unique=unique())
 
-    settled = await rig.store.settle([a_whole_flow(stale, child, awaited)])
+    settled = await rig.store.finish([a_whole_flow(stale, child, awaited)])
 
     assert settled.lost == {stale.id}
     await nothing_was_written(rig, current, child, awaited)
@@ -224,7 +224,7 @@ async def test_a_lost_transition_harms_no_other_of_its_batch(rig: Rig) -> None:
     job = await rig.running()
     lost, child = alone(parent=stale.id, unique=unique()), alone(parent=job.id)
 
-    settled = await rig.store.settle(
+    settled = await rig.store.finish(
         [
             a_whole_flow(stale, lost, awaited),
             Transition(lease=job.lease, verb=Verb.WAIT, flow=fan_out(child)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.state import SETTLING, State, Verb, target
+from windlass.model.state import SETTLING, State, Verb, target
 
 if TYPE_CHECKING:
     from .rig import Rig

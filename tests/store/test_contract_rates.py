@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import UnknownLimit
-from windlass.state import State, Verb
+from windlass.model.state import State, Verb
 
 from .admissions import BUCKET, call, end_all, exact, in_time, limit, rate, started, turnstile, used
 from .rig import new_job

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import msgspec
 
-from windlass.job import Attempt, Failure
-from windlass.state import State, Verb
+from windlass.model.job import Attempt, Failure
+from windlass.model.state import State, Verb
 from windlass.store.protocol import RESCUES_PER_CRASH, Swept
 
 from .rig import LEASE
@@ -25,7 +25,7 @@ async def test_the_jobs_of_a_silent_worker_are_given_back(rig: Rig) -> None:
 
     swept = await rig.store.sweep(max_crashes=3)
 
-    assert swept == Swept(deaths=1, rescued=1, condemned=0)
+    assert swept == Swept(deaths=1, rescued=1, dead_after_crashes=0)
     back = await rig.find(job.id)
     assert (back.status, back.token, back.worker) == (State.QUEUED, None, None)
     assert (back.attempt, back.crashes, back.fence) == (0, 1, 1)
@@ -58,7 +58,7 @@ async def test_the_third_crash_is_the_last(rig: Rig) -> None:
         await rig.die(rig.worker)
         swept.append(await rig.store.sweep(max_crashes=3))
 
-    assert [(each.rescued, each.condemned) for each in swept] == [(1, 0), (1, 0), (0, 1)]
+    assert [(each.rescued, each.dead_after_crashes) for each in swept] == [(1, 0), (1, 0), (0, 1)]
     dead = await rig.find(job)
     assert (dead.status, dead.reason, dead.crashes) == (State.DEAD, "crashed", 3)
     assert dead.finished_at == rig.clock.now()
@@ -178,7 +178,7 @@ async def test_a_worker_says_goodbye_only_with_empty_hands(rig: Rig) -> None:
 
 async def test_a_worker_is_seen_as_it_registered(rig: Rig) -> None:
     worker = await rig.register(queues=("mail", "pages"))
-    await rig.store.rest(worker, idle=True)
+    await rig.store.set_idle(worker, idle=True)
 
     row = {each.id: each for each in await rig.store.workers()}[worker]
 
@@ -224,7 +224,7 @@ async def test_after_an_outage_nothing_is_counted_but_the_rescue(rig: Rig) -> No
 
     swept = await rig.store.sweep(max_crashes=1, blames=False)
 
-    assert swept == Swept(deaths=1, rescued=1, condemned=0)
+    assert swept == Swept(deaths=1, rescued=1, dead_after_crashes=0)
     back = await rig.find(job.id)
     assert (back.status, back.attempt, back.crashes, back.rescues) == (State.QUEUED, 0, 0, 1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from windlass.flow import Flow
-from windlass.state import State, Verb
+from windlass.model.flow import Flow
+from windlass.model.state import State, Verb
 
 from .flows import waiting_for
 from .rig import Rig

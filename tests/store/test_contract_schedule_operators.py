@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from windlass.errors import ScheduleError, ScheduleNotFound
-from windlass.schedule import CatchUp, Edit, Outcome, Overlap, Ticked, Timing
-from windlass.state import State, Verb
+from windlass.model.schedule import CatchUp, Edit, Outcome, Overlap, Ticked, Timing
+from windlass.model.state import State, Verb
 
 from .flows import unique
 from .rig import Rig

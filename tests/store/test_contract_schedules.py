@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass import failpoints
-from windlass.schedule import Edit, Outcome, Overlap, Ticked, Timing
+from windlass.model.schedule import Edit, Outcome, Overlap, Ticked, Timing
 
 from .rig import TYPE, Rig
 from .timetables import FIRED, HOURLY, MINUTE, NOTHING, declare, declared, fired, known, outcomes, to_next

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from windlass.filter import FIELDS, Kind, parse
-from windlass.state import State, Verb
+from windlass.model.filter import FIELDS, Kind, parse
+from windlass.model.state import State, Verb
 
 if TYPE_CHECKING:
     from .rig import Rig

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import JobNotFound, TransitionRefused
-from windlass.flow import Flow
-from windlass.job import Wait, new_id
-from windlass.outcome import Transition
-from windlass.state import FINAL, State, Verb
+from windlass.model.flow import Flow
+from windlass.model.job import Wait, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import FINAL, State, Verb
 
 from .flows import LIMIT, decoded, end, is_woken, waiting_for
 from .rig import alone

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.flow import Flow, Memory, Recollection
-from windlass.job import Lease, Wait, new_id
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Flow, Memory, Recollection
+from windlass.model.job import Lease, Wait, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import LIMIT, decoded, end
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 
@@ -240,7 +240,7 @@ async def test_house_keeping_forgets_nothing_of_a_job_that_is_not_over(rig: Rig,
         await rig.finish(job, verbs[state], delay=365 * DAY)
     await rig.advance(100 * DAY)
 
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.status(job.id) is state
     assert await rig.store.recall(job.id) == Recollection(steps={"charge": "1"}, signals={"approved": "2"})
@@ -253,7 +253,7 @@ async def test_house_keeping_forgets_the_steps_of_jobs_that_have_passed(rig: Rig
     await rig.finish(job, Verb.SUCCEED)
     await rig.advance(100 * DAY)
 
-    await rig.store.keep_house(history=7 * DAY, audit=90 * DAY)
+    await rig.store.prune(history=7 * DAY, audit=90 * DAY)
 
     assert await rig.store.find(job.id) is None
     assert await rig.store.recall(job.id) == Recollection(steps={}, signals={})

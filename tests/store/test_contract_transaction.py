@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from windlass.errors import StoreError
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .rig import new_job
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import JobNotFound, TransitionRefused
-from windlass.job import Lease, new_id
-from windlass.outcome import Transition
-from windlass.state import FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, sources, target
+from windlass.model.job import Lease, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, sources, target
 
 from .rig import TYPE, arrives_in
 
@@ -115,7 +115,7 @@ async def test_a_batch_settles_what_it_can_and_names_the_rest(rig: Rig) -> None:
     leases = {job.id: job.lease for job in await rig.claim()}
     await rig.settle(leases[lost], Verb.RELEASE)
 
-    settled = await rig.store.settle(
+    settled = await rig.store.finish(
         [
             Transition(lease=leases[mine], verb=Verb.SUCCEED, output='{"sent":1}', attempt=1),
             Transition(lease=leases[lost], verb=Verb.SUCCEED, attempt=1),

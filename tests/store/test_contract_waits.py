@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.flow import Flow
-from windlass.job import Wait
-from windlass.outcome import Transition
-from windlass.state import State, Verb
+from windlass.model.flow import Flow
+from windlass.model.job import Wait
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
 
 from .flows import die, end, end_in_batch, family, fan_out, is_woken, spawning, waiting_for
 from .rig import alone
@@ -42,7 +42,7 @@ async def test_a_wait_and_the_end_of_the_awaited_in_one_batch(rig: Rig, first: s
     if first == "child":
         batch.reverse()
 
-    settled = await rig.store.settle(batch)
+    settled = await rig.store.finish(batch)
 
     assert settled.lost == frozenset()
     assert await is_woken(rig, parent.id)
@@ -53,7 +53,7 @@ async def test_the_ends_of_many_families_in_one_batch(rig: Rig) -> None:
     families = [await family(rig, 3, need=need) for need in (1, 2, 3)]
     running = [[await rig.take(child) for child in children] for _, children in families]
 
-    await rig.store.settle(
+    await rig.store.finish(
         [
             Transition(lease=job.lease, verb=Verb.BURY if place == 0 else Verb.SUCCEED, followed=job.followed)
             for jobs in running

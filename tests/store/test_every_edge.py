@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.flow import Advance, Flow
-from windlass.job import Edge, Job, Lease, Policy, Wait, new_id
-from windlass.state import FINAL, FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, target
+from windlass.model.flow import Advance, Flow
+from windlass.model.job import Edge, Job, Lease, Policy, Wait, new_id
+from windlass.model.state import FINAL, FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, target
 
 from .rig import alone
 

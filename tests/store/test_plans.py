@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
+from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import Floor
-from windlass.store.postgres.settling import Reach
 from windlass.store.sql import query
-from windlass.store.sqlite.file import connect as open_file
+from windlass.store.sqlite.connection import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
 from .plans import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from windlass.job import Lease
+    from windlass.model.job import Lease
 
     from .plans import World
 

@@ -32,7 +32,7 @@ from .plans import (
 from .test_plans import RESCUE, endings
 
 if TYPE_CHECKING:
-    from windlass.job import Lease
+    from windlass.model.job import Lease
 
 pytestmark = pytest.mark.postgres
 
@@ -137,9 +137,9 @@ def begun(job: Any) -> dict[str, Any]:
 
 
 def advances(leases: list[Lease]) -> tuple[Any, ...]:
-    from windlass.flow import Advance
-    from windlass.outcome import Transition
-    from windlass.state import Verb
+    from windlass.model.flow import Advance
+    from windlass.model.outcome import Transition
+    from windlass.model.state import Verb
     from windlass.store.postgres import rows
 
     to = Advance(type="usual", queue="mail", phase="mail", phase_rank=1, max_attempts=4)

@@ -17,13 +17,13 @@ import pytest
 
 from windlass.clock import SystemClock
 from windlass.errors import ConfigError, SchemaMissing, StoreCorrupt, StoreError, StoreUnavailable
-from windlass.job import new_id
-from windlass.state import State, Verb
-from windlass.store.encoding import encode_jobs
-from windlass.store.messages import cancelling
+from windlass.model.job import new_id
+from windlass.model.state import State, Verb
 from windlass.store.migrate import migrations
+from windlass.store.parts.encoding import encode_jobs
+from windlass.store.parts.messages import cancelling
 from windlass.store.sql import query
-from windlass.store.sqlite.file import locate
+from windlass.store.sqlite.connection import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import micros
@@ -42,9 +42,9 @@ NOBODY = 65_534
 PRODUCER = """
 import asyncio, sys
 from windlass.clock import SystemClock
-from windlass.job import NewJob, new_id
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.job import NewJob, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 from windlass.store.protocol import Claim, NewWorker
 from windlass.store.sqlite.store import SqliteStore
 
@@ -56,7 +56,7 @@ async def main(url, count):
     for _ in range(count):
         await store.enqueue([NewJob(id=new_id(), type="t", input="{}")])
         claimed = await store.claim(Claim(worker=worker.id, room=1, types=("t",)))
-        await store.settle([Transition(lease=job.lease, verb=Verb.SUCCEED) for job in claimed.jobs])
+        await store.finish([Transition(lease=job.lease, verb=Verb.SUCCEED) for job in claimed.jobs])
     await store.close()
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
@@ -217,7 +217,7 @@ async def test_beats_claims_and_idle_marks_are_no_wake_ups(file_rig: Rig) -> Non
     await file_rig.enqueue()
     before = await file_rig.run("SELECT wakes FROM windlass_installation")
 
-    await file_rig.store.rest(file_rig.worker, idle=True)
+    await file_rig.store.set_idle(file_rig.worker, idle=True)
     (job,) = await file_rig.claim()
     await file_rig.settle(job.lease, Verb.SUCCEED)
     heart = file_rig.store.heart()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windlass.filter import parse
-from windlass.job import NewJob
-from windlass.schedule import NOBODY, CatchUp, Declared, Overlap, ScheduleRow, Ticked, Timing
+from windlass.model.filter import parse
+from windlass.model.job import NewJob
+from windlass.model.schedule import NOBODY, CatchUp, Declared, Overlap, ScheduleRow, Ticked, Timing
 
 from .rig import TYPE
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.job import Job
+    from windlass.model.job import Job
 
     from .rig import Rig
 

@@ -12,9 +12,9 @@ import pytest
 
 from windlass import Context, Dead, Retry, Snooze, State, Windlass
 from windlass.errors import JobNotFound, UnknownType
-from windlass.job import Attempt
-from windlass.outcome import Ending
-from windlass.testing import AttemptFailed, Harness, NothingDue, hands, harness
+from windlass.model.job import Attempt
+from windlass.model.outcome import Ending
+from windlass.testing import AttemptFailed, Harness, NothingDue, harness, stepped_worker
 
 
 def test_drain_runs_what_is_due_in_the_order_of_priority_and_enqueue(app: Windlass, bench: Harness) -> None:
@@ -151,7 +151,7 @@ def test_the_time_limit_counts_on_the_manual_clock(app: Windlass, bench: Harness
 def test_a_processor_that_ran_out_of_time_is_used_again(
     app: Windlass, bench: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hands, "PROCESSORS", 1)
+    monkeypatch.setattr(stepped_worker, "PROCESSORS", 1)
 
     @app.job(timeout="1m", max_attempts=1)
     async def slow() -> None:

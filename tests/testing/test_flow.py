@@ -8,7 +8,7 @@ import pytest
 
 from windlass import Context, State, Windlass
 from windlass.errors import ChildrenFailed
-from windlass.outcome import Ending
+from windlass.model.outcome import Ending
 from windlass.testing import EndlessDrain, Harness, harness
 
 

@@ -18,8 +18,8 @@ import windlass.testing
 from servers import url_of
 from windlass import State, Windlass
 from windlass.errors import BlockingCall, StoreError, UnusableConnection
-from windlass.store.sqlite.file import locate
-from windlass.testing import Harness, HarnessError, harness, trial
+from windlass.store.sqlite.connection import locate
+from windlass.testing import Harness, HarnessError, harness, harnesses
 
 from .conftest import NOWHERE
 
@@ -176,7 +176,7 @@ def test_jobs_are_told_in_their_order_and_by_type_and_state(
     @app.job
     def rest() -> None: ...
 
-    monkeypatch.setattr(trial, "PAGE", 2)
+    monkeypatch.setattr(harnesses, "PAGE", 2)
     for n in range(5):
         work.enqueue(n)
     rest.enqueue()
@@ -254,7 +254,7 @@ def test_everything_public_is_there_and_imported_only_when_it_is_used() -> None:
     assert all(getattr(windlass.testing, name) is not None for name in windlass.testing.__all__)
     code = (
         "import sys, windlass.testing, windlass.testing.plugin;"
-        "print([name for name in sys.modules if name.startswith(('windlass.runtime', 'windlass.testing.trial'))])"
+        "print([name for name in sys.modules if name.startswith(('windlass.runtime', 'windlass.testing.harnesses'))])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

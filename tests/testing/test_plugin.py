@@ -123,7 +123,8 @@ def test_who_does_not_use_it_does_not_notice_it(shop: pytest.Pytester) -> None:
 
         def test_nothing_of_it_is_there():
             assert windlass.__name__ == "windlass"
-            assert not [name for name in sys.modules if name.startswith(("windlass.runtime", "windlass.testing.t"))]
+            heavy = ("windlass.runtime", "windlass.testing.harnesses")
+            assert not [name for name in sys.modules if name.startswith(heavy)]
         """
     )
 
@@ -161,7 +162,7 @@ def test_a_failed_drain_shows_the_handlers_line_and_not_the_machinery(shop: pyte
 
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*return 1 / by*", "E*ZeroDivisionError*", "E*expected a job of divide(by=3)"])
-    result.stdout.no_fnmatch_line("*testing/trial.py*")
+    result.stdout.no_fnmatch_line("*testing/harnesses.py*")
     result.stdout.no_fnmatch_line("*testing/ran.py*")
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from windlass import Context, State, Windlass
 from windlass.errors import AdmissionError, ScheduleError, ScheduleNotFound
-from windlass.schedule import CatchUp, Outcome
-from windlass.scheduled import Schedule
+from windlass.handles.schedule import Schedule
+from windlass.model.schedule import CatchUp, Outcome
 from windlass.testing import Harness, harness
 from windlass.testing.clock import START
 

@@ -9,26 +9,26 @@ from typing import Any
 
 import click
 
-from windlass.cli.audit import audit
-from windlass.cli.budgets import budgets
-from windlass.cli.completion import completion
-from windlass.cli.config import config
+from windlass.cli.commands.audit import audit
+from windlass.cli.commands.budgets import budgets
+from windlass.cli.commands.completion import completion
+from windlass.cli.commands.config import config
+from windlass.cli.commands.dev import dev, dev_worker
+from windlass.cli.commands.doctor import doctor
+from windlass.cli.commands.enqueue import enqueue
+from windlass.cli.commands.gates import gates
+from windlass.cli.commands.holds import hold, release
+from windlass.cli.commands.jobs import jobs
+from windlass.cli.commands.limits import limits
+from windlass.cli.commands.migrate import migrate
+from windlass.cli.commands.queues import queues
+from windlass.cli.commands.run import run
+from windlass.cli.commands.schedules import schedules
+from windlass.cli.commands.tenants import tenants
+from windlass.cli.commands.worker import worker
+from windlass.cli.commands.workers import workers
 from windlass.cli.demo import demo
-from windlass.cli.dev import dev, dev_worker
-from windlass.cli.doctor import doctor
-from windlass.cli.enqueue import enqueue
-from windlass.cli.gates import gates
-from windlass.cli.holds import hold, release
-from windlass.cli.jobs import jobs
-from windlass.cli.limits import limits
-from windlass.cli.migrate import migrate
-from windlass.cli.output import complaint
-from windlass.cli.queues import queues
-from windlass.cli.run import run
-from windlass.cli.schedules import schedules
-from windlass.cli.tenants import tenants
-from windlass.cli.worker import worker
-from windlass.cli.workers import workers
+from windlass.cli.show.output import complaint
 from windlass.errors import WindlassError
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -138,7 +138,7 @@ limits.add_command(release)
 
 def main() -> None:
     """The entry point of the `windlass` script."""
-    from windlass.cli.completion import VARIABLE
+    from windlass.cli.commands.completion import VARIABLE
 
     try:
         cli.main(prog_name="windlass", complete_var=VARIABLE)
@@ -152,6 +152,6 @@ def main() -> None:
 
 def _end_at_once() -> None:
     """After Ctrl-C nobody waits for a thread that still reads a large file."""
-    from windlass.cli.serve import end_at_once
+    from windlass.cli.process.run_worker import end_at_once
 
     end_at_once(INTERRUPTED)

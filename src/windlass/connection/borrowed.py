@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from windlass.errors import IdempotencyConflict, UnusableConnection
-from windlass.store.following import enqueueing
+from windlass.store.parts.consequences import enqueueing
 from windlass.store.sql import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from windlass.job import NewJob
+    from windlass.model.job import NewJob
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]

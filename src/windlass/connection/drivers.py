@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.job import NewJob
+    from windlass.model.job import NewJob
 
 # libpq's transaction status, the same numbers in psycopg and psycopg2
 IDLE, ACTIVE, IN_TRANSACTION, IN_ERROR = range(4)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.registry import Definition, Registry
+from windlass.declare.registry import Definition, Registry
 
 Around = Callable[[], AbstractContextManager[object]]
 AroundAwaited = Callable[[], AbstractAsyncContextManager[object]]

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.flow import Flow
-from windlass.job import Job
-from windlass.outcome import Ending
-from windlass.state import State
+from windlass.model.flow import Flow
+from windlass.model.job import Job
+from windlass.model.outcome import Ending
+from windlass.model.state import State
 
 
 class JobStarted(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class JobEnded(msgspec.Struct, frozen=True):
     flow: Flow | None = None  # what it waits for, or the phase it goes to
 
 
-class JobSettled(msgspec.Struct, frozen=True):
+class JobFinished(msgspec.Struct, frozen=True):
     """A transition is committed: the job is now in `state`."""
 
     job: UUID
@@ -50,7 +50,7 @@ class JobsRescued(msgspec.Struct, frozen=True):
 
     deaths: int
     rescued: int
-    condemned: int
+    dead_after_crashes: int
 
 
 class WorkerStarted(msgspec.Struct, frozen=True):
@@ -63,4 +63,4 @@ class WorkerStopped(msgspec.Struct, frozen=True):
     name: str
 
 
-Event = JobStarted | JobEnded | JobSettled | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped
+Event = JobStarted | JobEnded | JobFinished | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped

@@ -15,10 +15,10 @@ from typing import TextIO
 from uuid import UUID
 
 from windlass.clock import spell
-from windlass.job import Job
-from windlass.observe.events import Event, JobEnded, JobSettled, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
-from windlass.outcome import Ending
-from windlass.state import State
+from windlass.model.job import Job
+from windlass.model.outcome import Ending
+from windlass.model.state import State
+from windlass.observe.events import Event, JobEnded, JobFinished, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 UNSETTLED_MOST = 10_000  # ended attempts that wait for their commit; beyond it the oldest is forgotten
@@ -88,7 +88,7 @@ class Narrator:
                 self._ended[event.job.id] = event
                 if len(self._ended) > UNSETTLED_MOST:  # settled under a lost lease: nobody will tell
                     del self._ended[next(iter(self._ended))]
-            case JobSettled():
+            case JobFinished():
                 end = self._ended.pop(event.job, None)
                 if end is not None:
                     self._tell(end, event.state)

@@ -20,8 +20,8 @@ from cronsim import CronSim
 
 from windlass.clock import Duration, seconds
 from windlass.errors import ConfigError, ScheduleError
-from windlass.names import flaw
-from windlass.schedule import CatchUp, Edit, ScheduleRow, Timing
+from windlass.model.schedule import CatchUp, Edit, ScheduleRow, Timing
+from windlass.names import name_problem
 
 GRACE = timedelta(seconds=30)
 """A tick that is later than this, or than half the way to the next one, was missed."""
@@ -221,7 +221,7 @@ def changed(what: str, timing: Timing, edit: Edit) -> Timing:
 
 
 def _line(what: str, given: object, zone: str) -> str:
-    problem = flaw(given)
+    problem = name_problem(given)
     if problem is not None or not isinstance(given, str):
         raise ScheduleError(f"{what}: cron {problem}; write it like '0 3 * * *': at 03:00 every day")
     line = " ".join(ALIASES.get(given.strip().lower(), given).split())

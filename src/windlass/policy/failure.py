@@ -15,15 +15,15 @@ from uuid import UUID
 
 import msgspec
 
-from windlass import audit
 from windlass.config import Settings
-from windlass.flow import Advance, Flow
-from windlass.job import Attempt, Failure, Job
-from windlass.outcome import Ending, Outcome, Transition
+from windlass.model import audit
+from windlass.model.flow import Advance, Flow
+from windlass.model.job import Attempt, Failure, Job
+from windlass.model.outcome import Ending, Outcome, Transition
+from windlass.model.state import Verb
 from windlass.payload import describe
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
-from windlass.state import Verb
 
 EXHAUSTED = "exhausted"
 PERMANENT = "permanent"
@@ -50,7 +50,7 @@ class Run(msgspec.Struct, kw_only=True):
     log: list[str]
 
 
-def judge(
+def decide(
     run: Run,
     outcome: Outcome,
     *,

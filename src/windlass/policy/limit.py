@@ -15,17 +15,17 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.admission import APART, LONGEST_KEY, Rule, key_of
 from windlass.clock import Duration, seconds, spell
 from windlass.config import suggest
 from windlass.errors import ConfigError, EnqueueError, InvalidOption
-from windlass.names import flaw
+from windlass.model.admission import APART, LONGEST_KEY, Rule, key_of
+from windlass.names import name_problem
 from windlass.payload.signature import Signature
 from windlass.policy.arguments import asked_for, called, named
 from windlass.policy.unique import SCOPES, escaped, shortened
 
 if TYPE_CHECKING:
-    from windlass.registry import Definition
+    from windlass.declare.registry import Definition
 
 LONGEST_NAME = 100  # characters; so that a key that is cut still begins with all of it
 MOST = 2**31 - 1  # what a database's integer holds
@@ -114,7 +114,7 @@ def told(rule: Rule) -> str:
 # On a job type
 
 
-def fitted(given: object, signature: Signature) -> tuple[Limit, ...]:
+def bind_limits(given: object, signature: Signature) -> tuple[Limit, ...]:
     """The limits that a declaration means, fitted to the handler's parameters."""
     if isinstance(given, (str, Limit, Mapping)) or not isinstance(given, Sequence):
         raise ConfigError(f"limits={given!r} is no list; write: limits=[per(…), rate(…)]")
@@ -223,7 +223,7 @@ def _text(value: object, what: str, otherwise: str) -> str:
 
 
 def _name(name: object) -> str:
-    problem = flaw(name, longest=LONGEST_NAME)
+    problem = name_problem(name, longest=LONGEST_NAME)
     if problem is None and APART in str(name):
         problem = f"has a {APART!r} in it, which stands between a name and its key: {name!r}; write '-' instead"
     if problem is not None:

@@ -16,13 +16,13 @@ import msgspec
 from windlass.clock import Duration, seconds
 from windlass.config import suggest
 from windlass.errors import ConfigError, IdempotencyConflict, InvalidOption
-from windlass.flow import redirected
-from windlass.job import Key, NewJob
-from windlass.names import flaw
+from windlass.model.flow import redirected
+from windlass.model.job import Key, NewJob
+from windlass.model.state import State
+from windlass.names import name_problem
 from windlass.payload.sanitise import dump_unknown
 from windlass.payload.signature import Signature
 from windlass.policy.arguments import asked_for, called, named
-from windlass.state import State
 
 LONGEST_KEY = 255  # characters; of a longer text this much is kept, with its hash
 HASHED = 75  # characters by which the end of a longer text is told
@@ -73,7 +73,7 @@ def unique(
     return _kept(policy) if forever else policy
 
 
-def understood(given: Unique, signature: Signature, *, what: str = "unique", forever: bool = False) -> Uniqueness:
+def parse_unique(given: Unique, signature: Signature, *, what: str = "unique", forever: bool = False) -> Uniqueness:
     """The policy that a declaration or an enqueue means, fitted to the handler's parameters."""
     policy = given if isinstance(given, Uniqueness) else Uniqueness(by=given)
     if forever:
@@ -226,7 +226,7 @@ def _text(value: object) -> str:
     document = encoder.encode(value)
     if document.startswith(b'"'):
         text: str = msgspec.json.decode(document)
-        if not text.startswith('"') and flaw(text, longest=len(text)) is None:
+        if not text.startswith('"') and name_problem(text, longest=len(text)) is None:
             return text
     return document.decode()
 

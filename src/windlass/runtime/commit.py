@@ -12,12 +12,12 @@ from uuid import UUID
 
 from windlass import failpoints
 from windlass.clock import Clock
-from windlass.context import Context
+from windlass.declare.registry import Definition
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.job import Job, Lease
-from windlass.outcome import Ending, Outcome, Transition
+from windlass.handler.context import Context
+from windlass.model.job import Job, Lease
+from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.policy.failure import Run
-from windlass.registry import Definition
 from windlass.runtime.execution import from_error
 from windlass.store.protocol import Store
 

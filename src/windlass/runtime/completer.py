@@ -2,7 +2,7 @@
 
 In:   the transition of every attempt that ended
 Out:  fenced writes, one round trip per batch
-Next: pipeline.py, which says what follows a success
+Next: declare/pipeline.py, which says what follows a success
 
 A group commit without a delay: while one batch is being written the next one gathers, so that a busy worker writes
 hundreds at once and an idle one writes a single transition at once. Nothing is dropped because the database is away or
@@ -19,13 +19,13 @@ from contextlib import suppress
 
 from windlass.clock import wait
 from windlass.errors import StoreError, StoreUnavailable, WindlassError
-from windlass.observe.events import JobSettled
-from windlass.outcome import Transition
-from windlass.runtime.crew import Crew
+from windlass.model.outcome import Transition
+from windlass.model.state import State, Verb
+from windlass.observe.events import JobFinished
 from windlass.runtime.refused import Refused, burial, is_of_values
-from windlass.state import State, Verb
-from windlass.store.messages import WAKE_GATES
-from windlass.store.protocol import Settled
+from windlass.runtime.state import WorkerState
+from windlass.store.parts.messages import WAKE_GATES
+from windlass.store.protocol import Finished
 
 log = logging.getLogger("windlass")
 
@@ -41,20 +41,20 @@ class Completer:
 
     def __init__(
         self,
-        crew: Crew,
+        state: WorkerState,
         *,
         due_again: Callable[[float], None],
         may_close: Callable[[], None],
         let_in: Callable[[set[str]], None],
         relieved: Callable[[], None],
     ) -> None:
-        self._crew = crew
+        self._state = state
         self._relieved = relieved  # told that there may be claims again
         self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
         self._let_in = let_in  # told the queues in which parked jobs may run now
         self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
         self._waiting: list[Transition] = []
-        self._refused = Refused(crew.clock)
+        self._refused = Refused(state.clock)
         self._away = False  # the database does not answer, and a batch waits for it
         self._in_a_row = 0  # refusals in this round without a write between them
         self._writing: list[Transition] = []  # the batch that is being written
@@ -77,7 +77,7 @@ class Completer:
         """How many new jobs may be claimed: None for as many as there is other room for."""
         if self._away or len(self._waiting) > MOST_WAITING:
             return 0
-        return self._refused.room(held=len(self._crew.leases)) if len(self._refused) else None
+        return self._refused.room(held=len(self._state.leases)) if len(self._refused) else None
 
     @property
     def overwhelmed(self) -> bool:
@@ -124,7 +124,7 @@ class Completer:
 
     async def _until_due(self) -> None:
         if len(self._refused):
-            await wait(self._crew.clock, self._something, self._refused.next_in())
+            await wait(self._state.clock, self._something, self._refused.next_in())
         else:
             await self._something.wait()
 
@@ -144,14 +144,14 @@ class Completer:
             self._away = True
             if failures in (1, 5) or failures % 20 == 0:
                 log.warning("%d finished jobs wait for the database: %s", len(batch), error)
-            await self._crew.contact.hold_off(self._crew.contact.pause(failures))
+            await self._state.contact.hold_off(self._state.contact.pause(failures))
         self._away = False
         return failures > 0
 
     async def _settle(self, batch: list[Transition]) -> Exception | None:
         """Write a batch; the answer is why some of it is not written, and those are still held."""
         try:
-            settled = await self._crew.store.settle(batch)
+            settled = await self._state.store.finish(batch)
             done = [transition for transition in batch if transition.job not in settled.left]
             self._done(done, settled)
             await self._tell_others(done)
@@ -161,7 +161,7 @@ class Completer:
         return await self._settle(left) if left else None
 
     def _held(self, batch: Sequence[Transition]) -> list[Transition]:
-        return [transition for transition in batch if self._crew.leases.holds(transition.lease)]
+        return [transition for transition in batch if self._state.leases.holds(transition.lease)]
 
     # What was refused
 
@@ -212,38 +212,38 @@ class Completer:
 
         A refusal of the database on the way changes nothing: the transition waits on, and is judged again.
         """
-        buried = burial(transition, error, self._crew.clock)
+        buried = burial(transition, error, self._state.clock)
         log.error("job %s %s: %s; it is buried", transition.job, buried.reason, error)
         again = await self._settle([buried])
         if again is None or getattr(again, "of_database", False):
             return
         try:
-            held = await self._crew.store.put_aside(transition.lease, buried.reason or "")
+            held = await self._state.store.put_aside(transition.lease, buried.reason or "")
         except Exception as last:
             log.warning("job %s cannot be settled at all, and is tried again: %s", transition.job, last)
             return
         states = {transition.job: State.DEAD} if held else {}
-        self._done([buried], Settled(states=states, lost=frozenset({transition.job} - states.keys())))
+        self._done([buried], Finished(states=states, lost=frozenset({transition.job} - states.keys())))
 
     async def _tell_others(self, batch: list[Transition]) -> None:
         """Jobs may have been claimed just before everybody was to hold back, or before a budget was spent: whoever has
         them in memory looks now."""
-        emptied, self._crew.gates.emptied = self._crew.gates.emptied, False
+        emptied, self._state.gates.emptied = self._state.gates.emptied, False
         if emptied or any(transition.hold is not None for transition in batch):
             with suppress(StoreError):  # they look once a second anyhow
-                await self._crew.store.wake(WAKE_GATES)
+                await self._state.store.wake(WAKE_GATES)
 
-    def _done(self, batch: list[Transition], settled: Settled) -> None:
-        crew = self._crew
-        crew.leases.settle(transition.lease for transition in batch)
+    def _done(self, batch: list[Transition], settled: Finished) -> None:
+        state = self._state
+        state.leases.forget(transition.lease for transition in batch)
         if len(self._refused):
             self._refused.written([transition for transition in batch if transition.job in settled.states])
             self._refused.remove(transition.job for transition in batch)
         if settled.lost:
             log.warning("%d jobs were finished under a lost lease; nothing was changed", len(settled.lost))
-        if crew.subscribers:
-            for job, state in settled.states.items():
-                crew.emit(JobSettled(job, state))
+        if state.subscribers:
+            for job, became in settled.states.items():
+                state.emit(JobFinished(job, became))
         if any(transition.charged or transition.hold is not None for transition in batch):
             self._may_close()
         delays = [transition.delay for transition in batch if transition.verb in COMING_BACK]

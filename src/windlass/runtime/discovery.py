@@ -19,15 +19,15 @@ from __future__ import annotations
 import logging
 
 from windlass.config import Pace
-from windlass.filter import Filter, Kind, Term, Value, parse
-from windlass.job import Job
-from windlass.pipeline import phases
+from windlass.declare.pipeline import phases
+from windlass.model.filter import Filter, Kind, Term, Value, parse
+from windlass.model.job import Job
 from windlass.runtime.coordinator import Coordinator
-from windlass.runtime.crew import Crew
+from windlass.runtime.demand import LARGEST_CLAIM, Demand, Demands
 from windlass.runtime.leases import give_back
 from windlass.runtime.local_queue import Refusal
 from windlass.runtime.service import Service
-from windlass.runtime.share import LARGEST_CLAIM, Share, Shares
+from windlass.runtime.state import WorkerState
 from windlass.store.protocol import Claim, Claimed, Suspects
 
 log = logging.getLogger("windlass")
@@ -48,20 +48,20 @@ class Discovery(Service):
     name = "discovery"
 
     def __init__(
-        self, crew: Crew, coordinator: Coordinator, *, queues: tuple[str, ...] | None, types: tuple[str, ...]
+        self, state: WorkerState, coordinator: Coordinator, *, queues: tuple[str, ...] | None, types: tuple[str, ...]
     ) -> None:
-        super().__init__(crew.clock)
-        self._crew = crew
+        super().__init__(state.clock)
+        self._state = state
         self._coordinator = coordinator
         self._queues = queues
         self._types = types
-        self.isolates = all(crew.children.importable(definition) for definition in crew.registry)
-        self._shares = Shares(crew, types)
-        self._by_creation = crew.settings.pace is Pace.STEADY
+        self.isolates = all(state.children.importable(definition) for definition in state.registry)
+        self._demands = Demands(state, types)
+        self._by_creation = state.settings.pace is Pace.STEADY
         self._resting = False  # the idle mark stands
         self._rested_at = 0.0
         self._failed_at: float | None = None  # when a claim failed whose commit is still in doubt
-        self._looked_at = crew.clock.monotonic()
+        self._looked_at = state.clock.monotonic()
         self._next_rescan = 0.0
         known = tuple(Value(type, quoted=True) for type in types)
         self._due_suspects = Filter(DUE_SUSPECTS, (*parse(DUE_SUSPECTS).terms, Term(Kind.NAME, "type", known)))
@@ -76,23 +76,27 @@ class Discovery(Service):
 
     def room_again(self, phase: str) -> None:
         """A processor of the phase is free. Claim when its jobs in memory run low, not for every single one."""
-        share = self._shares.of(phase)
-        share.ended()
-        if not self._nudge.is_set() and self._coordinator.at_once and (share.is_low() or self._may_add_suspects(share)):
+        demand = self._demands.of(phase)
+        demand.ended()
+        if (
+            not self._nudge.is_set()
+            and self._coordinator.at_once
+            and (demand.is_low() or self._may_add_suspects(demand))
+        ):
             self._nudge.set()
 
     def due_again(self, delay: float) -> None:
         """A job that ended here may be claimed again after `delay`: look then, and not at the next poll."""
-        if self._coordinator.at_once and delay < self._crew.settings.poll:
-            self._crew.later(delay + 0.001, self.nudge)
+        if self._coordinator.at_once and delay < self._state.settings.poll:
+            self._state.later(delay + 0.001, self.nudge)
 
     def let_in(self, queues: set[str]) -> None:
         """Slots that came back from here let in jobs of these queues: take them here, or tell the others."""
         serves = self._queues is None or queues.issubset(self._queues)
-        if self._coordinator.at_once and serves and self._shares.have_room():
+        if self._coordinator.at_once and serves and self._demands.have_room():
             self.nudge()
         else:
-            self._crew.store.wake_later(queues)
+            self._state.store.wake_later(queues)
 
     def restart(self) -> None:
         """After a new registration: the mark went with the old row."""
@@ -100,8 +104,8 @@ class Discovery(Service):
         self.nudge()
 
     async def round(self) -> float | None:
-        settings = self._crew.settings
-        if not self._crew.registered:
+        settings = self._state.settings
+        if not self._state.registered:
             return None  # until the worker is registered (again)
         await self._adopt()
         if not self._coordinator.at_once:
@@ -109,19 +113,19 @@ class Discovery(Service):
             return settings.poll
         rescan = self.clock.monotonic() >= self._next_rescan
         pause, hungry, filled = settings.poll, False, False
-        for share in self._shares.in_turn():
-            room = share.room()
+        for demand in self._demands.in_turn():
+            room = demand.room()
             if room == 0:
                 continue
             began = self.clock.monotonic()
-            claimed = await self._look(share, room, rescan=rescan)
-            share.claimed(self.clock.monotonic() - began)
+            claimed = await self._look(demand, room, rescan=rescan)
+            demand.claimed(self.clock.monotonic() - began)
             if not claimed.jobs:
                 hungry = True
                 pause = pause if claimed.next_due is None else min(pause, claimed.next_due + 0.001)
             elif len(claimed.jobs) >= room or claimed.filled:
                 filled = True
-                pause = 0 if share.is_low() else pause
+                pause = 0 if demand.is_low() else pause
             else:
                 pause = 0  # some, not all: look once more before resting
         if filled and not hungry:
@@ -131,12 +135,12 @@ class Discovery(Service):
             return 0  # claims once more, now that enqueuers can see the mark
         return pause
 
-    async def _look(self, share: Share, room: int, *, rescan: bool) -> Claimed:
+    async def _look(self, demand: Demand, room: int, *, rescan: bool) -> Claimed:
         """Claim for one share. What is below the floors counts too, before there is said to be nothing."""
-        claimed = await self._claim(room, share.types, share.processors, rescan=rescan)
+        claimed = await self._claim(room, demand.types, demand.processors, rescan=rescan)
         if claimed.jobs or rescan or not self._may_rescan():
             return claimed
-        return await self._claim(room, share.types, share.processors, rescan=True)
+        return await self._claim(room, demand.types, demand.processors, rescan=True)
 
     # The steady pace
 
@@ -144,7 +148,7 @@ class Discovery(Service):
         """A scan per period and phase, a few jobs each, whatever happens in between: pipelines, the earlier phase
         first, then the queues of all other types."""
         in_phases: set[str] = set()
-        for phase, known in phases(self._crew.registry).items():
+        for phase, known in phases(self._state.registry).items():
             types = tuple(type for type in known if type in self._types)
             in_phases.update(types)
             if types:
@@ -155,17 +159,17 @@ class Discovery(Service):
                 await self._scan(queue, others, queues=(queue,))
 
     async def _scan(self, phase: str, types: tuple[str, ...], *, queues: tuple[str, ...] | None = None) -> None:
-        crew, settings = self._crew, self._crew.settings
-        left = (settings.local_queue or LARGEST_CLAIM) - crew.local_queue.waiting(phase)
-        most = crew.completer.room
+        state, settings = self._state, self._state.settings
+        left = (settings.local_queue or LARGEST_CLAIM) - state.local_queue.waiting(phase)
+        most = state.completer.room
         room = min(left, settings.discovery_batch or left, left if most is None else most)
         if room > 0:
-            await self._claim(room, types, crew.pools.size(phase), rescan=True, queues=queues)
+            await self._claim(room, types, state.pools.size(phase), rescan=True, queues=queues)
 
     async def _known_queues(self, types: tuple[str, ...]) -> list[str]:
         """The queues that job types name, and those that only an enqueue named."""
-        stored = {row.queue for row in await self._crew.store.queues()}
-        return sorted(stored | {each.queue for each in self._crew.registry if each.type in types})
+        stored = {row.queue for row in await self._state.store.queues()}
+        return sorted(stored | {each.queue for each in self._state.registry if each.type in types})
 
     # Claims
 
@@ -204,11 +208,11 @@ class Discovery(Service):
             jobs=first.jobs + rest.jobs, next_due=min(waits, default=None), filled=first.filled or rest.filled
         )
 
-    def _may_add_suspects(self, share: Share) -> bool:
-        return share.types in self._suspected and self._room_for_suspects(share.types, share.processors) > 0
+    def _may_add_suspects(self, demand: Demand) -> bool:
+        return demand.types in self._suspected and self._room_for_suspects(demand.types, demand.processors) > 0
 
     def _room_for_suspects(self, types: tuple[str, ...], processors: int) -> int:
-        queue, half = self._crew.local_queue, max(1, self._crew.pools.total // 2)
+        queue, half = self._state.local_queue, max(1, self._state.pools.total // 2)
         left = min(SUSPECTS_AT_ONCE, half) - queue.suspects()
         return min(left, max(1, processors // 2) - queue.suspects(types))
 
@@ -219,8 +223,8 @@ class Discovery(Service):
 
         For as long as it had the worker for itself the others have it, if there are any, and then the next one may.
         """
-        crew, now = self._crew, self.clock.monotonic()
-        if crew.local_queue.suspects():
+        state, now = self._state, self.clock.monotonic()
+        if state.local_queue.suspects():
             return Claimed(jobs=[])
         if self._alone_since is not None:
             self._others_until, self._alone_since = 2 * now - self._alone_since, None
@@ -241,7 +245,7 @@ class Discovery(Service):
 
     async def _claim_alone(self, types: tuple[str, ...], queues: tuple[str, ...] | None) -> Claimed:
         """One suspect, when this worker holds nothing."""
-        if len(self._crew.leases):
+        if len(self._state.leases):
             return Claimed(jobs=[])
         alone = await self._ask(1, types, rescan=True, suspects=Suspects.ONLY, queues=queues)
         if alone.jobs:
@@ -253,7 +257,7 @@ class Discovery(Service):
         return alone
 
     async def _look_for_suspects(self) -> None:
-        found = await self._crew.store.search(self._due_suspects, page=1)
+        found = await self._state.store.search(self._due_suspects, page=1)
         if not found:
             self._suspects_since = None
         elif self._suspects_since is None:
@@ -270,9 +274,9 @@ class Discovery(Service):
         queues: tuple[str, ...] | None = None,
         paces: bool = True,
     ) -> Claimed:
-        crew, settings = self._crew, self._crew.settings
+        state, settings = self._state, self._state.settings
         began = self.clock.monotonic()
-        worker = crew.worker
+        worker = state.worker
         wish = Claim(
             worker=worker,
             room=room,
@@ -285,14 +289,14 @@ class Discovery(Service):
             by_creation=self._by_creation,
         )
         try:
-            claimed = await crew.store.claim(wish)
+            claimed = await state.store.claim(wish)
         except BaseException:
             self._failed_at = self.clock.monotonic()
             raise
         self.last_success = self.clock.monotonic()
         if paces:  # else: a look for a few suspects, after which a whole rescan comes as soon as it would have
             self._pace_rescans(self.last_success - began, rescan=rescan)
-        if worker == crew.worker:  # else: claimed by an incarnation that is dead; its rescue gives them back
+        if worker == state.worker:  # else: claimed by an incarnation that is dead; its rescue gives them back
             self._take(claimed.jobs, began)
         return claimed
 
@@ -304,22 +308,22 @@ class Discovery(Service):
         repeated until an answer was asked for later than that. A server that froze may commit even later: so now and
         then the question is asked without a reason.
         """
-        crew, at = self._crew, self.clock.monotonic()
-        if at - self._looked_at < (LOOK_EVERY if self._failed_at is None else crew.settings.poll):
+        state, at = self._state, self.clock.monotonic()
+        if at - self._looked_at < (LOOK_EVERY if self._failed_at is None else state.settings.poll):
             return
-        known, worker = crew.leases.known(), crew.worker
-        held = await crew.store.held(worker, known)
+        known, worker = state.leases.known(), state.worker
+        held = await state.store.held(worker, known)
         self._looked_at = at
         if self._failed_at is not None and at - self._failed_at >= DOUBT:
             self._failed_at = None
-        if worker != crew.worker:
+        if worker != state.worker:
             return
         if held.jobs:
             log.warning("%d jobs were claimed without an answer, and are taken in", len(held.jobs))
         self._take(held.jobs, at)
         for lease in held.unreadable:
             log.error("job %s was claimed and cannot be read; it is buried", lease.job)
-            await crew.store.put_aside(lease, UNREADABLE)
+            await state.store.put_aside(lease, UNREADABLE)
 
     def _pace_rescans(self, took: float, *, rescan: bool) -> None:
         """What a rescan takes beyond a plain claim may be a twentieth of the time: a slow one is made less often."""
@@ -327,49 +331,49 @@ class Discovery(Service):
             self._plain_took = 0.8 * self._plain_took + 0.2 * took
             return
         extra = max(0.0, took - self._plain_took)
-        self._next_rescan = self.clock.monotonic() + max(self._crew.settings.poll, RESCAN_SHARE * extra)
+        self._next_rescan = self.clock.monotonic() + max(self._state.settings.poll, RESCAN_SHARE * extra)
 
     def _places_for_the_oldest(self, room: int) -> int:
         """One place in ten, carried over: a claim for one job owes a tenth of a place."""
-        if not self._crew.settings.ageing:
+        if not self._state.settings.ageing:
             return 0
-        self._aged = min(self._aged + room / self._crew.settings.ageing, room)
+        self._aged = min(self._aged + room / self._state.settings.ageing, room)
         places = int(self._aged)
         self._aged -= places
         return places
 
     def _take(self, jobs: list[Job], at: float) -> None:
-        crew = self._crew
-        crew.leases.take(jobs, at)
+        state = self._state
+        state.leases.take(jobs, at)
         if self._ending:  # the worker stops: what this claim brought starts elsewhere
             for job in jobs:
-                crew.completer.submit(give_back(job))
+                state.completer.submit(give_back(job))
             return
         for job in jobs:
-            refusal = crew.local_queue.enqueue(job, at)
+            refusal = state.local_queue.enqueue(job, at)
             if refusal is Refusal.FULL and self._coordinator.at_once:
                 self._coordinator.assign()  # what waits may start now, and make room
-                refusal = crew.local_queue.enqueue(job, at)
+                refusal = state.local_queue.enqueue(job, at)
             if refusal is not None:
                 log.debug("job %s goes back: %s", job.id, refusal.value)
                 # Not at once: whatever refused it is still there, and this would be a loop at the database's speed.
-                crew.completer.submit(give_back(job, delay=crew.settings.poll))
+                state.completer.submit(give_back(job, delay=state.settings.poll))
         if jobs:
             self._coordinator.arrived()
 
     def _may_rescan(self) -> bool:
         """A woken worker that found nothing above its floors looks below them, within the share of time."""
-        return self.clock.monotonic() >= self._next_rescan - self._crew.settings.poll
+        return self.clock.monotonic() >= self._next_rescan - self._state.settings.poll
 
     # The idle mark
 
     async def _enter_rest(self) -> None:
-        await self._crew.store.rest(self._crew.worker, idle=True)
+        await self._state.store.set_idle(self._state.worker, idle=True)
         self._resting = True
         self._rested_at = self.clock.monotonic()
         self._next_rescan = 0.0
 
     async def _leave_rest(self) -> None:
         if self._resting and self.clock.monotonic() - self._rested_at > BUSY_BEFORE_UNMARKED:
-            await self._crew.store.rest(self._crew.worker, idle=False)
+            await self._state.store.set_idle(self._state.worker, idle=False)
             self._resting = False

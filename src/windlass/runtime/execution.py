@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from windlass.admission import LONGEST_KEY, key_of
-from windlass.context import Context
+from windlass.declare.registry import Definition, Registry
 from windlass.errors import LeaseLost
-from windlass.job import Job
-from windlass.outcome import Dead, Ending, Outcome, Retry, Snooze
+from windlass.handler.context import Context
+from windlass.handler.waits import Suspended
+from windlass.model.admission import LONGEST_KEY, key_of
+from windlass.model.job import Job
+from windlass.model.outcome import Dead, Ending, Outcome, Retry, Snooze
 from windlass.payload import describe
 from windlass.policy.unique import shortened
-from windlass.registry import Definition, Registry
-from windlass.waiting import Suspended
 
 log = logging.getLogger("windlass")
 

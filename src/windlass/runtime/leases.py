@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from windlass.job import Job, Lease
-from windlass.outcome import Transition
-from windlass.state import Verb
+from windlass.model.job import Job, Lease
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
 
 if TYPE_CHECKING:
-    from windlass.runtime.processor import Attempt
+    from windlass.runtime.processor import Execution
 
 
 class Leases:
@@ -23,7 +23,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._claimed: dict[UUID, tuple[Job, float]] = {}  # by the job's id: as it was claimed, and when
-        self.attempts: dict[UUID, Attempt] = {}
+        self.attempts: dict[UUID, Execution] = {}
 
     def take(self, jobs: Iterable[Job], at: float) -> None:
         for job in jobs:
@@ -38,7 +38,7 @@ class Leases:
         held = self._claimed.get(lease.job)
         return held is not None and held[0].token == lease.token
 
-    def settle(self, leases: Iterable[Lease]) -> None:
+    def forget(self, leases: Iterable[Lease]) -> None:
         """These are written, or lost: they are nobody's business here any more."""
         for lease in leases:
             if self.holds(lease):

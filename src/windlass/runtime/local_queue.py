@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from uuid import UUID
 
-from windlass.job import Job
+from windlass.model.job import Job
 
 
 class Refusal(StrEnum):

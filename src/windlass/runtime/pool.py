@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from windlass.job import Job
+from windlass.model.job import Job
 
 
 class ProcessorState(StrEnum):
@@ -17,7 +17,7 @@ class ProcessorState(StrEnum):
 
 
 class Processor:
-    """A named slot in a worker. What runs in it is an `Attempt` of `runtime/processor.py`."""
+    """A named slot in a worker. What runs in it is an `Execution` of `runtime/processor.py`."""
 
     __slots__ = ("job", "name", "phase", "state", "stuck")
 

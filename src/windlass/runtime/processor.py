@@ -25,20 +25,20 @@ import msgspec
 
 from windlass import failpoints
 from windlass.clock import spell
-from windlass.context import Context
-from windlass.flow import Advance
-from windlass.job import Job
-from windlass.observe.events import JobEnded, JobSettled, JobStarted
-from windlass.outcome import Ending, Outcome, Transition
+from windlass.declare.registry import Definition, Isolation
+from windlass.handler.context import Context
+from windlass.model.flow import Advance
+from windlass.model.job import Job
+from windlass.model.outcome import Ending, Outcome, Transition
+from windlass.model.state import State
+from windlass.observe.events import JobEnded, JobFinished, JobStarted
 from windlass.payload import describe
-from windlass.policy.failure import judge
-from windlass.registry import Definition, Isolation
+from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
-from windlass.runtime.crew import Crew
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
 from windlass.runtime.pool import Processor
 from windlass.runtime.refused import untold
-from windlass.state import State
+from windlass.runtime.state import WorkerState
 
 log = logging.getLogger("windlass")
 
@@ -52,7 +52,7 @@ class Stop(StrEnum):
     LOST = "lost"
 
 
-class Attempt:
+class Execution:
     """A job in a processor's hands."""
 
     __slots__ = (
@@ -64,13 +64,13 @@ class Attempt:
         "_thread",
         "advance",
         "context",
-        "crew",
         "definition",
         "freed",
+        "isolation",
         "job",
         "processor",
+        "state",
         "task",
-        "way",
     )
 
     def __init__(
@@ -78,19 +78,19 @@ class Attempt:
         job: Job,
         definition: Definition,
         processor: Processor,
-        crew: Crew,
+        state: WorkerState,
         freed: Callable[[Processor], None],
         advance: Advance | None = None,
     ) -> None:
         self.job = job
         self.definition = definition
         self.processor = processor
-        self.crew = crew
+        self.state = state
         self.freed = freed
         self.advance = advance  # where a success leads: the next phase of its pipeline
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
-        self.way = crew.children.way(job, definition)
+        self.isolation = state.children.isolation(job, definition)
         self._started: float | None = None
         self._stopping: Stop | None = None
         self._concluding = False
@@ -106,8 +106,8 @@ class Attempt:
 
     def start(self) -> None:
         """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
-        self.crew.leases.attempts[self.job.id] = self
-        self.task = self.crew.loop.create_task(self._run(), name=self.processor.name)
+        self.state.leases.attempts[self.job.id] = self
+        self.task = self.state.loop.create_task(self._run(), name=self.processor.name)
 
     async def _run(self) -> None:
         interrupt: KeyboardInterrupt | None = None
@@ -145,36 +145,36 @@ class Attempt:
             return True
 
     def _begin(self) -> None:
-        crew = self.crew
-        self._started = crew.clock.monotonic()
-        limit = self.definition.limit(crew.settings)
+        state = self.state
+        self._started = state.clock.monotonic()
+        limit = self.definition.limit(state.settings)
         if limit is not None:
-            self._cancel_timer = crew.later(limit, lambda: self.stop(Stop.TIMEOUT))
+            self._cancel_timer = state.later(limit, lambda: self.stop(Stop.TIMEOUT))
         if self.definition.signature.wants_context:
             self.context = Context(
                 self.job,
-                store=crew.store,
-                settings=crew.settings,
-                clock=crew.clock,
-                registry=crew.registry,
-                loop=crew.loop,
-                transaction_limit=crew.settings.lease / 3,
+                store=state.store,
+                settings=state.settings,
+                clock=state.clock,
+                registry=state.registry,
+                loop=state.loop,
+                transaction_limit=state.settings.lease / 3,
                 time_limit=limit,
                 waited=self._waited(self._started),
-                on_progress=lambda context: crew.progress.mark(self),
+                on_progress=lambda context: state.progress.mark(self),
             )
-        if crew.subscribers:
-            crew.emit(JobStarted(self.job, self.processor.name))
+        if state.subscribers:
+            state.emit(JobStarted(self.job, self.processor.name))
         if failpoints.armed:
             failpoints.hit("process.before")
 
     async def _execute(self) -> Outcome:
-        if self.way is Isolation.PROCESS:
-            return await self.crew.children.run(self, waited=self._waited(self._started or 0.0))
-        if self.way is Isolation.COROUTINE:
+        if self.isolation is Isolation.PROCESS:
+            return await self.state.children.run(self, waited=self._waited(self._started or 0.0))
+        if self.isolation is Isolation.COROUTINE:
             outcome = await call_coroutine(self.definition, self.job, self.context)
         else:
-            self._thread = in_thread(self.crew.threads, self.definition, self.job, self.context)
+            self._thread = in_thread(self.state.threads, self.definition, self.job, self.context)
             outcome = await asyncio.shield(self._thread)
         if self.job.suspect:  # no child could run it: it had this worker for itself, and the worker lives
             outcome = msgspec.structs.replace(outcome, harmless=True)
@@ -187,16 +187,16 @@ class Attempt:
         self._stopping = why
         if self.context is not None:
             self.context.ask_to_stop()
-        if self.way is Isolation.PROCESS and why is Stop.CANCEL:
-            self.crew.children.ask_to_stop(self.job.id)
+        if self.isolation is Isolation.PROCESS and why is Stop.CANCEL:
+            self.state.children.ask_to_stop(self.job.id)
         if self._started is None or self.task is None:
             return  # _run looks before it executes
-        if self.way is not Isolation.COROUTINE and why is Stop.CANCEL and self.context is not None:
-            self.crew.later(self.crew.settings.cancel_grace, self._insist)
+        if self.isolation is not Isolation.COROUTINE and why is Stop.CANCEL and self.context is not None:
+            self.state.later(self.state.settings.cancel_grace, self._insist)
             return
         self.task.cancel()
-        if self.way is Isolation.COROUTINE:
-            self.crew.later(self.crew.settings.cancel_grace, self._abandon)
+        if self.isolation is Isolation.COROUTINE:
+            self.state.later(self.state.settings.cancel_grace, self._abandon)
 
     def _insist(self) -> None:
         """The thread or child was asked and did not end: fence the one out, kill the other."""
@@ -210,7 +210,7 @@ class Attempt:
             log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
             if self.context is not None:
-                self.crew.loop.create_task(self.context.close())  # it may hold locks that others wait for
+                self.state.loop.create_task(self.context.close())  # it may hold locks that others wait for
             self._settle(outcome, stuck=True)
 
     def _stopped(self) -> Outcome | None:
@@ -219,7 +219,7 @@ class Attempt:
             case None:
                 return None
             case Stop.TIMEOUT:
-                limit = self.definition.limit(self.crew.settings) or 0.0
+                limit = self.definition.limit(self.state.settings) or 0.0
                 return Outcome(
                     ending=Ending.TIMED_OUT,
                     type="Timeout",
@@ -265,33 +265,33 @@ class Attempt:
             context,
             transition,
             definition=self.definition,
-            store=self.crew.store,
-            clock=self.crew.clock,
-            held=lambda: self.crew.leases.holds(self.job.lease),
+            store=self.state.store,
+            clock=self.state.clock,
+            held=lambda: self.state.leases.holds(self.job.lease),
         )
 
     def _settle(self, outcome: Outcome, *, stuck: bool) -> None:
-        crew = self.crew
+        state = self.state
         if self._cancel_timer is not None:
             self._cancel_timer()
-        if crew.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
-            del crew.leases.attempts[self.job.id]
+        if state.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
+            del state.leases.attempts[self.job.id]
         transition = self._verdict(outcome)
-        if crew.subscribers:
+        if state.subscribers:
             self._tell(outcome, transition)
-        crew.local_queue.complete(self.processor.name)
+        state.local_queue.complete(self.processor.name)
         if self.context is not None and self.context.spent:
-            crew.gates.pay(self.job, self.context.spent)
+            state.gates.pay(self.job, self.context.spent)
         if transition is not None:
-            crew.completer.submit(transition)
+            state.completer.submit(transition)
         else:
-            crew.leases.settle([self.job.lease])
+            state.leases.forget([self.job.lease])
         if stuck or outcome.ending is Ending.TIMED_OUT:
             if stuck and self._thread is not None:
                 self._thread.add_done_callback(self._unstuck)
-            crew.pools.fail(self.processor, stuck=stuck)
+            state.pools.fail(self.processor, stuck=stuck)
         else:
-            crew.pools.release(self.processor)
+            state.pools.release(self.processor)
         self.freed(self.processor)
 
     def _unstuck(self, thread: asyncio.Future[Outcome]) -> None:
@@ -306,33 +306,33 @@ class Attempt:
             return self._judge(outcome)
         except Exception as error:
             log.exception("the end of job %s cannot be told", self.job.id)
-            return untold(self.job, outcome, error, self.crew.clock)
+            return untold(self.job, outcome, error, self.state.clock)
 
     def _judge(self, outcome: Outcome) -> Transition | None:
-        crew = self.crew
-        now = crew.clock.monotonic()
+        state = self.state
+        now = state.clock.monotonic()
         started = now if self._started is None else self._started
-        run = account(self.job, self.context, worker=crew.worker, waited=self._waited(started), elapsed=now - started)
-        return judge(
+        run = account(self.job, self.context, worker=state.worker, waited=self._waited(started), elapsed=now - started)
+        return decide(
             run,
-            with_a_key(outcome, crew.registry),
-            retry=self.definition.retry_policy(crew.settings),
-            settings=crew.settings,
+            with_a_key(outcome, state.registry),
+            retry=self.definition.retry_policy(state.settings),
+            settings=state.settings,
             advance=self.advance if outcome.ending is Ending.SUCCEEDED else None,
             success=self.definition.audit,
         )
 
     def _waited(self, started: float) -> float:
         """Seconds from the claim to the start."""
-        claimed = self.crew.leases.claimed_at(self.job.lease)
+        claimed = self.state.leases.claimed_at(self.job.lease)
         return 0.0 if claimed is None else started - claimed
 
     def _tell(self, outcome: Outcome, transition: Transition | None) -> None:
-        elapsed = self.crew.clock.monotonic() - (self._started or 0.0)
+        elapsed = self.state.clock.monotonic() - (self._started or 0.0)
         error = None if outcome.type is None else f"{outcome.type}: {outcome.message}"
         delay = None if transition is None else transition.delay
         flow = None if transition is None else transition.flow
-        self.crew.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay, flow))
+        self.state.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay, flow))
         if outcome.finished:
             state = State.SUCCEEDED if self.advance is None else State.QUEUED
-            self.crew.emit(JobSettled(self.job.id, state))
+            self.state.emit(JobFinished(self.job.id, state))

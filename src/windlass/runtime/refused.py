@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from windlass import audit
 from windlass.clock import Clock
 from windlass.errors import StoreError, ValueRefused, WindlassError
-from windlass.job import Failure, Job
-from windlass.outcome import Ending, Outcome, Transition
+from windlass.model import audit
+from windlass.model.job import Failure, Job
+from windlass.model.outcome import Ending, Outcome, Transition
+from windlass.model.state import FINISHING, Verb
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import encoder
-from windlass.state import FINISHING, Verb
 from windlass.store.contact import jittered
 
 PATIENCE = 30.0  # seconds for which a transition is refused while others are written, until it is the culprit

@@ -21,29 +21,29 @@ from uuid import UUID, uuid4
 
 from windlass.clock import Clock
 from windlass.config import Settings
+from windlass.declare.pipeline import sizes
+from windlass.declare.registry import Registry
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
 from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
-from windlass.pipeline import sizes
-from windlass.registry import Registry
-from windlass.runtime.beat import Beat
-from windlass.runtime.children import Children
 from windlass.runtime.completer import Completer
 from windlass.runtime.coordinator import Coordinator
-from windlass.runtime.crew import Crew
 from windlass.runtime.discovery import Discovery
-from windlass.runtime.gatekeeper import Gatekeeper
-from windlass.runtime.health import Health
-from windlass.runtime.leader import Leader
+from windlass.runtime.duties.beat import Beat
+from windlass.runtime.duties.gate_watcher import GateWatcher
+from windlass.runtime.duties.health import Health
+from windlass.runtime.duties.leader import Leader
+from windlass.runtime.duties.progress import ProgressWriter
+from windlass.runtime.duties.schedules import Schedules
+from windlass.runtime.duties.sweeper import Former, Sweeper
+from windlass.runtime.duties.timers import Timers
+from windlass.runtime.duties.wakeups import Cancels, Listener
 from windlass.runtime.leases import give_back
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import Pools
+from windlass.runtime.processes.process_pool import ProcessPool
 from windlass.runtime.processor import Stop
-from windlass.runtime.progress import ProgressWriter
-from windlass.runtime.schedules import Schedules
 from windlass.runtime.service import Service
-from windlass.runtime.sweeper import Former, Sweeper
-from windlass.runtime.timers import Timers
-from windlass.runtime.wakeups import Cancels, Listener
+from windlass.runtime.state import WorkerState
 from windlass.store import make_store
 from windlass.store.protocol import NewWorker
 
@@ -79,7 +79,7 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._services: list[Service] = []
         self._beat: Beat | None = None
-        self._crew: Crew | None = None
+        self._state: WorkerState | None = None
         self._stop_wanted = asyncio.Event()
         self._impatient = asyncio.Event()
         self._failure: BaseException | None = None
@@ -89,14 +89,14 @@ class Worker:
         self._subscribers.append(subscriber)
 
     @property
-    def crew(self) -> Crew:
-        assert self._crew is not None, "the worker has not been started"
-        return self._crew
+    def state(self) -> WorkerState:
+        assert self._state is not None, "the worker has not been started"
+        return self._state
 
     # Start
 
     async def __aenter__(self) -> Worker:
-        self._crew = self._assemble()
+        self._state = self._assemble()
         try:
             first_try = asyncio.Event()
             self._tasks["start"] = asyncio.create_task(self._start(first_try), name="windlass-start")
@@ -108,9 +108,9 @@ class Worker:
             raise
         return self
 
-    def _assemble(self) -> Crew:
+    def _assemble(self) -> WorkerState:
         settings = self.settings
-        crew = Crew(
+        state = WorkerState(
             settings=settings,
             registry=self._registry,
             store=make_store(settings, self._clock),
@@ -119,42 +119,42 @@ class Worker:
             pools=Pools(total=settings.concurrency, size=settings.pool_size, sizes=sizes(self._registry)),
             local_queue=LocalQueue(capacity=settings.local_queue),
             threads=ThreadPoolExecutor(max_workers=settings.concurrency, thread_name_prefix="windlass"),
-            children=Children(settings, program=self._program),
+            children=ProcessPool(settings, program=self._program),
             subscribers=self._subscribers,
         )
-        coordinator = Coordinator(crew, freed=lambda processor: discovery.room_again(processor.phase))
-        discovery = Discovery(crew, coordinator, queues=self._queues, types=self._types)
+        coordinator = Coordinator(state, freed=lambda processor: discovery.room_again(processor.phase))
+        discovery = Discovery(state, coordinator, queues=self._queues, types=self._types)
 
         def freed() -> None:
             coordinator.arrived()
             if coordinator.at_once:  # else it scans by the clock, whatever happens in between
                 discovery.nudge()
 
-        gatekeeper = Gatekeeper(crew, discovery)
-        crew.completer = Completer(
-            crew,
+        gate_watcher = GateWatcher(state, discovery)
+        state.completer = Completer(
+            state,
             due_again=discovery.due_again,
-            may_close=gatekeeper.nudge,
+            may_close=gate_watcher.nudge,
             let_in=discovery.let_in,
             relieved=discovery.nudge,
         )
-        crew.progress = ProgressWriter(crew)
-        self._discovery, self._sweeper = discovery, Sweeper(crew)
+        state.progress = ProgressWriter(state)
+        self._discovery, self._sweeper = discovery, Sweeper(state)
         self._services = [
             discovery,
             self._sweeper,
-            Timers(crew, discovery),
-            Schedules(crew, discovery),
-            Leader(crew),
-            Health(crew, freed=freed),
-            crew.progress,
-            gatekeeper,
-            Listener(crew, discovery, gatekeeper, queues=self._queues),
-            Cancels(crew),
+            Timers(state, discovery),
+            Schedules(state, discovery),
+            Leader(state),
+            Health(state, freed=freed),
+            state.progress,
+            gate_watcher,
+            Listener(state, discovery, gate_watcher, queues=self._queues),
+            Cancels(state),
         ]
         if not coordinator.at_once:
             self._services.append(coordinator)
-        return crew
+        return state
 
     async def _start(self, first_try: asyncio.Event) -> None:
         """Open and register, however long the database takes; then let every service run."""
@@ -165,12 +165,12 @@ class Worker:
                 failures += 1
                 await self._hold_off(failures)
             await self._register()
-            self._tasks["completer"] = asyncio.create_task(self.crew.completer.run(), name="windlass-completer")
+            self._tasks["completer"] = asyncio.create_task(self.state.completer.run(), name="windlass-completer")
             for service in self._services:
                 self._tasks[service.name] = asyncio.create_task(
-                    service.run(self.crew.contact), name=f"windlass-{service.name}"
+                    service.run(self.state.contact), name=f"windlass-{service.name}"
                 )
-            self.crew.emit(WorkerStarted(self.crew.worker, self.name))
+            self.state.emit(WorkerStarted(self.state.worker, self.name))
         except Exception as error:
             self._failure = error
             self._stop_wanted.set()
@@ -179,18 +179,18 @@ class Worker:
 
     async def _open(self) -> bool:
         try:
-            await self.crew.store.open()
+            await self.state.store.open()
         except StoreUnavailable as error:
             log.warning("waiting for the database: %s", error)
             return False
         return True
 
     async def _register(self) -> None:
-        crew, failures = self.crew, 0
+        state, failures = self.state, 0
         while True:
             began = self._clock.monotonic()
             worker = NewWorker(
-                id=crew.worker,
+                id=state.worker,
                 name=self.name,
                 lease=self.settings.lease,
                 queues=self._queues,
@@ -199,62 +199,62 @@ class Worker:
                 isolates=self._discovery.isolates,
             )
             try:
-                await crew.store.declare(self._registry.rules())  # before it claims a job that counts against them
-                await crew.store.register(worker)
+                await state.store.declare(self._registry.rules())  # before it claims a job that counts against them
+                await state.store.register(worker)
                 break
             except StoreError as error:
                 failures += 1
                 log.warning("cannot register: %s", error)
-                crew.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
+                state.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
                 await self._hold_off(failures)
         self._beat = Beat(
-            crew.store,
-            crew.worker,
+            state.store,
+            state.worker,
             settings=self.settings,
             clock=self._clock,
             lost=self._beat_lost,
             told=self._beat_told,
-            holding=lambda: len(crew.leases),
+            holding=lambda: len(state.leases),
         )
         self._beat.renewed = began
         self._beat.start()
-        crew.registered = True
-        crew.contact.beat(through=True)
+        state.registered = True
+        state.contact.beat(through=True)
         self._sweeper.registered()
         self._discovery.restart()
 
     async def _hold_off(self, failures: int) -> None:
-        await self.crew.contact.hold_off(self.crew.contact.pause(failures))
+        await self.state.contact.hold_off(self.state.contact.pause(failures))
 
     # A lost lease
 
     def _beat_lost(self, worker: UUID, why: str) -> None:
         """On the beat's thread."""
         with suppress(RuntimeError):  # the loop is closed: there is nothing to stop any more
-            self.crew.loop.call_soon_threadsafe(self._lost, worker, why)
+            self.state.loop.call_soon_threadsafe(self._lost, worker, why)
 
     def _beat_told(self, through: bool) -> None:
         """On the beat's thread."""
         with suppress(RuntimeError):
-            self.crew.loop.call_soon_threadsafe(lambda: self.crew.contact.beat(through=through))
+            self.state.loop.call_soon_threadsafe(lambda: self.state.contact.beat(through=through))
 
     def _lost(self, worker: UUID, why: str) -> None:
         """Every lease of this incarnation is gone: stop its handlers, and begin again under a new id."""
-        crew = self.crew
-        if worker != crew.worker or not crew.registered:
+        state = self.state
+        if worker != state.worker or not state.registered:
             return
-        crew.registered = False
-        held, attempts = crew.leases.drop_all(), list(crew.leases.attempts.values())
+        state.registered = False
+        held, attempts = state.leases.drop_all(), list(state.leases.attempts.values())
         log.error("worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, len(held))
-        crew.worker = uuid4()
-        unwritten = crew.completer.forget()
+        state.worker = uuid4()
+        unwritten = state.completer.forget()
         # Else this process stood still, perhaps by one of its handlers: a sweep gives its jobs back, with a crash.
         if self._beat is not None and self._beat.cut_off:
             self._sweeper.lost(Former(held, attempts, unwritten))
-        crew.local_queue.drain()
+        state.local_queue.drain()
         for attempt in attempts:
             attempt.stop(Stop.LOST)
-        crew.emit(LeasesLost(worker, len(held)))
+        state.emit(LeasesLost(worker, len(held)))
         if not self._stop_wanted.is_set():
             self._tasks["register"] = asyncio.create_task(self._register(), name="windlass-register")
 
@@ -262,12 +262,12 @@ class Worker:
 
     def stop(self) -> None:
         """Ask for a graceful end; from any thread."""
-        self.crew.loop.call_soon_threadsafe(self._stop_wanted.set)
+        self.state.loop.call_soon_threadsafe(self._stop_wanted.set)
 
     def kill(self) -> None:
         """Do not wait for handlers any longer; from any thread."""
         self.stop()
-        self.crew.loop.call_soon_threadsafe(self._impatient.set)
+        self.state.loop.call_soon_threadsafe(self._impatient.set)
 
     async def finished(self) -> None:
         """Until somebody asked the worker to stop; raises what made it impossible to go on."""
@@ -286,18 +286,18 @@ class Worker:
 
     async def _wind_down(self) -> None:
         """Give back what has not started, wait for what has, release what will not end."""
-        crew = self.crew
+        state = self.state
         await self._end_claiming()
-        for job in crew.local_queue.drain():
-            crew.completer.submit(give_back(job))
+        for job in state.local_queue.drain():
+            state.completer.submit(give_back(job))
         await self._until_idle(self.settings.grace)
-        for attempt in list(crew.leases.attempts.values()):
+        for attempt in list(state.leases.attempts.values()):
             attempt.stop(Stop.SHUTDOWN)
         await self._until_idle(self.settings.cancel_grace + 1)
         if "completer" in self._tasks:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WRITES):
-                    await crew.completer.drained()
+                    await state.completer.drained()
 
     async def _end_claiming(self) -> None:
         """A claim under way is waited for: cancelled, it might have leased jobs that nobody here knows of."""
@@ -308,7 +308,7 @@ class Worker:
 
     async def _until_idle(self, seconds: float) -> None:
         """Until no attempt runs, the time is up, or somebody lost patience."""
-        tasks = {attempt.task for attempt in self.crew.leases.attempts.values() if attempt.task is not None}
+        tasks = {attempt.task for attempt in self.state.leases.attempts.values() if attempt.task is not None}
         if not tasks or seconds <= 0:
             return
         impatient = asyncio.ensure_future(self._impatient.wait())
@@ -322,17 +322,17 @@ class Worker:
             up.cancel()
 
     async def _close(self) -> None:
-        crew = self.crew
+        state = self.state
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if self._beat is not None:
             await self._beat.stop()
-        await crew.children.close()
-        if crew.registered:
+        await state.children.close()
+        if state.registered:
             with suppress(StoreError):
-                await crew.store.deregister(crew.worker)
-            crew.emit(WorkerStopped(crew.worker, self.name))
+                await state.store.deregister(state.worker)
+            state.emit(WorkerStopped(state.worker, self.name))
         with suppress(StoreError):
-            await crew.store.close()
-        crew.threads.shutdown(wait=False, cancel_futures=True)
+            await state.store.close()
+        state.threads.shutdown(wait=False, cancel_futures=True)

@@ -54,7 +54,7 @@ def make_migrator(settings: Settings) -> Migrator:
 
 def sqlite_location(url: str) -> str:
     """What a connection to this file says of itself; nothing is opened."""
-    from windlass.store.sqlite.file import locate
+    from windlass.store.sqlite.connection import locate
 
     return f"sqlite:{os.path.realpath(locate(url))}"
 

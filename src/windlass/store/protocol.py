@@ -2,7 +2,7 @@
 
 In:   NewJob, Claim, Transition
 Out:  rows, committed together with whatever follows from them
-Next: store/postgres/queries/candidates.sql and store/sqlite/claims.py, where a stored job is claimed
+Next: store/postgres/queries/candidates.sql and store/sqlite/claim.py, where a stored job is claimed
 
 Rules every implementation keeps:
 
@@ -23,16 +23,16 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.flow import Linked, Memory, Recollection, Waiting
-from windlass.job import Job, Lease, NewJob
-from windlass.outcome import Progress, Transition
-from windlass.state import State, Verb
-from windlass.store.admission import Admission
+from windlass.model.flow import Linked, Memory, Recollection, Waiting
+from windlass.model.job import Job, Lease, NewJob
+from windlass.model.outcome import Progress, Transition
+from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
-from windlass.store.schedules import Schedules
+from windlass.store.protocol_admission import Admission
+from windlass.store.protocol_schedules import Schedules
 
 if TYPE_CHECKING:
-    from windlass.filter import Filter
+    from windlass.model.filter import Filter
 
 RESCUES_PER_CRASH = 10
 """A job that never crashed by itself dies after max_crashes times so many deaths of its workers: no poison for ever."""
@@ -87,7 +87,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: list[Lease] = []  # of rows with a value that no job can have, such as a time after the year 9999
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch of transitions came to: the state each job is in now, or its lease was lost."""
 
     states: Mapping[UUID, State]
@@ -101,7 +101,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
     deaths: int = 0  # workers marked dead
     rescued: int = 0  # jobs given back
-    condemned: int = 0  # jobs whose worker died once too often
+    dead_after_crashes: int = 0  # jobs whose worker died once too often
     late: bool = False  # the database was away: no job was given back yet
 
 
@@ -236,7 +236,7 @@ class Store(Admission, Schedules, Protocol):
 
     def heart(self) -> Heart: ...
 
-    async def rest(self, worker: UUID, *, idle: bool) -> None:
+    async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         """Commit the worker's idle mark: while it stands, an enqueue sends a wake-up."""
         ...
 
@@ -262,7 +262,7 @@ class Store(Admission, Schedules, Protocol):
         """The running jobs of this worker besides those it knows: asked when the answer to a claim was lost."""
         ...
 
-    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+    async def finish(self, transitions: Sequence[Transition]) -> Finished:
         """Finish, fail, snooze, release…: every transition whose lease is current.
 
         A job that was asked to cancel and would become claimable again becomes `cancelled` instead. Raises ValueRefused
@@ -346,7 +346,7 @@ class Store(Admission, Schedules, Protocol):
         """Take or keep the leadership `name` for `lease` seconds; False while another holds it."""
         ...
 
-    async def keep_house(self, *, history: float, audit: float) -> None:
+    async def prune(self, *, history: float, audit: float) -> None:
         """Leader only: prepare the next partitions, drop what is older than `history` and `audit` seconds."""
         ...
 

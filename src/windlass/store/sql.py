@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from windlass.job import COLUMNS
+from windlass.model.job import COLUMNS
 
 LAST = 2**63 - 1
 """Above every number of the audit."""
@@ -21,7 +21,7 @@ def auditing(dialect: str, *, job: object, action: object) -> tuple[str, list[ob
 
 @cache
 def searching(dialect: str, where: str) -> str:
-    """The search with the condition that `store/search.py` made; it holds fixed fragments and parameters only."""
+    """The search with the condition that `store/parts/search.py` made; it holds fixed fragments and parameters only."""
     return query(dialect, "search").replace("{where}", where)
 
 

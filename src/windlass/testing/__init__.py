@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from windlass.clock import Duration
     from windlass.testing.clock import ManualClock
     from windlass.testing.errors import AttemptFailed, EndlessDrain, HandlerStuck, HarnessError, NothingDue
-    from windlass.testing.ran import Ran
-    from windlass.testing.trial import Harness
+    from windlass.testing.harnesses import Harness
+    from windlass.testing.results import AttemptResult
 
 __all__ = [
     "AttemptFailed",
+    "AttemptResult",
     "EndlessDrain",
     "HandlerStuck",
     "Harness",
     "HarnessError",
     "ManualClock",
     "NothingDue",
-    "Ran",
     "harness",
 ]
 
@@ -44,7 +44,7 @@ def harness(
     `inline` runs every job where it is enqueued. `raise_errors` is the default of `drain` and `run_one`. `start` is
     where the clock stands, else the present. `patience` is how much real time one attempt may take.
     """
-    from windlass.testing.trial import PATIENCE, Harness
+    from windlass.testing.harnesses import PATIENCE, Harness
 
     return Harness(
         app,
@@ -60,11 +60,11 @@ MODULES = {
     "AttemptFailed": "errors",
     "EndlessDrain": "errors",
     "HandlerStuck": "errors",
-    "Harness": "trial",
+    "Harness": "harnesses",
     "HarnessError": "errors",
     "ManualClock": "clock",
     "NothingDue": "errors",
-    "Ran": "ran",
+    "AttemptResult": "results",
 }
 
 

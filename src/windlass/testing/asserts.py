@@ -9,29 +9,29 @@ from typing import Any
 
 from windlass.clock import spell
 from windlass.config import suggest
+from windlass.declare.jobtype import ConfiguredJob
+from windlass.declare.registry import Definition
 from windlass.errors import InvalidInput
-from windlass.job import Job
-from windlass.jobtype import Bound
+from windlass.model.job import Job
+from windlass.model.state import State
 from windlass.payload.sanitise import to_plain
-from windlass.registry import Definition
-from windlass.state import State
 from windlass.testing.errors import HarnessError
-from windlass.testing.ran import call_text
+from windlass.testing.results import call_text
 
 ENQUEUED = frozenset({State.QUEUED, State.FAILED, State.WAITING})
 """States of a job that has still to run."""
 
 MOST_SHOWN = 20  # jobs in a message
 
-Kind = Bound[..., Any] | str
+Kind = ConfiguredJob[..., Any] | str
 """A job type: the decorated function, or its type's name."""
 
 
-class Wish:
+class ExpectedJob:
     """A job type and some of its arguments."""
 
     def __init__(self, kind: Kind, arguments: Mapping[str, Any]) -> None:
-        self._definition: Definition | None = kind.definition if isinstance(kind, Bound) else None
+        self._definition: Definition | None = kind.definition if isinstance(kind, ConfiguredJob) else None
         self.type = type_of(kind)
         self._arguments = dict(arguments)
         if self._definition is not None:
@@ -61,14 +61,14 @@ class Wish:
 
 
 def type_of(kind: Kind) -> str:
-    if isinstance(kind, Bound):
+    if isinstance(kind, ConfiguredJob):
         return kind.definition.type
     if isinstance(kind, str):
         return kind
     raise HarnessError(f"{kind!r} is no job type; give the function that @app.job decorates, or its type's name")
 
 
-def complaint(wish: Wish, expected: str, jobs: Sequence[Job]) -> str:
+def complaint(wish: ExpectedJob, expected: str, jobs: Sequence[Job]) -> str:
     """What was expected and what is there instead."""
     enqueued = [job for job in jobs if job.status in ENQUEUED]
     others = [job for job in jobs if job.status not in ENQUEUED and job.type == wish.type]
@@ -113,7 +113,7 @@ def due(job: Job, now: datetime) -> str:
     return f"{job.status.value}"
 
 
-def _near_first(wish: Wish, jobs: Sequence[Job]) -> list[Job]:
+def _near_first(wish: ExpectedJob, jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (job.type != wish.type, len(wish.differences(job))))
 
 

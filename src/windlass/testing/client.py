@@ -10,12 +10,12 @@ from uuid import UUID
 
 from windlass.client import Client
 from windlass.config import Settings
-from windlass.job import NewJob
+from windlass.handler.transaction import current_transaction
+from windlass.model.job import NewJob
 from windlass.store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.errors import HandlerStuck
 from windlass.testing.recorder import attempting
-from windlass.transaction import current_transaction
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from windlass.job import NewJob
-from windlass.outcome import Ending
-from windlass.state import CLAIMABLE, FINAL, State
+from windlass.model.job import NewJob
+from windlass.model.outcome import Ending
+from windlass.model.state import CLAIMABLE, FINAL, State
 from windlass.store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.errors import EndlessDrain
-from windlass.testing.hands import HandWorker
-from windlass.testing.ran import Ran, to_raise
+from windlass.testing.results import AttemptResult, to_raise
+from windlass.testing.stepped_worker import SteppedWorker
 
 DEEPEST = 20  # inline jobs inside one another; each holds a store of its own
 MOST = 1_000  # attempts that one enqueue may lead to
@@ -26,18 +26,20 @@ ENDED = FINAL | {None}
 depth: ContextVar[int] = ContextVar("windlass_inline_depth", default=0)
 
 
-class MakesHands(Protocol):
-    def __call__(self, *, types: tuple[str, ...] | None = None, queues: tuple[str, ...] | None = None) -> HandWorker:
+class MakesSteppedWorker(Protocol):
+    def __call__(self, *, types: tuple[str, ...] | None = None, queues: tuple[str, ...] | None = None) -> SteppedWorker:
         """A worker for these types and queues; for all of them, when nothing is said."""
         ...
 
 
-async def run_these(jobs: Sequence[NewJob], hands: MakesHands, clock: ManualClock, strict: bool) -> list[Ran]:
+async def run_these(
+    jobs: Sequence[NewJob], hands: MakesSteppedWorker, clock: ManualClock, strict: bool
+) -> list[AttemptResult]:
     """Run the jobs, and what has to do with them, until nothing of it is due."""
-    done: list[Ran] = []
+    done: list[AttemptResult] = []
     types, queues = {job.type for job in jobs}, {job.queue for job in jobs}
     async with hands(types=tuple(types), queues=tuple(queues)) as worker:
-        family = Family(worker.crew.store)
+        family = Family(worker.state.store)
         for job in jobs:
             ran = None if job.wait is not None else await worker.work(job.id)
             if ran is not None:
@@ -49,7 +51,7 @@ async def run_these(jobs: Sequence[NewJob], hands: MakesHands, clock: ManualCloc
         if not family.open:
             return done
     async with hands() as worker:
-        family.store = worker.crew.store
+        family.store = worker.state.store
         while (job_id := await family.due(clock.now())) is not None:
             ran = await worker.work(job_id)
             if ran is None:
@@ -70,7 +72,7 @@ class Family:
         self.open: list[UUID] = []
         self._known: set[UUID] = set()
 
-    async def add(self, job: UUID, ran: Ran | None) -> None:
+    async def add(self, job: UUID, ran: AttemptResult | None) -> None:
         """A job after its attempt. It goes on here if it waits or has another phase; a retry comes another time."""
         advanced = ran is not None and (ran.ending, ran.state) == (Ending.SUCCEEDED, State.QUEUED)
         goes_on = ran is None or ran.ending is Ending.WAITING or advanced
@@ -90,7 +92,7 @@ class Family:
         return next((job.id for job in records if job.status in CLAIMABLE and job.run_at <= now), None)
 
 
-def _refuse_more(done: Sequence[Ran]) -> None:
+def _refuse_more(done: Sequence[AttemptResult]) -> None:
     if len(done) >= MOST:
         raise EndlessDrain(
             f"inline: one enqueue led to {len(done)} attempts, the last of {done[-1].type!r}; does it spawn itself "

@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.testing.trial import Harness
+    from windlass.testing.harnesses import Harness
 
 HOW = (
     "the fixture 'windlass' does not know your app; name it in pytest's configuration (windlass_app = shop:app), or "
@@ -37,8 +37,8 @@ def app_from_configuration(pytestconfig: pytest.Config) -> Windlass:
     reference = pytestconfig.getini("windlass_app")
     if not reference:
         pytest.fail(HOW, pytrace=False)
+    from windlass.declare.program import load
     from windlass.errors import ProgramError
-    from windlass.program import load
 
     try:
         return load(reference)

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.declare.registry import Definition, Isolation, Registry
 from windlass.observe.events import Event, JobEnded, JobStarted
-from windlass.registry import Definition, Isolation, Registry
 
 attempting: ContextVar[UUID | None] = ContextVar("windlass_attempting", default=None)
 """The job whose handler runs in this context."""

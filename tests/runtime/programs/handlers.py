@@ -13,7 +13,7 @@ import time
 from datetime import UTC, datetime
 
 from windlass import Context, Dead, Retry, Snooze, Windlass
-from windlass.runtime.child import Line
+from windlass.runtime.processes.child_main import Line
 
 app = Windlass()
 kept: list[bytearray] = []

@@ -7,11 +7,11 @@ import asyncio
 from runtime.children_rig import StandIn
 from runtime.programs import handlers
 from windlass.config import Settings
-from windlass.runtime.children import Children
+from windlass.runtime.processes.process_pool import ProcessPool
 
 
 async def main() -> None:
-    children = Children(Settings(), program=None)
+    children = ProcessPool(Settings(), program=None)
     attempt = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(attempt))
     await attempt.spoke.wait()

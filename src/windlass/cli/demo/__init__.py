@@ -1,6 +1,6 @@
 """`windlass demo`: two workers on a throw-away SQLite file, one of them killed on the way, and a count at the end.
 
-program.py    the jobs, with every kind of fate
+declare/program.py    the jobs, with every kind of fate
 script.py     what happens when
 show.py       who does it: the workers, the store, the stage, and how all of it ends
 scene.py      what is known of it
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.options import lifeline
+from windlass.cli.parse.options import lifeline
 from windlass.config import PREFIX
 
 

@@ -17,9 +17,9 @@ from windlass.cli.demo import program
 from windlass.cli.demo.reports import Ended, Slot
 from windlass.cli.demo.scene import Health, Lives, Scene, Sentence, Throughput, Tone, WorkerView
 from windlass.cli.demo.summary import Summary
-from windlass.cli.lines import SHORT_ID
+from windlass.cli.show.live_log import SHORT_ID
+from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
-from windlass.state import State
 from windlass.store.protocol import QueueRow
 
 STATES = {  # in the order of the bar: colour, sign, word

@@ -13,10 +13,10 @@ import click
 from windlass.cli.demo.reports import Ended
 from windlass.cli.demo.scene import Health, Scene, Sentence, Tone
 from windlass.cli.demo.summary import Summary
-from windlass.cli.lines import COLOURS, SHORT_ID, coloured
-from windlass.cli.output import plural
+from windlass.cli.show.live_log import COLOURS, SHORT_ID, coloured
+from windlass.cli.show.output import plural
+from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
-from windlass.state import State
 
 STATUS = 2.0  # seconds between two lines that say how things stand
 PHASES = 1.0  # seconds between two looks at what is under way: orders, and jobs at a limit

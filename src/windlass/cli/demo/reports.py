@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobsRescued, JobStarted, WorkerStarted
 from windlass.observe.logs import Narrator, describe_end, escape, shortened
 from windlass.runtime.pool import ProcessorState
-from windlass.state import State
 
 if TYPE_CHECKING:
     from windlass.runtime.worker import Worker
@@ -75,7 +75,7 @@ class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     worker: int
     deaths: int
     rescued: int
-    condemned: int
+    dead_after_crashes: int
 
 
 Report = Processors | Ended | Rescued
@@ -104,7 +104,7 @@ class Reporter:
             case JobStarted():
                 self._since[event.processor] = time.monotonic()
             case JobsRescued():
-                self._send(Rescued(self._number, event.deaths, event.rescued, event.condemned))
+                self._send(Rescued(self._number, event.deaths, event.rescued, event.dead_after_crashes))
             case _:
                 pass
 
@@ -116,7 +116,7 @@ class Reporter:
         assert self._worker is not None
         now = time.monotonic()
         slots = []
-        for processor in self._worker.crew.pools:
+        for processor in self._worker.state.pools:
             job, since = processor.job, self._since.get(processor.name, now)
             name, id = (None, None) if job is None else (job.type, job.id.hex)
             slots.append(Slot(processor.name, processor.state, name, id, round(now - since, 1)))
@@ -148,7 +148,7 @@ class Reporter:
                 pass
 
 
-class Ear:
+class EventRecorder:
     """In the demo: hears every worker. A context manager inside a running loop."""
 
     def __init__(self, folder: Path, heard: Callable[[Report], None]) -> None:
@@ -157,7 +157,7 @@ class Ear:
         self._rest = b""
         self._decoder = msgspec.json.Decoder(Report)
 
-    def __enter__(self) -> Ear:
+    def __enter__(self) -> EventRecorder:
         os.mkfifo(self._path, 0o600)
         # For writing too: a pipe whose last writer was killed would otherwise be at its end for ever.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)

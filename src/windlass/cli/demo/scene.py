@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from windlass.admission import LimitRow
 from windlass.cli.demo import program
 from windlass.cli.demo.reports import Ended, Processors, Report, Rescued, Slot
-from windlass.job import Job
+from windlass.model.admission import LimitRow
+from windlass.model.job import Job
+from windlass.model.schedule import Outcome, TickRow
+from windlass.model.state import FINAL, State
 from windlass.runtime.pool import ProcessorState
-from windlass.schedule import Outcome, TickRow
-from windlass.state import FINAL, State
 from windlass.store.protocol import QueueRow
 
 KEPT = 200  # lives, sentences and samples that are remembered

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from windlass.cli.demo import program
 from windlass.cli.demo.scene import Scene, Tone
-from windlass.handle import JobHandle
-from windlass.jobtype import TypedCall
-from windlass.state import FINAL, State
+from windlass.declare.jobtype import TypedCall
+from windlass.handles.job import JobHandle
+from windlass.model.state import FINAL, State
 from windlass.store.protocol import WorkerRow
 
 T = TypeVar("T")

@@ -10,16 +10,16 @@ from typing import Any
 
 from windlass.cli.demo import program
 from windlass.cli.demo.interrupts import Interrupts
-from windlass.cli.demo.reports import Ear
+from windlass.cli.demo.reports import EventRecorder
 from windlass.cli.demo.scene import Scene, Tone
 from windlass.cli.demo.script import Script
 from windlass.cli.demo.stage import Stage
 from windlass.cli.demo.summary import Account, Check, Summary, check
 from windlass.cli.demo.worker import arguments, log_of
-from windlass.cli.supervisor import Supervisor
+from windlass.cli.process.supervisor import Supervisor
 from windlass.errors import JobNotFound
-from windlass.handle import JobHandle
-from windlass.job import Job
+from windlass.handles.job import JobHandle
+from windlass.model.job import Job
 
 PROCESSES = 2
 FRAME = 0.1  # seconds between two pictures
@@ -52,7 +52,7 @@ class Show:
         drawing.add_done_callback(self._undrawn)
         try:
             await self._app.amigrate()
-            with Ear(self._folder, self._scene.hear):
+            with EventRecorder(self._folder, self._scene.hear):
                 await self._perform()
             summary = await self._sum_up()
             self._stage.show(self._scene)

@@ -10,10 +10,10 @@ from uuid import UUID
 import msgspec
 
 from windlass.cli.demo import program
-from windlass.job import Attempt, Job, attempts_in
-from windlass.outcome import Ending
+from windlass.model.job import Attempt, Job, attempts_in
+from windlass.model.outcome import Ending
+from windlass.model.state import FINAL, State
 from windlass.policy.failure import CRASHED, EXHAUSTED
-from windlass.state import FINAL, State
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 MORTAL = ("import_feed", "refund")  # types whose jobs all die

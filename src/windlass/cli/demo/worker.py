@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from windlass.cli.demo.reports import Reporter
-from windlass.cli.serve import serve
+from windlass.cli.process.run_worker import serve
+from windlass.declare.program import load
 from windlass.observe.logs import set_up
-from windlass.program import load
 
 PROGRAM = "windlass.cli.demo.program:app"
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 from windlass.config import suggest
 from windlass.connection.django import DjangoConnection
 from windlass.errors import JobNotFound
-from windlass.handle import JobHandle
+from windlass.handles.job import JobHandle
 from windlass.integrations.django.checks import check_installed
 from windlass.integrations.django.config import Configuration
 from windlass.integrations.django.flavour import Flavour
@@ -27,7 +27,7 @@ from windlass.integrations.django.instance import the_app
 from windlass.integrations.django.register import REGISTER
 from windlass.integrations.django.results import Input, Seen, make_result, seen
 from windlass.integrations.django.run import TYPE, carrier
-from windlass.job import parse_id
+from windlass.model.job import parse_id
 from windlass.store.sql import query
 from windlass.store.sqlite.rows import job as sqlite_job
 

@@ -18,10 +18,10 @@ from windlass.config import Settings
 from windlass.integrations.around import Surrounded
 from windlass.integrations.django.config import Configuration
 from windlass.integrations.django.database import url_of
-from windlass.job import NewJob
+from windlass.model.job import NewJob
 from windlass.store import dialect_of
 from windlass.store.protocol import Store
-from windlass.store.sqlite.file import locate
+from windlass.store.sqlite.connection import locate
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from windlass.integrations.django.flavour import Flavour
-from windlass.job import Attempt, Failure, Job, attempts_in
-from windlass.outcome import Ending
-from windlass.state import State
+from windlass.model.job import Attempt, Failure, Job, attempts_in
+from windlass.model.outcome import Ending
+from windlass.model.state import State
 
 STATUSES = {
     State.QUEUED: "READY",

@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 from django.utils import timezone
 
-from windlass.context import Context
+from windlass.declare.jobtype import JobType
 from windlass.errors import LeaseLost
+from windlass.handler.context import Context
 from windlass.integrations.django.instance import the_app
 from windlass.integrations.django.register import REGISTER, Known
 from windlass.integrations.django.results import make_error, make_result, seen
-from windlass.job import Failure, attempts_in
-from windlass.jobtype import JobType
-from windlass.outcome import Dead, Ending, Snooze
+from windlass.model.job import Failure, attempts_in
+from windlass.model.outcome import Dead, Ending, Snooze
 from windlass.payload import describe
 
 TYPE = "django.task"

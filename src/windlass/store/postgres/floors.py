@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from windlass.job import Job
+from windlass.model.job import Job
 
 KEPT_SCANS = 60
 """A lane that was empty in so many scans is forgotten; until then a woken worker looks there without a scan."""

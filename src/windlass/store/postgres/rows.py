@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.flow import Advance
-from windlass.job import COLUMNS, Job, NewJob
-from windlass.outcome import Transition
-from windlass.state import State, target
-from windlass.store.following import is_simple
+from windlass.model.flow import Advance
+from windlass.model.job import COLUMNS, Job, NewJob
+from windlass.model.outcome import Transition
+from windlass.model.state import State, target
+from windlass.store.parts.consequences import is_simple
 from windlass.store.postgres.floors import Lane
 from windlass.store.protocol import WorkerRow
 

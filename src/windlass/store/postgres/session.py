@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from windlass.errors import StoreError
-from windlass.store.admitting import Admitting
-from windlass.store.asking import Flowing
+from windlass.store.parts.admission import Admitting
+from windlass.store.parts.schedules import Scheduling
+from windlass.store.parts.statements import Flowing
+from windlass.store.postgres.finish import Follower
 from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.settling import Follower
-from windlass.store.scheduling import Scheduling
 from windlass.store.sql import query
 
 T = TypeVar("T")

@@ -12,19 +12,19 @@ from uuid import UUID
 
 import asyncpg
 
-from windlass import audit, failpoints
+from windlass import failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
-from windlass.flow import Memory
-from windlass.job import Lease, NewJob
-from windlass.outcome import Progress, Transition
-from windlass.state import State, Verb, sources, target
+from windlass.model import audit
+from windlass.model.flow import Memory
+from windlass.model.job import Lease, NewJob
+from windlass.model.outcome import Progress, Transition
+from windlass.model.state import State, Verb, sources, target
 from windlass.store import masked
-from windlass.store.admitting import charging, releasing
-from windlass.store.asking import Flowing, ask
 from windlass.store.contact import Contact
-from windlass.store.encoding import encode_jobs
-from windlass.store.following import (
+from windlass.store.migrate import check
+from windlass.store.parts.admission import charging, releasing
+from windlass.store.parts.consequences import (
     condemned,
     enqueueing,
     is_simple,
@@ -33,24 +33,25 @@ from windlass.store.following import (
     signalling,
     waking_due,
 )
-from windlass.store.migrate import check
+from windlass.store.parts.encoding import encode_jobs
+from windlass.store.parts.refusals import OPERATIONS, refusal, unheard
+from windlass.store.parts.rescue import Rescuing, Rules
+from windlass.store.parts.statements import Flowing, ask
 from windlass.store.postgres import partitions, rows
-from windlass.store.postgres.claiming import Claiming
-from windlass.store.postgres.heart import PostgresHeart
+from windlass.store.postgres.claim import Claiming
+from windlass.store.postgres.finish import Follower, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
+from windlass.store.postgres.heartbeat import PostgresHeart
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
-from windlass.store.postgres.settling import Follower, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.postgres.wakeups import CHANNEL, listening
 from windlass.store.protocol import (
     RESCUES_PER_CRASH,
+    Finished,
     Held,
     NewWorker,
-    Settled,
     Swept,
 )
-from windlass.store.refusals import OPERATIONS, refusal, unheard
-from windlass.store.rescuing import Rescuing, Rules
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -163,7 +164,7 @@ class PostgresStore(Claiming, Rescuing):
     def heart(self) -> PostgresHeart:
         return PostgresHeart(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
 
-    async def rest(self, worker: UUID, *, idle: bool) -> None:
+    async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
@@ -198,7 +199,7 @@ class PostgresStore(Claiming, Rescuing):
                 held.jobs.extend([job] if job is not None and job.token == lease.token else [])
         return held
 
-    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+    async def finish(self, transitions: Sequence[Transition]) -> Finished:
         if failpoints.armed:
             failpoints.hit("finish.before")
         ordered = in_order(transitions)
@@ -218,7 +219,7 @@ class PostgresStore(Claiming, Rescuing):
         if failpoints.armed:
             failpoints.hit("finish.committed")
         lost = frozenset(t.job for t in ordered if t.job not in states) - left
-        return Settled(states=states, lost=lost, left=left, let_in=frozenset(queues))
+        return Finished(states=states, lost=lost, left=left, let_in=frozenset(queues))
 
     async def _settle_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
         """A statement and a commit for those that end, and one for those that stay: each tells what it wrote."""
@@ -333,7 +334,7 @@ class PostgresStore(Claiming, Rescuing):
             with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
                 await self.operate(Verb.CANCEL, record[0])
         await self._execute(query("postgres", "prune_workers"))
-        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
+        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
     async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """One page; what follows the death of the condemned is written with it."""
@@ -368,7 +369,7 @@ class PostgresStore(Claiming, Rescuing):
             failpoints.hit("lead.taken")
         return leads
 
-    async def keep_house(self, *, history: float, audit: float) -> None:
+    async def prune(self, *, history: float, audit: float) -> None:
         for table, age in ((partitions.HISTORY, history), (partitions.AUDIT, audit)):
             await self._pool.run(table.prepare)
             await self._pool.run(partial(table.prune, age=age))

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from windlass.clock import Clock
 from windlass.errors import StoreError
-from windlass.flow import Memory
-from windlass.job import Lease, NewJob
-from windlass.outcome import Transition
-from windlass.store.asking import Flowing
-from windlass.store.following import enqueueing, is_simple
+from windlass.model.flow import Memory
+from windlass.model.job import Lease, NewJob
+from windlass.model.outcome import Transition
+from windlass.store.parts.consequences import enqueueing, is_simple
+from windlass.store.parts.statements import Flowing
+from windlass.store.postgres.finish import Follower, settle_rest
 from windlass.store.postgres.pool import PIN, PIN_LOCALLY
-from windlass.store.postgres.settling import Follower, settle_rest
 from windlass.store.postgres.sqlstate import lost_an_attempt, lost_its_statements
 from windlass.store.sql import query
 

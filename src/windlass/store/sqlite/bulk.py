@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from windlass.errors import EnqueueError
-from windlass.store.encoding import encode_jobs
+from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
-from windlass.store.sqlite.file import code, immediate
+from windlass.store.sqlite.connection import code, immediate
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import TIMES, micros
 from windlass.store.sqlite.writer import ConnectionThread
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.clock import Clock
-    from windlass.job import NewJob
+    from windlass.model.job import NewJob
 
 PAGE = 500  # jobs per statement: bounds the JSON text, not the transaction
 STAGE_FROM = 5_000  # jobs: fewer are written in less time than a connection and a table take

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from windlass.store.migrate import Migration, missing
-from windlass.store.sqlite.file import connect, immediate, locate, patiently, translated, unopened, use_wal
+from windlass.store.sqlite.connection import connect, immediate, locate, patiently, translated, unopened, use_wal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

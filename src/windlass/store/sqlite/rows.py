@@ -8,16 +8,16 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.flow import Waiting
-from windlass.job import COLUMNS, Failure, Job, Lease
-from windlass.state import State, sources, target
+from windlass.model.flow import Waiting
+from windlass.model.job import COLUMNS, Failure, Job, Lease
+from windlass.model.state import State, sources, target
 from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windlass.flow import Advance
-    from windlass.outcome import Progress, Transition
+    from windlass.model.flow import Advance
+    from windlass.model.outcome import Progress, Transition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from windlass.errors import StoreUnavailable
 from windlass.store import migrate
-from windlass.store.admitting import Admitting
 from windlass.store.contact import Contact
-from windlass.store.scheduling import Scheduling
-from windlass.store.sqlite.file import LOCKED, code, connect, immediate, locate, translated
-from windlass.store.sqlite.follower import Follower
+from windlass.store.parts.admission import Admitting
+from windlass.store.parts.schedules import Scheduling
+from windlass.store.sqlite.connection import LOCKED, code, connect, immediate, locate, translated
 from windlass.store.sqlite.migrator import current
+from windlass.store.sqlite.runner import Follower
 from windlass.store.sqlite.wakeups import tell
 from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from windlass.clock import Clock
-    from windlass.store.asking import Flowing
+    from windlass.store.parts.statements import Flowing
 
 
 class Session(Admitting, Scheduling):

@@ -7,23 +7,23 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from windlass import failpoints
-from windlass.state import State, Verb
-from windlass.store.admitting import charging
-from windlass.store.asking import ask
-from windlass.store.following import enqueueing, is_simple, signalling, waking_due
-from windlass.store.messages import cancelling
-from windlass.store.protocol import Claim, Claimed, NewWorker, Settled, Swept
-from windlass.store.refusals import unheard
-from windlass.store.rescuing import Rescuing, Rules
+from windlass.model.state import State, Verb
+from windlass.store.parts.admission import charging
+from windlass.store.parts.consequences import enqueueing, is_simple, signalling, waking_due
+from windlass.store.parts.messages import cancelling
+from windlass.store.parts.refusals import unheard
+from windlass.store.parts.rescue import Rescuing, Rules
+from windlass.store.parts.statements import ask
+from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
 from windlass.store.sql import query
-from windlass.store.sqlite import bulk, operations, rows, sweeps
-from windlass.store.sqlite.claims import Claims
-from windlass.store.sqlite.follower import Follower
-from windlass.store.sqlite.heart import SqliteHeart
-from windlass.store.sqlite.looks import Looks
+from windlass.store.sqlite import bulk, operate, rows, sweep
+from windlass.store.sqlite.claim import Claims
+from windlass.store.sqlite.finish import put_aside, refuse_foreign, remember, settle_all
+from windlass.store.sqlite.heartbeat import SqliteHeart
+from windlass.store.sqlite.reads import Looks
 from windlass.store.sqlite.rows import span
+from windlass.store.sqlite.runner import Follower
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.transitions import put_aside, refuse_foreign, remember, settle_all
 from windlass.store.sqlite.wakeups import listening, tell
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.clock import Clock
-    from windlass.flow import Memory
-    from windlass.job import Lease, NewJob
-    from windlass.outcome import Progress, Transition
+    from windlass.model.flow import Memory
+    from windlass.model.job import Lease, NewJob
+    from windlass.model.outcome import Progress, Transition
 
 HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the default lease
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
@@ -94,7 +94,7 @@ class SqliteStore(Looks, Rescuing):
     def heart(self) -> SqliteHeart:
         return SqliteHeart(self._path, self.clock)
 
-    async def rest(self, worker: UUID, *, idle: bool) -> None:
+    async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         parameters = {"id": str(worker), "idle": int(idle)}
         await self._write(lambda connection, now: connection.execute(query("sqlite", "rest"), parameters))
 
@@ -112,7 +112,7 @@ class SqliteStore(Looks, Rescuing):
             failpoints.hit("claim.committed")
         return claimed
 
-    async def settle(self, transitions: Sequence[Transition]) -> Settled:
+    async def finish(self, transitions: Sequence[Transition]) -> Finished:
         for transition in transitions:
             refuse_foreign(transition)
 
@@ -123,7 +123,7 @@ class SqliteStore(Looks, Rescuing):
         )
         if failpoints.armed:
             failpoints.hit("finish.committed")
-        return Settled(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
+        return Finished(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
         return await self._following(
@@ -173,7 +173,7 @@ class SqliteStore(Looks, Rescuing):
         page: int = 500,
     ) -> Swept:
         began = self.clock.monotonic()
-        deaths = await self._write(sweeps.bury_workers)
+        deaths = await self._write(sweep.bury_workers)
         if patience is not None and self.clock.monotonic() - began > patience:
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:
@@ -181,27 +181,27 @@ class SqliteStore(Looks, Rescuing):
         rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
         while (
             await self._following(
-                lambda follower, connection, now: sweeps.cancel_forgotten(follower, connection, now, page)
+                lambda follower, connection, now: sweep.cancel_forgotten(follower, connection, now, page)
             )
             == page
         ):
             pass
-        await self._write(sweeps.prune_workers)
+        await self._write(sweep.prune_workers)
         if rescued[State.QUEUED]:
             tell(self._path, "*")
-        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], condemned=rescued[State.DEAD])
+        return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
     async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         return await self._following(
-            lambda follower, connection, now: sweeps.rescue(follower, connection, now, rules, page, jobs, only=only)
+            lambda follower, connection, now: sweep.rescue(follower, connection, now, rules, page, jobs, only=only)
         )
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
-        return await self._read(lambda connection, now: sweeps.orphans(connection, page, but))
+        return await self._read(lambda connection, now: sweep.orphans(connection, page, but))
 
     async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
         return await self._following(
-            lambda follower, connection, now: sweeps.rescue_bare(follower, connection, now, rules, job)
+            lambda follower, connection, now: sweep.rescue_bare(follower, connection, now, rules, job)
         )
 
     async def wake_due(self, *, page: int = 500) -> int:
@@ -217,18 +217,18 @@ class SqliteStore(Looks, Rescuing):
             failpoints.hit("lead.taken")
         return leads
 
-    async def keep_house(self, *, history: float, audit: float) -> None:
+    async def prune(self, *, history: float, audit: float) -> None:
         def drop(connection: sqlite3.Connection, now: int) -> int:
-            return sweeps.drop_history(connection, now, span(history), HISTORY_PAGE)
+            return sweep.drop_history(connection, now, span(history), HISTORY_PAGE)
 
         def drop_audit(connection: sqlite3.Connection, now: int) -> int:
-            return sweeps.drop_audit(connection, now, span(audit), HISTORY_PAGE)
+            return sweep.drop_audit(connection, now, span(audit), HISTORY_PAGE)
 
         def prune(connection: sqlite3.Connection, now: int) -> int:
-            return sweeps.prune_flow(connection, now, span(history), HISTORY_PAGE)
+            return sweep.prune_flow(connection, now, span(history), HISTORY_PAGE)
 
         def prune_admission(connection: sqlite3.Connection, now: int) -> int:
-            return sweeps.prune_admission(connection, now, span(history), HISTORY_PAGE)
+            return sweep.prune_admission(connection, now, span(history), HISTORY_PAGE)
 
         for step in (drop, drop_audit, prune, prune_admission):
             while await self._write(step) == HISTORY_PAGE:
@@ -238,7 +238,7 @@ class SqliteStore(Looks, Rescuing):
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         state = await self._following(
-            lambda follower, connection, now: operations.operate(follower, connection, now, verb, job, actor)
+            lambda follower, connection, now: operate.operate(follower, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
             tell(self._path, cancelling(job))

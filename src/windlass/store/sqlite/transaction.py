@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.store.following import enqueueing, is_simple
-from windlass.store.sqlite.file import patiently
-from windlass.store.sqlite.follower import Follower
+from windlass.store.parts.consequences import enqueueing, is_simple
+from windlass.store.sqlite.connection import patiently
+from windlass.store.sqlite.finish import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import micros
-from windlass.store.sqlite.transitions import refuse_foreign, remember, settle_all
+from windlass.store.sqlite.runner import Follower
 from windlass.store.sqlite.wakeups import tell
 from windlass.store.sqlite.writer import ConnectionThread
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.clock import Clock
-    from windlass.flow import Memory
-    from windlass.job import Lease, NewJob
-    from windlass.outcome import Transition
+    from windlass.model.flow import Memory
+    from windlass.model.job import Lease, NewJob
+    from windlass.model.outcome import Transition
 
 T = TypeVar("T")
 

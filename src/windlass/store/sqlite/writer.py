@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.store.sqlite.file import SPOILING, code, connect, immediate, patiently, translated, use_wal
+from windlass.store.sqlite.connection import SPOILING, code, connect, immediate, patiently, translated, use_wal
 from windlass.store.sqlite.rows import micros
 
 if TYPE_CHECKING:

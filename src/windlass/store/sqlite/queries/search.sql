@@ -1,5 +1,5 @@
 -- Jobs that match a filter, newest first, a page at a time: ids are UUIDv7, so that their order is the order of creation
--- and a page begins below the last id of the one before. `{where}` comes from store/search.py and holds parameters only.
+-- and a page begins below the last id of the one before. `{where}` comes from store/parts/search.py and holds parameters only.
 --
 --   ?1 now   ?2 page   ?3 begin below this id (null: at the top)   ?4 … the filter's own
 --

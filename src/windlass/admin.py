@@ -1,0 +1,243 @@
+"""What operators say about what may run, from a program: `app.pause(queue="mail")`. Each call has an `a…` twin.
+
+The command line says the same through the same doors: whatever is wrong is refused here, before a store is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import msgspec
+
+from windlass.clock import Duration, seconds, spell
+from windlass.config import suggest
+from windlass.errors import AdmissionError, ConfigError
+from windlass.model.admission import WINDOWS, Budget, GateKind, GateState
+from windlass.names import name_problem
+
+if TYPE_CHECKING:
+    from windlass.client import Client
+    from windlass.store.protocol import Store
+
+SHORTEST_WINDOW = 1.0  # seconds
+MOST_CENTS = 10**15
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1_000_000.0
+LONGEST_REASON = 1_000  # characters
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Which gate is meant."""
+
+    kind: GateKind
+    name: str = ""
+
+    def __str__(self) -> str:
+        return "everything" if self.kind is GateKind.ALL else f"{self.kind} {self.name}"
+
+
+EVERYTHING = Target(GateKind.ALL)
+
+
+class Which(TypedDict, total=False):
+    """How a program names a gate: one of the first four, and why."""
+
+    queue: str | None
+    type: str | None
+    tenant: str | None
+    all: bool
+    reason: str | None
+
+
+class Operators:
+    """The half of `Windlass` with which a program opens and closes, and gives budgets and weights."""
+
+    client: Client
+
+    # Gates
+
+    def pause(self, **gate: Unpack[Which]) -> bool:
+        """Let nothing of it start: `app.pause(queue="mail", reason="the server moves")`.
+
+        Give one of queue=, type= and tenant=, or all=True. Running jobs finish; what waits in a worker's memory goes
+        back to the queue. Workers know within a second. False: it was paused already, for the same reason.
+        """
+        return self.client.ask(self._turn(GateState.PAUSED, gate), twin="app.apause(…)")
+
+    async def apause(self, **gate: Unpack[Which]) -> bool:
+        return await self.client.aask(self._turn(GateState.PAUSED, gate))
+
+    def drain(self, **gate: Unpack[Which]) -> bool:
+        """Let nothing more of it be claimed. Running jobs finish, and so does what a worker has claimed already."""
+        return self.client.ask(self._turn(GateState.DRAINING, gate), twin="app.adrain(…)")
+
+    async def adrain(self, **gate: Unpack[Which]) -> bool:
+        return await self.client.aask(self._turn(GateState.DRAINING, gate))
+
+    def open(self, **gate: Unpack[Which]) -> bool:
+        """Let it start again; all=True opens the gate of everything and leaves the others as they are."""
+        return self.client.ask(self._turn(GateState.OPEN, gate), twin="app.aopen(…)")
+
+    async def aopen(self, **gate: Unpack[Which]) -> bool:
+        return await self.client.aask(self._turn(GateState.OPEN, gate))
+
+    # Budgets
+
+    def budget(
+        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
+    ) -> None:
+        """What a tenant or a queue may cost: `app.budget(tenant="acme", cents=500, per="day")`.
+
+        `per` has to be given: hour, day, week, month or a span; windows are counted in UTC. What the window that is now
+        has cost already counts.
+        """
+        self.client.ask(self._budget(budget(tenant, queue, cents, per)), twin="app.abudget(…)")
+
+    async def abudget(
+        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
+    ) -> None:
+        await self.client.aask(self._budget(budget(tenant, queue, cents, per)))
+
+    def drop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
+        """Let it cost what it costs; False where there was no budget."""
+        return self.client.ask(self._drop(tenant, queue), twin="app.adrop_budget(…)")
+
+    async def adrop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
+        return await self.client.aask(self._drop(tenant, queue))
+
+    # Tenants
+
+    def weigh(self, tenant: str, weight: float) -> None:
+        """A tenant's share of a queue is its weight among those who have jobs there; 1 where none was given."""
+        self.client.ask(self._weigh(tenant, weight), twin="app.aweigh(…)")
+
+    async def aweigh(self, tenant: str, weight: float) -> None:
+        await self.client.aask(self._weigh(tenant, weight))
+
+    # What both twins do
+
+    def _turn(self, state: GateState, named: Which) -> Callable[[Store], Awaitable[bool]]:
+        for name in named:
+            if name not in Which.__annotations__:
+                raise AdmissionError(f"unknown option {name!r}{suggest(name, Which.__annotations__)}")
+        reason = checked_reason(named.get("reason"))
+        gate = target(named.get("queue"), named.get("type"), named.get("tenant"), named.get("all", False))
+        return lambda store: turn(store, gate, state, reason=reason, actor=self.client.settings.acting)
+
+    def _budget(self, budget: Budget) -> Callable[[Store], Awaitable[None]]:
+        return lambda store: store.set_budget(budget, actor=self.client.settings.acting)
+
+    def _drop(self, tenant: str | None, queue: str | None) -> Callable[[Store], Awaitable[bool]]:
+        kind, name = spender(tenant, queue)
+        return lambda store: store.drop_budget(kind, name, actor=self.client.settings.acting)
+
+    def _weigh(self, tenant: str, weight: float) -> Callable[[Store], Awaitable[None]]:
+        check_name("tenant", tenant)
+        weighed = checked_weight(weight)
+        return lambda store: store.weigh(tenant, weighed, actor=self.client.settings.acting)
+
+
+async def turn(store: Store, gate: Target, state: GateState, *, reason: str | None, actor: str) -> bool:
+    """Open or close a gate; False where it is so already, and then nothing is written.
+
+    Two operators who do the same in one moment may both be told that they did it: the second one's write changes
+    nothing but the name beside it.
+    """
+    for known in await store.gates():
+        if (known.kind, known.name) == (gate.kind, gate.name):
+            same = known.state is state and reason in (None, known.reason)
+            break
+    else:
+        same = state is GateState.OPEN
+    if not same:
+        await store.set_gate(gate.kind, gate.name, state, reason=reason, actor=actor)
+    return not same
+
+
+# The doors
+
+
+def target(queue: str | None, type: str | None, tenant: str | None, all: bool) -> Target:
+    """The one gate that is meant."""
+    named = {GateKind.QUEUE: queue, GateKind.TYPE: type, GateKind.TENANT: tenant}
+    given = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(given) + bool(all) != 1:
+        told = [f"{kind}=" for kind, _ in given] + ["all=True"] * bool(all)
+        what = f"{' and '.join(told)} are two gates; close one at a time" if told else "which gate is not said"
+        raise AdmissionError(f"{what}: give queue=, type= or tenant=, or all=True for everything")
+    if all:
+        return EVERYTHING
+    (kind, name), *_ = given
+    check_name(kind, name)
+    return Target(kind, name)
+
+
+def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
+    """Whose budget: its kind and name."""
+    if (tenant is None) == (queue is None):
+        what = "whose budget is not said" if tenant is None else "a budget is a tenant's or a queue's, not both"
+        raise AdmissionError(f"{what}: give tenant= or queue=")
+    kind, name = ("queue", queue) if tenant is None else ("tenant", tenant)
+    assert name is not None
+    check_name(kind, name)
+    return kind, name
+
+
+def budget(tenant: str | None, queue: str | None, cents: int, per: Duration | None) -> Budget:
+    kind, name = spender(tenant, queue)
+    if per is None:
+        raise AdmissionError(f"a budget without a window; say per what, as in per='day': {_windows()}")
+    if isinstance(cents, bool) or not isinstance(cents, int):
+        raise AdmissionError(f"a budget of {cents!r}: it is a whole number of cents, such as 500")
+    if cents < 0:
+        raise AdmissionError(f"a budget of {cents} cents is below zero; 0 lets nothing start")
+    if cents > MOST_CENTS:
+        raise AdmissionError(f"the budget is more than {MOST_CENTS:,} cents; without any: drop it")
+    return Budget(kind=kind, name=name, cents=cents, seconds=window(per))
+
+
+def window(per: Duration) -> float | None:
+    """The length of a budget's window in seconds; None for months."""
+    if isinstance(per, str) and per.strip().lower() in WINDOWS:
+        return WINDOWS[per.strip().lower()]
+    try:
+        length = seconds(per, what="per")
+    except ConfigError:
+        raise AdmissionError(f"per {per!r} is no window: write {_windows()}") from None
+    if length < SHORTEST_WINDOW:
+        raise AdmissionError(f"per {per!r} is too short a window; {spell(SHORTEST_WINDOW)} is the least")
+    return length
+
+
+def _windows() -> str:
+    return f"{', '.join(WINDOWS)}, or a span such as 30m"
+
+
+def checked_weight(weight: float) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+        raise AdmissionError(f"a weight of {weight!r}: it is a number, such as 3 or 0.5")
+    if not weight > 0 or weight == math.inf:  # NaN is not above anything
+        raise AdmissionError(
+            f"a weight of {weight!r}: it must be above 0 and finite; to let a tenant start nothing, pause it: "
+            "app.pause(tenant=…)"
+        )
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise AdmissionError(f"a weight of {weight!r:.30} is not between {LEAST_WEIGHT:g} and {MOST_WEIGHT:,.0f}")
+    return float(weight)
+
+
+def check_name(kind: str, name: object) -> None:
+    problem = name_problem(name)
+    if problem is not None:
+        raise AdmissionError(f"{kind} {problem}")
+
+
+def checked_reason(reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    told = reason.strip() if isinstance(reason, str) else reason
+    problem = name_problem(told, longest=LONGEST_REASON)
+    if problem is not None:
+        raise AdmissionError(f"the reason {problem}")
+    return told

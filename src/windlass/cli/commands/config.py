@@ -1,0 +1,89 @@
+"""`windlass config`: each setting, its value, and where that came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.parse.store_option import APP, settings_of, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from windlass.config import Settings
+
+COLUMNS = (
+    Column("SETTING"),
+    Column("VALUE"),
+    Column("FROM"),
+    Column("VARIABLE", spare=1),
+    Column("ABOUT", flexible=True, spare=2),
+)
+
+
+@click.command(short_help="Show each setting, its value and where it came from.")
+@click.argument("app", required=False, envvar=APP)
+@url_option
+@as_json
+def config(app: str | None, url: str | None, as_json: bool) -> None:
+    """Show each setting as it is in effect, and where its value came from.
+
+    With APP (app.py or package.module:app) those of the program; without, those of the environment and the files here.
+    An argument in the program comes before a flag, then WINDLASS_*, windlass.toml, [tool.windlass] in pyproject.toml,
+    the pace's preset, and the default. Passwords are not shown.
+    """
+    from windlass.config import names, variable
+
+    settings = settings_of(url, app)
+    items = names().items()
+    if as_json:
+        documents = [
+            {"name": name, "value": _plain(settings, name), "from": _origin(settings, name), "variable": variable(name)}
+            for name, _ in items
+        ]
+        print_json({"settings": documents})
+        return
+    print_table(COLUMNS, [_row(settings, name, item, variable(name)) for name, item in items])
+
+
+def _row(settings: Settings, name: str, item: Field[Any], variable: str) -> list[Cell]:
+    origin = _origin(settings, name)
+    given = origin != "default"
+    return [
+        Cell(name, "bold" if given else ""),
+        Cell(_spelt(settings, name, item), "bold" if given else ""),
+        Cell(origin, "" if given else "dim"),
+        Cell(variable, "dim"),
+        Cell(str(item.metadata["about"]), "dim"),
+    ]
+
+
+def _origin(settings: Settings, name: str) -> str:
+    return settings.origins.get(name, "default")
+
+
+def _plain(settings: Settings, name: str) -> Any:
+    """The value for a program: seconds and bytes as numbers."""
+    from windlass.store import masked
+
+    value = settings.acting if name == "actor" else getattr(settings, name)
+    return masked(value) if name in ("url", "direct_url") and value is not None else value
+
+
+def _spelt(settings: Settings, name: str, item: Field[Any]) -> str:
+    """The value as it would be written in a file."""
+    from windlass.clock import spell
+    from windlass.config import duration
+
+    value = _plain(settings, name)
+    if value is None:
+        return "–"
+    if item.metadata["read"] is duration:
+        return spell(value) if value else "0"
+    if name == "memory":
+        return f"{value / 2**20:g}M"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

@@ -1,0 +1,141 @@
+"""`windlass dev`: a worker that migrates, shows each job, and starts anew when a file changes.
+
+Two processes. The parent watches files and never imports the program, so that each start sees fresh code; the child
+migrates and works. A child that cannot load its program says why, and the parent waits for the next change.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli.parse.options import lifeline
+from windlass.cli.show.output import complaint
+from windlass.errors import ProgramError
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+KNOWN = ("app.py", "main.py", "windlass_app.py")
+MAKES_APP = re.compile(rb"^\w+\s*(:[^=\n]+)?=\s*([\w.]+\.)?Windlass\(", re.MULTILINE)
+
+TRY_AGAIN = 75  # EX_TEMPFAIL: the database is not there yet
+NO_READER = 141  # 128 + SIGPIPE: nobody reads our lines any more
+
+GRACE = 2.0  # seconds for running jobs before a restart; what has not ended then is given back
+CANCEL_GRACE = 1.0  # seconds for a cancelled handler to end
+
+level = click.option(
+    "-l",
+    "--log-level",
+    type=click.Choice(("DEBUG", "INFO", "WARNING", "ERROR"), case_sensitive=False),
+    default="WARNING",
+    show_default=True,
+    help="The least level that is logged, beside the lines about jobs.",
+)
+concurrency = click.option("--concurrency", type=click.IntRange(min=1), help="Jobs at a time.")
+
+
+@click.command(short_help="Run a program while you write it: show its jobs, reload on change.")
+@click.argument("target", required=False)
+@concurrency
+@level
+@click.pass_context
+def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_level: str) -> None:
+    """Work on a program: migrate, run its jobs, show them, and restart when a file changes.
+
+    TARGET is a file such as app.py, or package.module:app; without it, the one file here that makes a Windlass app.
+    Running jobs are given back at a restart, with no attempt counted. Ctrl-C ends it.
+    """
+    import asyncio
+
+    from windlass.cli.process.reload import Reloader
+    from windlass.declare.program import parse
+
+    target = target or guess(Path.cwd())
+    parsed = parse(target)
+    arguments = ["_dev", target, "--log-level", log_level]
+    if concurrency is not None:
+        arguments += ["--concurrency", str(concurrency)]
+    watched = [Path.cwd()]
+    if parsed.root is not None and not parsed.root.is_relative_to(Path.cwd()):
+        watched.append(parsed.root)
+    ctx.exit(asyncio.run(Reloader(arguments, watched).run()))
+
+
+@click.command("_dev", hidden=True)
+@click.argument("target")
+@concurrency
+@level
+@lifeline
+@click.pass_context
+def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_level: str, lifeline: int | None) -> None:
+    """The child of `windlass dev`."""
+    from windlass.cli.process.child import leave_interrupts_to_parent
+    from windlass.cli.process.run_worker import serve
+    from windlass.cli.show.live_log import JobLines, stop_unread
+    from windlass.declare.program import load
+    from windlass.observe.logs import set_up
+
+    leave_interrupts_to_parent()
+    set_up(log_level)
+    app = load(target)
+    settings = app.settings
+    app.settings = settings.with_(
+        grace=min(settings.grace, GRACE), cancel_grace=min(settings.cancel_grace, CANCEL_GRACE)
+    )
+    if not _prepare(app, target):
+        ctx.exit(TRY_AGAIN)
+    lines = JobLines(stop_unread)
+    serve(
+        lambda: app.worker(concurrency=concurrency),
+        subscribers=(lines,),
+        lifeline=lifeline,
+        interrupts=False,
+    )
+    ctx.exit(NO_READER if lines.unread else 0)
+
+
+def guess(directory: Path) -> str:
+    """The one file that makes an app, found without running any."""
+    found = [file.name for file in sorted(directory.glob("*.py")) if _makes_app(file)]
+    known = [name for name in KNOWN if name in found]
+    if len(known) == 1:
+        return known[0]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ProgramError(
+            "no Python file here makes a Windlass app; name your program, for example: windlass dev path/to/app.py"
+        )
+    raise ProgramError(f"{' and '.join(found)} make apps; say which, for example: windlass dev {found[0]}")
+
+
+def _makes_app(file: Path) -> bool:
+    try:
+        return MAKES_APP.search(file.read_bytes()) is not None
+    except OSError:
+        return False
+
+
+def _prepare(app: Windlass, target: str) -> bool:
+    """Migrate and say what will run; False while the database cannot be reached."""
+    from windlass.errors import StoreUnavailable
+    from windlass.observe.logs import escape
+    from windlass.store import masked
+
+    try:
+        steps = app.migrate()
+    except StoreUnavailable as error:
+        click.echo(complaint(escape(str(error), lines=True)), err=True)
+        return False
+    finally:
+        app.close()
+    if steps:
+        click.echo(f"applied {len(steps)} migration{'s' if len(steps) > 1 else ''}", err=True)
+    types = ", ".join(sorted(app.registry.types)) or "none"
+    click.echo(escape(f"{target} works on {masked(app.settings.url)}; job types: {types}"), err=True)
+    return True

@@ -1,0 +1,143 @@
+"""`windlass enqueue`: put a job into its queue from a shell, and leave it there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.commands.run import SHIELD, WithNegatives
+from windlass.cli.parse.arguments import read
+from windlass.cli.parse.options import duration, limit
+from windlass.cli.parse.store_option import app_option
+from windlass.cli.show.output import as_json, print_json
+from windlass.errors import InvalidInput, ProgramError, SchemaMissing
+
+if TYPE_CHECKING:
+    from windlass.declare.jobtype import ConfiguredJob
+    from windlass.handles.job import JobHandle
+
+
+@click.command(cls=WithNegatives, short_help="Enqueue one job and print its id.")
+@click.argument("target", required=False)
+@click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
+@click.option("--type", "type", help="The job type; TARGET is then the program that has it.")
+@click.option("--input", "document", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin.")
+@click.option("--queue", help="The queue, instead of the job type's own.")
+@click.option("--priority", type=int, help="Higher goes first.")
+@click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
+@click.option("--tenant", help="On whose behalf.")
+@click.option("--key", help="Its unique key: where another job of the type holds it, that job is the answer.")
+@click.option("--idempotency-key", help="A key of this request: repeated, it makes no second job.")
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Attempts, instead of the job type's own.")
+@limit
+@app_option
+@as_json
+def enqueue(
+    target: str | None,
+    arguments: tuple[str, ...],
+    type: str | None,
+    document: str | None,
+    app: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Enqueue the job TARGET and print its id.
+
+    \b
+    windlass enqueue app:add 2 b=3
+    windlass enqueue -a app.py EMAIL_SEND to=ann@example.org
+    windlass enqueue app.py --type EMAIL_SEND --input '{"to": "ann@example.org"}'
+
+    TARGET is a job such as app:add or app.py:add; with -a APP (or WINDLASS_APP) it may be a job type's name; with
+    --type it is the program. A VALUE is JSON or plain text, whichever fits the handler's hints.
+    """
+    words = [word.removeprefix(SHIELD) for word in arguments]
+    bound = resolve(target, app, type)
+    args, kwargs = _arguments(bound, words, document)
+    handle = put(bound, args, kwargs, options, program=app if type is None and app else (target or app or ""))
+    if as_json:
+        from windlass.cli.show.job_json import record
+
+        print_json({**record(handle.record()), "existing": handle.existing})
+    else:
+        click.echo(str(handle.id))
+        if handle.existing:
+            click.echo("windlass: nothing was enqueued; that job has the key already", err=True)
+
+
+def resolve(target: str | None, app: str | None, type: str | None) -> ConfiguredJob[..., Any]:
+    """The job type that was meant: by its function, or by its name in a program."""
+    from windlass.declare.program import find_job
+
+    if type is not None:
+        program = target or app
+        if program is None:
+            raise ProgramError(f"--type {type}: say which program has it: windlass enqueue app.py --type {type}")
+        return _of_program(program, type)
+    if target is None:
+        raise ProgramError("say which job: windlass enqueue app:add 2 3")
+    if app is not None and not any(mark in target for mark in (":", "/")):
+        return _of_program(app, target)
+    return find_job(target)
+
+
+def _of_program(program: str, type: str) -> ConfiguredJob[..., Any]:
+    from windlass.declare.jobtype import ConfiguredJob
+    from windlass.declare.options import NONE
+    from windlass.declare.pipeline_type import Pipeline
+    from windlass.declare.program import load
+
+    app = load(program)
+    plan = app.registry.pipelines.get(type)
+    if plan is not None and app.registry.get(type) is None:
+        return Pipeline(app, plan)
+    return ConfiguredJob(app, app.registry.require(type), NONE)
+
+
+def _arguments(
+    bound: ConfiguredJob[..., Any], words: Sequence[str], document: str | None
+) -> tuple[list[Any], dict[str, Any]]:
+    if document is None:
+        return read(bound.definition.signature, words)
+    if words:
+        raise click.UsageError("--input holds all arguments; leave the others away")
+    return [], _object(document)
+
+
+def _object(document: str) -> dict[str, Any]:
+    """A JSON object, from the option or from stdin."""
+    import sys
+
+    import msgspec
+
+    text = sys.stdin.buffer.read() if document == "-" else document.encode(errors="surrogateescape")
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f'--input is not JSON: {error}; write it like --input \'{{"to": "ann"}}\'') from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"--input is {_kind(value)}, and arguments are an object: --input '{{\"name\": …}}'")
+    return value
+
+
+def _kind(value: object) -> str:
+    return {list: "an array", str: "a text", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
+
+
+def put(
+    bound: ConfiguredJob[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    program: str,
+) -> JobHandle[Any]:
+    """Enqueue; where there is no schema yet, say the command for this program."""
+    try:
+        return bound.options(**options).enqueue(*args, **kwargs)
+    except SchemaMissing as error:
+        name = program.rpartition(":")[0] or program
+        where = str(error).partition(";")[0]
+        raise SchemaMissing(f"{where}; run: windlass migrate {name} (or: windlass dev {name})") from error

@@ -1,0 +1,114 @@
+"""`windlass limits hold` and `release`: everybody holds back from a key for a time, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli.commands.limits import room_of, rounded, unknown
+from windlass.cli.parse.filter_args import shown
+from windlass.cli.parse.gate_options import SOON, hint
+from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
+from windlass.cli.show.output import as_json, explain, note, print_json, say
+
+if TYPE_CHECKING:
+    from windlass.model.admission import LimitRow
+    from windlass.store.protocol import Store
+
+
+@click.command("hold", short_help="Let everybody hold back from a key for a time.")
+@click.argument("key")
+@click.argument("time")
+@app_option
+@url_option
+@as_json
+def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Let everybody hold back from KEY for a TIME such as 2m: no slot and no token is given.
+
+    Running jobs finish. A longer hold that is there already stays; `limits release` ends it. A day is the most: for
+    longer, close a gate.
+    """
+    from windlass.clock import spell
+
+    span = _span(time)
+    settings = settings_of(url, app)
+    held = ask(settings, lambda store: _hold(store, key, span, settings.acting))
+    if as_json:
+        print_json({"key": key, "held": held})
+        return
+    say(f"everybody holds back from {key} for {spell(rounded(held))}", style="yellow")
+    explain(f"running jobs finish; no slot and no token is given until then; {SOON}")
+    explain(f"→ windlass limits release {shown([key])}", style="dim")
+    if held > span + 1:
+        note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
+
+
+def _span(time: str) -> float:
+    from windlass.clock import seconds, spell
+    from windlass.errors import ConfigError
+    from windlass.policy.limit import LONGEST_HOLD
+
+    try:
+        span = seconds(time)
+    except ConfigError:
+        raise click.UsageError(f"TIME: {time!r} is not a duration; write it like 30s, 2m or 1h30m") from None
+    if span <= 0:
+        raise click.UsageError(f"TIME: {time!r} is no time at all; write it like 30s or 2m")
+    if span > LONGEST_HOLD:
+        raise click.UsageError(
+            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; close a gate: windlass gates --help"
+        )
+    return span
+
+
+async def _hold(store: Store, key: str, span: float, actor: str) -> float:
+    rows = await store.limits()
+    _refuse_a_name(key, rows)
+    await store.hold_back(key, span, actor=actor)
+    hint("key", key, [row.key for row in rows])
+    return await store.held_for(key)
+
+
+def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
+    """Where there is a key per value nobody counts against the bare name, and nobody would hold back."""
+    from windlass.errors import AdmissionError
+
+    own = [row.key for row in rows if row.name == key and row.key != key]
+    shared = any(row.key == key and (row.used or row.waiting) for row in rows)
+    if own and not shared:
+        raise AdmissionError(
+            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {shown([key])} lists them); "
+            "for all of them, close a gate: windlass gates pause --type …"
+        )
+
+
+@click.command("release", short_help="End a hold: let nobody hold back from a key any more.")
+@click.argument("key")
+@app_option
+@url_option
+@as_json
+def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """End a hold of KEY, whoever began it: `limits hold`, or a handler.
+
+    A rate goes on at its pace: its next token may be as far away as if all of them had just been taken. Where nobody
+    holds back, nothing changes.
+    """
+    settings = settings_of(url, app)
+    released, row = ask(settings, lambda store: _release(store, key, settings.acting))
+    if as_json:
+        print_json({"key": key, "released": released})
+    elif released:
+        say(f"nobody holds back from {key} any more", style="green")
+        explain(f"the next one may start: {room_of(row)}; {SOON}")
+    if not released:
+        note(f"nobody holds back from {key}")
+
+
+async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
+    released = await store.end_hold(key, actor=actor)
+    for row in await store.limits(key):
+        if row.key == key:
+            return released, row
+    raise await unknown(store, key)

@@ -1,0 +1,314 @@
+"""`windlass limits`: which limits and rates are in use, who holds what, and who waits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.parse.filter_args import shown
+from windlass.cli.parse.gate_options import ListingByName
+from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
+from windlass.cli.show.output import Cell, Column, as_json, plural, print_json, print_table, say, since
+
+if TYPE_CHECKING:
+    from windlass.model.admission import LimitRow
+    from windlass.model.job import Job
+    from windlass.store.protocol import Store
+
+USUAL = 25  # keys in a list
+SHOWN_HOLDERS = 100
+SHOWN_WAITERS = 10
+EVEN = 1e-6  # seconds by which so many periods may miss a second
+
+COLUMNS = (
+    Column("KEY", flexible=True),
+    Column("LIMIT", spare=1),
+    Column("IN USE", right=True),
+    Column("WAITING", right=True),
+    Column("ROOM"),
+)
+HOLDERS = (
+    Column("JOB"),
+    Column("TYPE", flexible=True),
+    Column("TENANT", flexible=True, spare=1),
+    Column("WORKER", flexible=True),
+    Column("SINCE", right=True),
+)
+WAITERS = (
+    Column("JOB"),
+    Column("TYPE", flexible=True),
+    Column("TENANT", flexible=True, spare=1),
+    Column("QUEUE", flexible=True, spare=2),
+    Column("DUE SINCE", right=True),
+)
+
+
+@click.group(cls=ListingByName, short_help="Show limits and rates: who holds what, who waits.")
+def limits() -> None:
+    """Show limits and rates: who holds what, and who waits.
+
+    A KEY is the name of a limit or rate, with its value where there is one per value: wikidata, domain:example.org.
+    Without a command, this lists the keys in use.
+    """
+
+
+# The list
+
+
+@limits.command("list", short_help="Show the keys in use, those with most jobs waiting first.")
+@click.argument("name", required=False)
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 100_000), default=USUAL, show_default=True, help="At most so many."
+)
+@app_option
+@url_option
+@as_json
+def list_limits(name: str | None, limit: int, app: str | None, url: str | None, as_json: bool) -> None:
+    """Show the keys in use, those with most jobs waiting first; with NAME, those of one limit or rate.
+
+    IN USE is slots that are taken of those there are; of a rate, tokens that are left. In a pipe: one line per key,
+    with tabs between the columns, of a rate the tokens that are gone (1/1: none is left, as in --json), and ROOM as
+    seconds until there may be some.
+    """
+    settings = settings_of(url, app)
+    rows = ask(settings, lambda store: store.limits(name))
+    if as_json:
+        print_json({"limits": [document(row) for row in rows[:limit]], "total": len(rows)})
+        return
+    if not rows:
+        _explain_nothing(name)
+        return
+    print_table(COLUMNS, [_row(row) for row in rows[:limit]])
+    if len(rows) > limit and sys.stdout.isatty():
+        words = [*([name] if name else []), "-n", str(len(rows))]
+        say(f"{len(rows) - limit:,} more: windlass limits list {shown(words)}", style="dim")
+
+
+def _row(row: LimitRow) -> list[Cell]:
+    full = row.waiting or row.held
+    return [
+        Cell(row.key),
+        Cell(rule_of(row)),
+        Cell(use_of(row), raw=f"{row.used}/{capacity(row)}"),
+        Cell(f"{row.waiting:,}", "yellow" if row.waiting else "dim", raw=str(row.waiting)),
+        Cell(room_of(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
+    ]
+
+
+def rule_of(row: LimitRow) -> str:
+    """`2 at a time`, `5 per second`, `1 per 10s, 3 at once`."""
+    from windlass.clock import spell
+
+    if row.period is None:
+        return "no limit now" if row.most is None else f"{row.most} at a time"
+    count = round(1 / row.period)
+    even = count > 1 and abs(count * row.period - 1) < EVEN
+    spaced = f"{count:,} per second" if even else f"1 per {spell(row.period)}"
+    return spaced + (f", {row.burst} at once" if row.burst > 1 else "")
+
+
+def capacity(row: LimitRow) -> str:
+    if row.period is not None:
+        return str(row.burst)
+    return "" if row.most is None else str(row.most)
+
+
+def use_of(row: LimitRow) -> str:
+    """`2 of 2` slots that are taken; of a rate, `3 left of 5` tokens."""
+    if row.period is not None:
+        return f"{row.burst - row.used} left of {row.burst}"
+    return f"{row.used} of {capacity(row)}" if capacity(row) else str(row.used)
+
+
+def free_in(row: LimitRow) -> float:
+    """Seconds until there may be room."""
+    return max(row.free_in, row.held)
+
+
+def room_of(row: LimitRow) -> str:
+    """When the next one may start."""
+    from windlass.clock import spell
+
+    if row.held > 0:
+        return f"held back for {spell(rounded(row.held))}"
+    if row.period is not None:
+        return f"in {spell(rounded(row.free_in))}" if row.free_in > 0 else "now"
+    if row.most is not None and row.used >= row.most:
+        return "when one ends"
+    return "now"
+
+
+def rounded(seconds: float) -> float:
+    """As precise as a person wants it."""
+    return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
+
+
+def _explain_nothing(name: str | None) -> None:
+    if name is None:
+        say("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
+    else:
+        say(f"no key of {name!r} is in use; all that are: windlass limits", err=True)
+
+
+def document(row: LimitRow) -> dict[str, Any]:
+    """A key as `--json` tells it."""
+    return {
+        "key": row.key,
+        "name": row.name,
+        "most": row.most,
+        "used": row.used,
+        "period": row.period,
+        "burst": row.burst if row.period is not None else None,
+        "waiting": row.waiting,
+        "free_in": free_in(row),
+        "held": row.held,
+    }
+
+
+# One key
+
+
+class _Key:
+    """A key, with who holds it and who waits for it."""
+
+    def __init__(self, row: LimitRow, holders: Sequence[Job], waiters: Sequence[Job], names: dict[Any, str]) -> None:
+        self.row = row
+        self.holders = holders
+        self.waiters = waiters
+        self.names = names  # of workers
+
+    def worker(self, job: Job) -> str:
+        from windlass.cli.show.live_log import short
+
+        return "" if job.worker is None else self.names.get(job.worker, f"worker {short(job.worker)}")
+
+
+@limits.command("show", short_help="Tell who holds a key, and who waits for it.")
+@click.argument("key")
+@app_option
+@url_option
+@as_json
+def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Tell who holds a slot of KEY, since when, and who waits for one: the next ten, in the order they are let in."""
+    from windlass.clock import SystemClock
+
+    found = ask(settings_of(url, app), lambda store: _look(store, key))
+    now = SystemClock().now()
+    if as_json:
+        holders = [_holder(found, job) for job in found.holders]
+        waiters = [_waiter(job) for job in found.waiters]
+        print_json({**document(found.row), "holders": holders, "waiters": waiters})
+        return
+    _tell_key(found.row)
+    _tell_holders(found, now)
+    _tell_waiters(found, now)
+
+
+async def _look(store: Store, key: str) -> _Key:
+    rows = [row for row in await store.limits(key) if row.key == key]
+    if not rows:
+        raise await unknown(store, key)
+    holders = await store.holders(key, page=SHOWN_HOLDERS)
+    waiters = await store.waiters(key, page=SHOWN_WAITERS)
+    return _Key(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
+
+
+async def unknown(store: Store, key: str) -> Exception:
+    """A key exists from the first claim or call that meets it."""
+    import difflib
+
+    from windlass.errors import UnknownLimit
+
+    known = [row.key for row in await store.limits()]
+    close = difflib.get_close_matches(key, known, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else "; those in use: windlass limits"
+    return UnknownLimit(f"the key {key!r} is not in use: no job with it has been claimed{meant}")
+
+
+def _tell_key(row: LimitRow) -> None:
+    from windlass.clock import spell
+
+    tokens = f"{row.burst - row.used} of {row.burst} tokens left"
+    say(f"{row.key}  {rule_of(row)}: {f'{use_of(row)} in use' if row.period is None else tokens}", style="bold")
+    if row.held > 0:
+        say(f"  everybody holds back for {spell(rounded(row.held))} more", style="yellow")
+    elif row.period is not None and row.free_in > 0:
+        say(f"  the next token is there in {spell(rounded(row.free_in))}", style="yellow")
+
+
+def _tell_holders(found: _Key, now: datetime) -> None:
+    heading = "held by" if found.row.period is None else "running, of those that took a token"
+    if not found.holders:
+        say(f"\n{heading}: nobody")
+        return
+    say(f"\n{heading}:")
+    print_table(
+        HOLDERS,
+        [
+            [
+                _id(job),
+                Cell(job.type),
+                Cell(job.tenant),
+                Cell(found.worker(job)),
+                Cell(
+                    "" if job.claimed_at is None else since(job.claimed_at, now),
+                    raw="" if job.claimed_at is None else job.claimed_at.isoformat(),
+                ),
+            ]
+            for job in found.holders
+        ],
+    )
+
+
+def _tell_waiters(found: _Key, now: datetime) -> None:
+    if not found.waiters:
+        say("\nwaiting: nobody")
+        return
+    hidden = found.row.waiting - len(found.waiters)
+    say(f"\nwaiting: {plural(found.row.waiting, 'job')}" + (f", the next {len(found.waiters)}:" if hidden > 0 else ":"))
+    print_table(
+        WAITERS,
+        [
+            [
+                _id(job),
+                Cell(job.type),
+                Cell(job.tenant),
+                Cell(job.queue),
+                Cell(since(job.run_at, now), raw=job.run_at.isoformat()),
+            ]
+            for job in found.waiters
+        ],
+    )
+
+
+def _id(job: Job) -> Cell:
+    from windlass.cli.show.live_log import short
+
+    return Cell(short(job.id), raw=str(job.id))
+
+
+def _holder(found: _Key, job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "type": job.type,
+        "tenant": job.tenant,
+        "queue": job.queue,
+        "worker": job.worker,
+        "worker_name": found.names.get(job.worker),
+        "since": job.claimed_at,
+    }
+
+
+def _waiter(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "type": job.type,
+        "tenant": job.tenant,
+        "queue": job.queue,
+        "priority": job.priority,
+        "run_at": job.run_at,
+    }

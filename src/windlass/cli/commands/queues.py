@@ -1,0 +1,130 @@
+"""`windlass queues`: what waits where, and whether anybody serves it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.commands.gates import STYLES, opener, words_of
+from windlass.cli.commands.workers import is_alive
+from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since, span
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from windlass.model.admission import Gate
+    from windlass.store.protocol import QueueRow, Store, WorkerRow
+
+LATE = 60.0  # seconds: a due job that waits longer is shown as late
+
+COLUMNS = (
+    Column("QUEUE", flexible=True),
+    Column("QUEUED", right=True),
+    Column("RUNNING", right=True),
+    Column("FAILED", right=True, spare=2),
+    Column("WAITING", right=True, spare=3),
+    Column("DEAD", right=True, spare=1),
+    Column("LAG", right=True),
+    Column("WORKERS", right=True),
+    Column("GATE"),  # on a terminal only where one is closed
+)
+
+
+@click.command(short_help="Show each queue: jobs by state, its lag, its workers.")
+@app_option
+@url_option
+@as_json
+def queues(app: str | None, url: str | None, as_json: bool) -> None:
+    """Show each queue: its jobs by state, how long its oldest due job waits (LAG), and the live workers that serve it.
+
+    A queue with due jobs that no live worker serves is told apart, with the command that starts one, and so is a closed
+    gate, with the command that opens it.
+    """
+    from windlass.clock import SystemClock
+
+    settings = settings_of(url, app)
+    rows, workers, gates = ask(settings, _look)
+    now = SystemClock().now()
+    serving = {row.queue: _serving(row.queue, workers, now) for row in rows}
+    states = {row.queue: _state(row.queue, gates) for row in rows}
+    if as_json:
+        print_json({"queues": [_document(row, serving[row.queue], states[row.queue]) for row in rows]})
+        return
+    for gate in gates:
+        _tell_gate(gate, now)
+    if not rows:
+        from windlass.store import masked
+
+        say(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
+        return
+    abandoned = [row for row in rows if row.lag is not None and not serving[row.queue]]
+    for row in abandoned:
+        _warn(row, app)
+    told = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
+    print_table(told, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
+
+
+async def _look(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
+    """With the gates that are closed for queues."""
+    gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
+    return await store.queues(), await store.workers(), gates
+
+
+def _state(queue: str, gates: Sequence[Gate]) -> str:
+    """A queue goes through two gates; its own is named first."""
+    mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
+    return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
+
+
+def _tell_gate(gate: Gate, now: datetime) -> None:
+    by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
+    say(f"{words_of(gate)} is {gate.state} since {since(gate.since, now)}{by}{why}", style="yellow", err=True)
+    say(f"  → {opener(gate.kind, gate.name)}", err=True)
+
+
+def _serving(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
+    return sum(is_alive(row, now) and (row.queues is None or queue in row.queues) for row in workers)
+
+
+def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
+    lag = row.lag or 0.0
+    abandoned = row.lag is not None and not workers
+    return [
+        Cell(row.queue, "bold red" if abandoned else ""),
+        Cell(f"{row.queued:,}", raw=str(row.queued)),
+        Cell(f"{row.running:,}", raw=str(row.running)),
+        Cell(f"{row.failed:,}", "yellow" if row.failed else "dim", raw=str(row.failed)),
+        Cell(f"{row.waiting:,}", "" if row.waiting else "dim", raw=str(row.waiting)),
+        Cell(f"{row.dead:,}", "red" if row.dead else "dim", raw=str(row.dead)),
+        Cell(
+            "–" if row.lag is None else span(lag),
+            "yellow" if lag > LATE else "",
+            raw="" if row.lag is None else f"{lag:.3f}",
+        ),
+        Cell(str(workers), "bold red" if abandoned else ""),
+        Cell(gate, STYLES[gate]),
+    ]
+
+
+def _warn(row: QueueRow, app: str | None) -> None:
+    say(f"no live worker serves {row.queue}: jobs are due since {span(row.lag or 0.0)}", style="bold red", err=True)
+    say(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
+
+
+def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:
+    return {
+        "queue": row.queue,
+        "queued": row.queued,
+        "running": row.running,
+        "failed": row.failed,
+        "waiting": row.waiting,
+        "dead": row.dead,
+        "lag": row.lag,
+        "workers": workers,
+        "gate": gate,
+    }

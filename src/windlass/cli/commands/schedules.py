@@ -1,0 +1,372 @@
+"""`windlass schedules`: which jobs come by themselves and when, and what operators do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.parse.gate_options import Listing
+from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from windlass.handles.schedule import Change
+    from windlass.model.schedule import ScheduleRow
+    from windlass.store.protocol import Store
+
+TICKS_SHOWN = 10
+
+COLUMNS = (
+    Column("SCHEDULE", flexible=True),
+    Column("WHEN", flexible=True),
+    Column("NEXT"),
+    Column("LAST", spare=2),
+    Column("TYPE", flexible=True, spare=1),
+    Column("STATE"),
+)
+STYLES = {"paused": "yellow", "late": "bold red", "over": "dim"}
+
+
+@click.group(cls=Listing, short_help="Show jobs that come by themselves; pause, edit and fire them.")
+def schedules() -> None:
+    """Show the jobs that come by themselves; pause, edit and fire them.
+
+    Schedules are declared in a program (app.schedule) and known here since its worker first started. What is edited
+    or paused here stays so through the next deploy. Without a command, this lists them.
+    """
+
+
+# Looking
+
+
+@schedules.command("list", short_help="Show each schedule: when, next, last, state.")
+@app_option
+@url_option
+@as_json
+def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
+    """Show each schedule: when it ticks in plain words, its next and its last tick, and its state.
+
+    `late`: a tick is due for more than 30 seconds, so no worker of its program is there to fire it. `over`: it does not
+    tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
+    """
+    from windlass.cli.show.schedule_report import document
+
+    settings = settings_of(url, app)
+    rows = ask(settings, lambda store: store.schedules())
+    if as_json:
+        print_json({"schedules": [document(row) for row in rows]})
+        return
+    if not rows:
+        from windlass.store import masked
+
+        say(f"no schedule is known in {masked(settings.url)}", err=True)
+        say('  declare one: app.schedule("nightly", report.call(), cron="0 3 * * *"), and start a worker', err=True)
+        return
+    for row in rows:
+        _warn(row, app)
+    print_table(COLUMNS, [_row(row) for row in rows])
+
+
+def _row(row: ScheduleRow) -> list[Cell]:
+    from windlass.cli.show.schedule_report import coming, relative, words
+
+    state = _state(row)
+    return [
+        Cell(row.name),
+        Cell(words(row.timing)),
+        Cell(
+            coming(row) or "–",
+            raw="" if row.next_at is None or row.paused else row.next_at.isoformat(),
+        ),
+        Cell(
+            "–" if row.last_at is None else relative(row.last_at, row.now),
+            "dim",
+            raw="" if row.last_at is None else row.last_at.isoformat(),
+        ),
+        Cell(row.job.type),
+        Cell(state, next((style for word, style in STYLES.items() if word in state), "")),
+    ]
+
+
+def _state(row: ScheduleRow) -> str:
+    from windlass.cli.show.schedule_report import lateness
+
+    standing = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
+    return standing if row.edited is None else f"{standing}, edited"
+
+
+def _warn(row: ScheduleRow, app: str | None) -> None:
+    from windlass.cli.show.output import span
+    from windlass.cli.show.schedule_report import lateness
+
+    late = lateness(row)
+    if late is not None:
+        say(f"{row.name} is due since {span(late)}, and no worker fires it", style="bold red", err=True)
+        say(f"  → windlass worker {app or 'app.py'}   or, when it is declared no more:", err=True)
+        say(f"  → windlass schedules forget {shlex.quote(row.name)}", err=True)
+
+
+@schedules.command("show", short_help="Tell one schedule's story, with its next five fires.")
+@click.argument("name")
+@app_option
+@url_option
+@as_json
+def show(name: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Tell one schedule's story: what it enqueues, what was edited, its next five fires, what became of the last ticks.
+
+    Times are those of the schedule's own zone, and of this machine's where it has another time.
+    """
+    from windlass.cli.show.schedule_report import document, tell, tick_document
+
+    row, ticks = ask(settings_of(url, app), lambda store: _story(store, name))
+    if as_json:
+        print_json({**document(row), "ticks": [tick_document(tick) for tick in ticks]})
+        return
+    _warn(row, app)
+    tell(row, ticks)
+
+
+async def _story(store: Store, name: str) -> tuple[ScheduleRow, list[Any]]:
+    return await _find(store, name), await store.ticks(name, page=TICKS_SHOWN)
+
+
+async def _find(store: Store, name: str) -> ScheduleRow:
+    from windlass.handles.schedule import find
+
+    return await find(store, name)
+
+
+# Operating
+
+
+@schedules.command("pause", short_help="Let no tick fire until it is resumed.")
+@click.argument("name")
+@click.option("--reason", metavar="TEXT", help="Why; the others will read it.")
+@app_option
+@url_option
+@as_json
+def pause(name: str, reason: str | None, app: str | None, url: str | None, as_json: bool) -> None:
+    """Let no tick of the schedule fire until it is resumed. A deploy does not resume it; jobs that run go on.
+
+    Said twice it changes nothing, unless another --reason is given.
+    """
+    from windlass.admin import checked_reason
+
+    why = checked_reason(reason)
+    _operate(
+        name,
+        lambda store, actor: store.pause_schedule(name, reason=why, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is paused",
+        already="was paused already",
+        hint=f"windlass schedules resume {shlex.quote(name)}",
+    )
+
+
+@schedules.command("resume", short_help="Let its ticks fire again, from now on.")
+@click.argument("name")
+@app_option
+@url_option
+@as_json
+def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Let the schedule's ticks fire again, from now on: those of the pause are gone.
+
+    One time (at=) that fell into the pause counts as missed, and is made up for unless catch_up is skip.
+    """
+    _operate(
+        name,
+        lambda store, actor: store.resume_schedule(name, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is resumed",
+        already="was not paused",
+    )
+
+
+@schedules.command("edit", short_help="Change when and how it fires, until it is reset.")
+@click.argument("name")
+@click.option("--cron", metavar="LINE", help="Such as '0 3 * * *'; keeps the time zone unless --tz is given.")
+@click.option("--every", metavar="TIME", help="Such as 15m, counted from the epoch.")
+@click.option("--at", metavar="WHEN", help="Once, such as 2026-08-01T03:00+02:00.")
+@click.option("--tz", metavar="ZONE", help="Of a cron line, such as Europe/Berlin.")
+@click.option("--catch-up", metavar="POLICY", help="skip, one or all.")
+@click.option("--overlap", metavar="POLICY", help="allow, skip or cancel.")
+@click.option("--queue", metavar="QUEUE", help="Where its jobs go.")
+@click.option("--priority", type=int, help="Of its jobs.")
+@app_option
+@url_option
+@as_json
+def edit(
+    name: str, every: str | None, at: str | None, app: str | None, url: str | None, as_json: bool, **given: Any
+) -> None:
+    """Change when and how a schedule fires. What the code says is kept beside it: `windlass schedules reset` goes back.
+
+    A new timetable begins with its next tick from now. Deploys leave an edit alone.
+    """
+    from windlass.handles.schedule import edit_of
+
+    typed = {"every": None if every is None else _interval(every), "at": None if at is None else _moment(at)}
+    change: Change = {**given, **typed}  # type: ignore[typeddict-item]
+    wish = edit_of(f"schedule {name!r}", change, flags=True)
+    _operate(
+        name,
+        lambda store, actor: store.edit_schedule(name, wish, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is edited",
+        already="was so already",
+        hint=f"windlass schedules reset {shlex.quote(name)}",
+    )
+
+
+def _interval(text: str) -> float:
+    from windlass.clock import seconds
+    from windlass.errors import ConfigError
+    from windlass.policy.cron import SHORTEST
+
+    try:
+        every = seconds(text)
+    except ConfigError:
+        raise click.UsageError(f"--every {text!r} is no time; write it like 90s, 15m or 1h30m") from None
+    if every < SHORTEST:
+        raise click.UsageError(f"--every {text!r} is too short; {SHORTEST:g} s is the least, and 15m a common one")
+    return every
+
+
+def _moment(text: str) -> datetime:
+    from datetime import datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--at {text!r} is no time; write it like 2026-08-01T03:00+02:00") from None
+    if moment.tzinfo is None:
+        raise click.UsageError(
+            f"--at {text!r} has no time zone; write it like 2026-08-01T03:00+02:00, or 2026-08-01T01:00Z for UTC"
+        )
+    return moment
+
+
+@schedules.command("reset", short_help="Go back to what the code says.")
+@click.argument("name")
+@app_option
+@url_option
+@as_json
+def reset(name: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Forget every edit: the schedule fires as its program declares it. A pause stays."""
+    _operate(
+        name,
+        lambda store, actor: store.reset_schedule(name, actor=actor),
+        app,
+        url,
+        as_json=as_json,
+        done="is as the code says",
+        already="was not edited",
+    )
+
+
+@schedules.command("fire", short_help="Enqueue a job of it now.")
+@click.argument("name")
+@app_option
+@url_option
+@as_json
+def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
+    """Enqueue a job of the schedule now, whether it is paused or not. Its ticks come as they would have.
+
+    The job's id is printed. Where another job holds its unique key, that one's id is.
+    """
+    settings = settings_of(url, app)
+    job, existing = ask(settings, lambda store: store.fire_schedule(name, actor=settings.acting))
+    if as_json:
+        print_json({"name": name, "job": job, "existing": existing})
+        return
+    if existing:
+        say(f"no new job: this one has the unique key of {name}", err=True)
+    click.echo(str(job))
+
+
+@schedules.command("forget", short_help="Forget one that no program declares any more.")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Although a worker is alive and the schedule is not late.")
+@app_option
+@url_option
+@as_json
+def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool) -> None:
+    """Forget a schedule that no program declares any more, with its edits and its pause. Its jobs stay.
+
+    One that is still declared would stop, and come back when a worker of its program starts: it is refused where it is
+    not late and a worker is alive, unless you add --yes. To stop a schedule: windlass schedules pause.
+    """
+    settings = settings_of(url, app)
+
+    async def act(store: Store) -> None:
+        if not yes:
+            await _check_forgettable(store, name)
+        await store.forget_schedule(name, actor=settings.acting)
+
+    ask(settings, act)
+    if as_json:
+        print_json({"name": name, "forgotten": True})
+    else:
+        say(f"{name} is forgotten", style="green")
+
+
+async def _check_forgettable(store: Store, name: str) -> None:
+    """Which program declares it, the store does not know: a schedule that ticks in time beside a live worker may be."""
+    from windlass.cli.commands.workers import is_alive
+    from windlass.cli.show.schedule_report import lateness, relative
+    from windlass.errors import ScheduleError
+
+    row = await _find(store, name)
+    if lateness(row) is not None or not any(is_alive(worker, row.now) for worker in await store.workers()):
+        return
+    said = f"it fired {relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
+    quoted = shlex.quote(name)
+    raise ScheduleError(
+        f"schedule {name!r} is not forgotten: {said} and a worker is alive, so a program may still declare it,\n"
+        "  and would bring it back when its next worker starts\n"
+        f"  → windlass schedules pause {quoted}   to stop it, or, when it is declared no more:\n"
+        f"  → windlass schedules forget {quoted} --yes"
+    )
+
+
+def _operate(
+    name: str,
+    act: Callable[[Store, str], Awaitable[bool]],
+    app: str | None,
+    url: str | None,
+    *,
+    as_json: bool,
+    done: str,
+    already: str = "",
+    hint: str | None = None,
+) -> None:
+    """Do it, and tell what the schedule looks like now."""
+    from windlass.cli.show.schedule_report import document, standing, tell_fires, words
+
+    settings = settings_of(url, app)
+
+    async def act_and_look(store: Store) -> tuple[bool, ScheduleRow]:
+        changed = await act(store, settings.acting)
+        return changed, await _find(store, name)
+
+    changed, row = ask(settings, act_and_look)
+    if as_json:
+        print_json({**document(row), "changed": changed})
+        return
+    say(f"{name} {done if changed else already}", style="green" if changed else None)
+    say(f"  {words(row.timing)}")
+    if row.paused and not changed:
+        say(f"  {standing(row)[0]}")
+    if hint is not None and (changed or row.paused):
+        say(f"  → {hint}", style="dim")
+    tell_fires(row)

@@ -1,0 +1,101 @@
+"""`windlass workers`: who works, on what, and who has gone silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from windlass.store.protocol import WorkerRow
+
+COLUMNS = (
+    Column("NAME"),
+    Column("STATE"),
+    Column("RUNNING", right=True),
+    Column("QUEUES", flexible=True),
+    Column("TYPES", right=True, spare=2),
+    Column("LEASE", right=True),
+    Column("UP", right=True, spare=1),
+    Column("ID", spare=3),
+)
+STYLES = {"busy": "green", "idle": "green", "silent": "yellow", "dead": "red"}
+
+
+@click.command(short_help="Show each worker: state, queues, running jobs, last beat.")
+@app_option
+@url_option
+@as_json
+def workers(app: str | None, url: str | None, as_json: bool) -> None:
+    """Show each worker that the store knows.
+
+    busy and idle ones are alive. A silent one's lease is over: it will be marked dead, and a dead one's jobs are given
+    to others; its row goes when it holds none.
+    """
+    from windlass.clock import SystemClock
+
+    settings = settings_of(url, app)
+    rows = ask(settings, lambda store: store.workers())
+    now = SystemClock().now()
+    if as_json:
+        print_json({"workers": [_document(row, now) for row in rows]})
+        return
+    if not rows:
+        from windlass.store import masked
+
+        say(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
+        return
+    print_table(COLUMNS, [_row(row, now) for row in rows])
+
+
+def is_alive(row: WorkerRow, now: datetime) -> bool:
+    return not row.dead and row.alive_until > now
+
+
+def state_of(row: WorkerRow, now: datetime) -> str:
+    if row.dead:
+        return "dead"
+    if not is_alive(row, now):
+        return "silent"
+    return "busy" if row.running or not row.idle else "idle"
+
+
+def _row(row: WorkerRow, now: datetime) -> list[Cell]:
+    from windlass.cli.show.live_log import short
+
+    state = state_of(row, now)
+    ends = since(now, row.alive_until) if is_alive(row, now) else since(row.alive_until, now)
+    queues = "all" if row.queues is None else ", ".join(row.queues)
+    return [
+        Cell(row.name),
+        Cell(state, STYLES[state]),
+        Cell(f"{row.running}/{row.concurrency}"),
+        Cell(queues),
+        Cell(str(len(row.types))),
+        Cell(
+            f"{ends} left" if is_alive(row, now) else f"over for {ends}",
+            "" if is_alive(row, now) else STYLES[state],
+            raw=row.alive_until.isoformat(),
+        ),
+        Cell(since(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
+        Cell(short(row.id), "dim", raw=str(row.id)),
+    ]
+
+
+def _document(row: WorkerRow, now: datetime) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "state": state_of(row, now),
+        "queues": row.queues,
+        "types": row.types,
+        "running": row.running,
+        "concurrency": row.concurrency,
+        "started_at": row.started_at,
+        "alive_until": row.alive_until,
+    }

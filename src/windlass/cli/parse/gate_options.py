@@ -1,0 +1,112 @@
+"""Which gate, tenant or queue a command means, and a word about a name that looks like a slip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.show.output import note
+
+if TYPE_CHECKING:
+    from windlass.admin import Target
+    from windlass.store.protocol import Store
+
+SOON = "workers know within a second"
+
+
+class Listing(click.Group):
+    """`windlass gates` is short for `windlass gates list`, and so is `windlass gates --json`."""
+
+    takes_name = False  # whether a word that is no command is an argument of `list`
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        known = first in self.commands or first in ctx.help_option_names
+        if not ctx.resilient_parsing and not known and (self.takes_name or not first or first.startswith("-")):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+class ListingByName(Listing):
+    """`windlass limits domain` is short for `windlass limits list domain`."""
+
+    takes_name = True
+
+
+def gate_options(command: Any) -> Any:
+    """The gate that is meant: exactly one of them."""
+    options = (
+        click.option("--queue", metavar="QUEUE", help="The gate of a queue."),
+        click.option("--type", metavar="TYPE", help="The gate of a type of job."),
+        click.option("--tenant", metavar="TENANT", help="The gate of a tenant."),
+        click.option("--all", "everything", is_flag=True, help="The gate of everything."),
+    )
+    return _with(options, command)
+
+
+def spender_options(command: Any) -> Any:
+    """Whose budget is meant: a tenant's or a queue's."""
+    options = (
+        click.option("--tenant", metavar="TENANT", help="The budget of a tenant."),
+        click.option("--queue", metavar="QUEUE", help="The budget of a queue."),
+    )
+    return _with(options, command)
+
+
+def _with(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
+    for option in reversed([*options]):
+        command = option(command)
+    return command
+
+
+def target_of(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> Target:
+    """The one gate that the options name."""
+    from windlass.admin import target
+
+    given = {"--queue": queue, "--type": type, "--tenant": tenant, "--all": "" if everything else None}
+    named = [option for option, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} are {len(named)} gates; {verb} one at a time")
+    if not named:
+        raise click.UsageError(
+            f"say which gate: --queue, --type or --tenant, or --all for everything, for example: "
+            f"windlass gates {verb} --queue mail"
+        )
+    return target(queue, type, tenant, everything)
+
+
+def spender_of(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
+    """Whose budget the options name: kind and name."""
+    from windlass.admin import spender
+
+    if (tenant is None) == (queue is None):
+        what = "say whose budget" if tenant is None else "a budget is a tenant's or a queue's"
+        raise click.UsageError(f"{what}: --tenant or --queue, for example: windlass budgets {verb} --tenant acme")
+    return spender(tenant, queue)
+
+
+async def known_names(store: Store, kind: str) -> set[str]:
+    """Queues, types or tenants that jobs, workers or operators have named."""
+    match kind:
+        case "queue":
+            served = {queue for row in await store.workers() for queue in row.queues or ()}
+            names = served | {row.queue for row in await store.queues()}
+        case "type":
+            names = {type for row in await store.workers() for type in row.types}
+        case "tenant":
+            names = {row.name for row in await store.tenants()}
+        case _:
+            return set()
+    return names | {gate.name for gate in await store.gates() if gate.kind == kind}
+
+
+def hint(what: str, name: str, known: Iterable[str]) -> None:
+    """A name that nobody has used may be one for later; one that looks like another is more likely a slip."""
+    import difflib
+
+    names = set(known) - {name}
+    close = difflib.get_close_matches(name, sorted(names), n=1)
+    if name not in known and close:
+        note(f"no {what} {name!r} has been seen yet; did you mean {close[0]!r}?")

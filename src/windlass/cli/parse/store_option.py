@@ -1,0 +1,77 @@
+"""Which database a command talks to, and a store that is open while it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from windlass.config import Settings
+    from windlass.model.job import Job
+    from windlass.store.protocol import Store
+
+T = TypeVar("T")
+
+APP = "WINDLASS_APP"
+
+url_option: Callable[[Any], Any] = click.option("--url", metavar="URL", help="The database, instead of WINDLASS_URL.")
+app_option: Callable[[Any], Any] = click.option(
+    "-a", "--app", "app", metavar="APP", envvar=APP, help="The program, such as app.py; also WINDLASS_APP."
+)
+
+
+def settings_of(url: str | None, app: str | None) -> Settings:
+    """--url, else the program's own database, else the environment and the files."""
+    from windlass.config import Settings
+
+    if url is None and app is not None:
+        from windlass.declare.program import load
+
+        return load(app).settings
+    settings = Settings.load(flags={"url": url})
+    # With --url, a direct URL in the environment belongs to another database.
+    return settings if url is None or settings.direct_url is None else settings.with_(direct_url=None)
+
+
+def labels_of(app: str | None) -> Callable[[Job], str | None]:
+    """What the program calls a job's state, where it has a name of its own; without a program, nothing."""
+    if app is None:
+        return lambda job: None
+    from windlass.declare.program import load
+
+    registry = load(app).registry
+
+    def label(job: Job) -> str | None:
+        definition = registry.of(job)
+        told = job.status.value if definition is None else definition.label(job)
+        return None if told == job.status.value else told
+
+    return label
+
+
+def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, ask, close it."""
+    import asyncio
+
+    return asyncio.run(_ask(settings, question))
+
+
+async def _ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
+    import asyncio
+
+    from windlass.clock import SystemClock
+    from windlass.store import make_store
+
+    store = make_store(settings, SystemClock())
+    await store.open()
+    try:
+        answer = await question(store)
+    except asyncio.CancelledError:
+        raise  # Ctrl-C: closing would wait for the statement that runs
+    except BaseException:
+        await store.close()
+        raise
+    await store.close()
+    return answer

@@ -1,0 +1,114 @@
+"""One worker in this process, from its start to its last log line."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from windlass.observe.events import Event
+    from windlass.runtime.worker import Worker
+
+log = logging.getLogger("windlass")
+
+LAST_THREADS = 1.0  # seconds for idle threads to notice that their pool is closed
+
+
+def serve(
+    make: Callable[[], Worker],
+    *,
+    subscribers: tuple[Callable[[Event], None], ...],
+    lifeline: int | None = None,
+    interrupts: bool = True,
+) -> None:
+    """Work until SIGTERM or SIGINT (or the parent's end). A second signal ends the process at once."""
+    try:
+        asyncio.run(_serve(make, subscribers, lifeline, interrupts))
+    finally:
+        leave_stuck_threads(failed=sys.exc_info()[0] is not None)
+
+
+async def _serve(
+    make: Callable[[], Worker],
+    subscribers: tuple[Callable[[Event], None], ...],
+    lifeline: int | None,
+    interrupts: bool,
+) -> None:
+    worker = make()
+    for subscriber in subscribers:
+        worker.subscribe(subscriber)
+    loop = asyncio.get_running_loop()
+    wanted = asyncio.Event()
+    stop = _Stop(lambda: loop.call_soon_threadsafe(wanted.set))
+    stop.install(interrupts)
+    if lifeline is not None:
+        from windlass.cli.process.child import hold
+
+        hold(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
+    async with worker:
+        finished = asyncio.ensure_future(worker.finished())
+        asked = asyncio.ensure_future(wanted.wait())
+        try:
+            await asyncio.wait({finished, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if finished.done():
+                await finished  # raises what made it impossible to go on
+            elif worker.state.leases.attempts:
+                log.info("stopping; %d running jobs have %g s to end", *_to_wait_for(worker))
+        finally:
+            finished.cancel()
+            asked.cancel()
+
+
+def _to_wait_for(worker: Worker) -> tuple[int, float]:
+    return len(worker.state.leases.attempts), worker.settings.grace
+
+
+class _Stop:
+    """What signals do. Python's own handlers and not the loop's: they run while a handler blocks the loop."""
+
+    def __init__(self, first: Callable[[], object]) -> None:
+        self._first = first
+        self._count = 0
+
+    def install(self, interrupts: bool) -> None:
+        signal.signal(signal.SIGTERM, self._receive)
+        if interrupts:
+            signal.signal(signal.SIGINT, self._receive)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1:
+            end_at_once(128 + number)
+        self._first()
+
+
+def end_at_once(code: int) -> None:
+    """Leave now, with the logs written; the lease's end gives the jobs back."""
+    for flush in (logging.shutdown, sys.stdout.flush, sys.stderr.flush):
+        try:
+            flush()
+        except (OSError, ValueError, RuntimeError):  # a closed pipe, or the signal came in the middle of a write
+            pass
+    os._exit(code)
+
+
+def leave_stuck_threads(*, failed: bool) -> None:
+    """A handler's thread cannot be killed, and Python would wait for it for ever: its job is given back already."""
+    deadline = time.monotonic() + LAST_THREADS
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive() and not failed:
+                log.warning("a handler did not end; leaving its thread behind")
+                atexit._run_exitfuncs()
+                end_at_once(0)

@@ -1,0 +1,92 @@
+"""The supervisor: keeps a number of worker processes alive, and does nothing else.
+
+It holds no database connection and never imports the program, so that nothing a program or a database does can end
+it. A child that dies is replaced after a pause that doubles with every early death, with jitter, so that the workers
+of many machines do not come back as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from windlass.cli.process.child import Child, ended_how
+
+log = logging.getLogger("windlass")
+
+FIRST_PAUSE = 0.5  # seconds
+LONGEST_PAUSE = 30.0  # seconds
+STEADY = 10.0  # seconds after which a child's death counts as its first
+
+
+class Supervisor:
+    """`processes` children, numbered from 1; `arguments(number)` is what each is started with."""
+
+    def __init__(self, arguments: Callable[[int], Sequence[str]], *, processes: int) -> None:
+        self._arguments = arguments
+        self._processes = processes
+        self._stopping = asyncio.Event()
+        self._signals: list[int] = []
+        self.children: dict[int, Child] = {}
+
+    async def run(self) -> int:
+        """Until told to stop and every child has ended; the answer is the exit code."""
+        loop = asyncio.get_running_loop()
+        for wanted in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(wanted, self.stop, wanted)
+        log.info("supervising %d worker processes", self._processes)
+        async with asyncio.TaskGroup() as group:
+            for number in range(1, self._processes + 1):
+                group.create_task(self._keep(number))
+        log.info("every worker process has ended")
+        return 128 + self._signals[-1] if len(self._signals) > 1 else 0
+
+    def stop(self, number: int) -> None:
+        """Once: gracefully. Twice: the children end at once. Three times: they are killed."""
+        self._signals.append(number)
+        self._stopping.set()
+        if len(self._signals) == 1:
+            log.info("%s: stopping %d workers", signal.Signals(number).name, len(self.children))
+        for child in self.children.values():
+            child.signal(signal.SIGTERM if len(self._signals) < 3 else signal.SIGKILL)
+
+    async def _keep(self, number: int) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            how = await self._run_child(number)
+            if self._stopping.is_set():
+                return
+            failures = 1 if time.monotonic() - began >= STEADY else failures + 1
+            wait = pause(failures)
+            log.warning("worker process %d ended (%s); a new one starts in %.1f s", number, how, wait)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
+            except TimeoutError:
+                pass
+
+    async def _run_child(self, number: int) -> str:
+        """One life of a child; how it ended."""
+        child = Child(self._arguments(number))
+        try:
+            await child.start()
+        except OSError as error:
+            return f"it could not be started: {error}"
+        self.children[number] = child
+        try:
+            if self._stopping.is_set():  # the signal came while it was being started
+                child.signal(signal.SIGTERM)
+            return ended_how(await child.wait())
+        finally:
+            del self.children[number]
+
+
+def pause(failures: int) -> float:
+    """Seconds before the next start: half of a bound that doubles, and a random share of the other half."""
+    bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+    return bound * random.uniform(0.5, 1.0)

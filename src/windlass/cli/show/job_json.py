@@ -1,0 +1,89 @@
+"""A job as `--json` tells it: the same object wherever a command prints one. docs/cli.md describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from windlass.model.job import Attempt, Failure, Job, attempts_in
+
+LISTED = 120  # characters of an error in a list
+UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
+
+
+def record(job: Job, label: str | None = None) -> dict[str, Any]:
+    """Everything about a job but its lease's token. Input, output and errors are documents and not texts.
+
+    The label is the program's own name for the state.
+    """
+    return {
+        "id": job.id,
+        "type": job.type,
+        "state": job.status,
+        "label": label,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "crashes": job.crashes,
+        "rescues": job.rescues,
+        "reason": job.reason,
+        "cancel_requested": job.cancel_requested,
+        "worker": job.worker,
+        "fence": job.fence,
+        "key": job.key,
+        "parent": job.parent,
+        "copied_from": job.copied_from,
+        "pipeline": job.pipeline,
+        "phase": job.phase,
+        "trace": job.trace,
+        "cost_cents": job.cost_cents,
+        "limits": job.limits or [],
+        "parked_on": job.parked_on,
+        "progress": {"total": job.total, "processed": job.processed, "failed": job.failed},
+        "created_at": job.created_at,
+        "run_at": job.run_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "updated_at": job.updated_at,
+        "input": _document(job.input),
+        "output": _document(job.output),
+        "error": _document(job.error),
+        "attempts": _document(job.attempts or "[]"),
+        "consequences": _document(job.consequences or "{}"),
+    }
+
+
+def failure_of(job: Job) -> Failure | None:
+    """The last error; None where there is none. An error of another shape is shown as it was written."""
+    if job.error is None:
+        return None
+    try:
+        return msgspec.json.decode(job.error, type=Failure)
+    except (msgspec.MsgspecError, ValueError):
+        return Failure(type=UNREADABLE, message=job.error, attempt=job.attempt, attempted_at=job.updated_at)
+
+
+def attempts_of(job: Job) -> list[Attempt]:
+    """The attempts worth a word, oldest first, without those of another shape."""
+    return attempts_in(job.attempts)
+
+
+def summary(failure: Failure) -> str:
+    """An error on one line: its type, and the first line of its message."""
+    first = failure.message.strip().partition("\n")[0]
+    text = f"{failure.type.rpartition('.')[2]}: {first}" if first else failure.type
+    return text if len(text) <= LISTED else f"{text[:LISTED]}…"
+
+
+def _document(text: str | None) -> msgspec.Raw | str | None:
+    """A JSON document; a text that is no JSON is shown as a text."""
+    if text is None:
+        return None
+    try:
+        msgspec.json.format(text)
+    except (msgspec.MsgspecError, ValueError):
+        return text
+    return msgspec.Raw(text.encode())

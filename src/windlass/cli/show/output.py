@@ -1,0 +1,202 @@
+"""What a command prints: a table for a person at a terminal, tab-separated lines for a pipe, or one JSON document.
+
+Whatever comes out of a job may have been written by anybody: it is escaped before it is printed, in all three.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.table import Table
+
+NARROWEST = 20  # characters that a flexible column should keep, unless it says otherwise; before, others are left out
+GAP = 2  # spaces between two columns
+
+as_json: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table."""
+
+    heading: str
+    right: bool = False
+    flexible: bool = False  # gives way, with an ellipsis
+    spare: int = 0  # left out of a narrow table, the highest first; 0: never
+    least: int = NARROWEST  # characters that it should keep, where it is flexible
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What stands in a column: for a person, and for a program when that is something else."""
+
+    text: str
+    style: str = ""
+    raw: str | None = None
+
+
+def print_json(value: object) -> None:
+    """One document: on one line in a pipe, indented for a person."""
+    from windlass.observe.logs import UNPRINTABLE
+
+    # A document may hold another as it was stored, with line breaks between its values. Without them, only strings can
+    # hold such characters, and there \uXXXX means the same.
+    compact = msgspec.json.format(msgspec.json.encode(value).decode(), indent=-1)
+    text = UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", compact)
+    click.echo(msgspec.json.format(text, indent=2) if sys.stdout.isatty() else text)
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    """Aligned, with headings, as wide as the terminal; or, in a pipe, whole values between tabs and no headings."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(inert(cell.text if cell.raw is None else cell.raw) for cell in row))
+        return
+    from windlass.cli.show.live_log import coloured
+
+    width = shutil.get_terminal_size().columns
+    click.echo(_rendered(_table(columns, rows, width), width, colour=coloured(sys.stdout)), nl=False, color=True)
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    kept = _kept(columns, rows, width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
+    for place in kept:
+        column = columns[place]
+        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=not column.flexible)
+    for row in rows:
+        cells = (row[place] for place in kept)
+        table.add_row(*(Text(inert(cell.text), cell.style, no_wrap=True, overflow="ellipsis") for cell in cells))
+    return table
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """The places of the columns that there is room for."""
+    from rich.cells import cell_len
+
+    def widest(place: int) -> int:
+        return max(cell_len(inert(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
+
+    def least(place: int) -> int:
+        return min(widest(place), columns[place].least) if columns[place].flexible else widest(place)
+
+    kept = list(range(len(columns)))
+    if sum(widest(place) + GAP for place in kept) - GAP > width:  # before anything is cut, what says nothing goes
+        kept = [place for place in kept if not columns[place].spare or any(row[place].text for row in rows)]
+    while sum(least(place) + GAP for place in kept) - GAP > width:
+        spare = max(kept, key=lambda place: columns[place].spare)
+        if columns[spare].spare == 0:
+            break
+        kept.remove(spare)
+    return kept
+
+
+def _rendered(table: Table, width: int, *, colour: bool) -> str:
+    """As text: click prints it, and knows what to do when the pipe closes."""
+    import io
+
+    from rich.console import Console
+
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.print(table)
+    return re.sub(r"[ ]+$", "", stream.getvalue(), flags=re.MULTILINE)
+
+
+def say(text: str, *, style: str | None = None, err: bool = False) -> None:
+    """A line for a person; in colour where that is wanted."""
+    from windlass.cli.show.live_log import coloured
+
+    shown = inert(text, lines=True)
+    wanted = style is not None and coloured(sys.stderr if err else sys.stdout)
+    click.echo(click.style(shown, **click_style(style)) if wanted and style else shown, err=err, color=True)
+
+
+def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
+    """The text in the room beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
+    import textwrap
+
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return margin + text
+    return textwrap.fill(
+        text,
+        max(len(margin) + 40, shutil.get_terminal_size().columns),
+        initial_indent=margin,
+        subsequent_indent=margin + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def explain(text: str, *, style: str | None = None) -> None:
+    """What the line above means, below it; on a terminal it breaks between words."""
+    say(wrapped(text, "  "), style=style)
+
+
+def note(text: str) -> None:
+    """Something beside the answer: on stderr, so that a pipe gets the answer alone."""
+    say(wrapped(f"windlass: {text}", hanging="  ", err=True), err=True)
+
+
+def complaint(text: str) -> str:
+    """What went wrong, for stderr: each of its lines breaks between words where there is a terminal."""
+    return "\n".join(wrapped(line, hanging="  ", err=True) for line in f"windlass: {text}".splitlines())
+
+
+def click_style(style: str) -> dict[str, Any]:
+    words = style.split()
+    colours = [word for word in words if word not in ("bold", "dim")]
+    return {"fg": colours[0] if colours else None, "bold": "bold" in words or None, "dim": "dim" in words or None}
+
+
+def inert(text: str, *, lines: bool = False) -> str:
+    """The text without anything that a terminal would obey."""
+    from windlass.observe.logs import escape
+
+    return escape(text, lines=lines)
+
+
+def span(seconds: float) -> str:
+    """A time in one unit, to be read at a glance: `45s`, `12m`, `30h`, `9d`."""
+    seconds = max(0.0, seconds)
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
+        if seconds < size * most:
+            return f"{seconds / size:.0f}{unit}" if seconds >= 1 else ("0s" if seconds == 0 else "<1s")
+    return f"{seconds / 86_400:.0f}d"
+
+
+def since(moment: datetime, now: datetime) -> str:
+    return span((now - moment).total_seconds())
+
+
+def local(moment: datetime) -> datetime:
+    """In this machine's time zone; at the ends of the calendar, where no zone has such a time, as it is."""
+    try:
+        return moment.astimezone()
+    except (OverflowError, ValueError):
+        return moment
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 job`, `1,204 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,118 @@
+"""Consequences: follow-up jobs, declared with a type and kept on each of its jobs.
+
+They are kept in words that need no program, because a sweeper or an operator may be the one who writes the end. So all
+that a follow-up needs is decided at the enqueue: its type, queue, priority, attempts and limits, and which of `id`,
+`input`, `output` and `error` of the job that ended it takes. Its own follow-ups go with it, down to the first type that
+comes round again: a type that follows itself does so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from windlass.config import Settings
+from windlass.errors import EnqueueError, UnknownType
+from windlass.model.flow import Consequence, Consequences, Moment
+from windlass.model.job import DEFAULT_TENANT
+from windlass.names import name_problem
+from windlass.policy.limit import keys_of
+
+if TYPE_CHECKING:
+    from windlass.declare.registry import Definition, Registry
+
+GIVEN = ("id", "input", "output", "error")
+"""What a follow-up may ask for, by the names of its parameters."""
+
+FollowUps = tuple[tuple[Moment, str], ...]
+
+encoder = msgspec.json.Encoder()
+
+
+def declared(given: Mapping[Moment, object]) -> FollowUps:
+    """The follow-ups of a declaration by their types' names; raises EnqueueError where one cannot be."""
+    follow_ups: list[tuple[Moment, str]] = []
+    for moment, what in given.items():
+        if what is None:
+            continue
+        definition: Definition | None = getattr(what, "definition", None)
+        if definition is not None:
+            _check(f"on_{moment}", definition)
+        type = what if definition is None else definition.type
+        if not isinstance(type, str) or name_problem(type) is not None:
+            raise EnqueueError(f"on_{moment}={what!r}; give a job type of this program, or its type's name")
+        follow_ups.append((moment, type))
+    return tuple(follow_ups)
+
+
+def consequences(
+    definition: Definition, registry: Registry, settings: Settings, tenant: str = DEFAULT_TENANT
+) -> str | None:
+    """What is kept on a job of this type, as JSON; raises UnknownType or EnqueueError where it cannot be."""
+    if not definition.follow_ups:
+        return None
+    return encoder.encode(_tree(definition, registry, settings, tenant, ())).decode()
+
+
+def check(registry: Registry, settings: Settings) -> None:
+    """Refuse a program that could not say what follows what."""
+    for definition in (*registry, *(plan.definition for plan in registry.pipelines.values())):
+        consequences(definition, registry, settings)
+
+
+def _tree(
+    definition: Definition, registry: Registry, settings: Settings, tenant: str, above: tuple[str, ...]
+) -> Consequences:
+    if definition.type in above:
+        return {}
+    path = (*above, definition.type)
+    tree: Consequences = {}
+    for moment, type in definition.follow_ups:
+        follow_up = _find(definition, moment, type, registry)
+        tree[moment] = Consequence(
+            type=follow_up.type,
+            names=follow_up.signature.names,
+            queue=follow_up.queue,
+            priority=follow_up.priority,
+            max_attempts=follow_up.attempts(settings),
+            limits=keys_of(follow_up, "{}", tenant=tenant, queue=follow_up.queue),  # none is made of arguments
+            then=_tree(follow_up, registry, settings, tenant, path),
+        )
+    return tree
+
+
+def _find(definition: Definition, moment: Moment, type: str, registry: Registry) -> Definition:
+    what = f"on_{moment} of {definition.type!r}"
+    try:
+        found = registry.require(type)
+    except UnknownType as error:
+        raise UnknownType(f"{what}: {error}") from None
+    _check(what, found)
+    return found
+
+
+def _check(what: str, follow_up: Definition) -> None:
+    """Whether whoever writes the end can make this job."""
+    if follow_up.plan is not None:
+        raise EnqueueError(f"{what}: a pipeline cannot follow by itself; name a job type that enqueues it")
+    for name in follow_up.signature.names:
+        if name not in GIVEN:
+            raise EnqueueError(
+                f"{what}: {follow_up.type!r} has the parameter {name!r}, and a follow-up is given what it names among: "
+                f"{', '.join(GIVEN)}"
+            )
+    if follow_up.unique is not None:
+        raise EnqueueError(
+            f"{what}: {follow_up.type!r} is unique, and a follow-up is enqueued where no program can make its key; let "
+            "it enqueue the unique job"
+        )
+    for limit in follow_up.limits:
+        # By tenant, queue, type and name alone a key is made ahead. One of arguments is not: they come with the end
+        # that is to be followed, and by then no program is at hand. Not to count the job would be above the limit.
+        if limit.names:
+            raise EnqueueError(
+                f"{what}: {follow_up.type!r} has the limit {limit.name!r} with a key of arguments, and a follow-up is "
+                "enqueued where no program can make it; let it enqueue the limited job"
+            )

@@ -1,0 +1,138 @@
+"""What a decorated function becomes: still callable, and a way to enqueue, typed by its own parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Coroutine, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
+
+from windlass.client import Call
+from windlass.clock import Duration
+from windlass.declare.options import NONE, Options
+from windlass.declare.registry import Definition
+from windlass.handler.context import Context
+from windlass.handles.job import JobHandle
+from windlass.policy.limit import Value
+from windlass.policy.unique import Unique
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TypedCall(Call, Generic[R], frozen=True):
+    """A call that knows its result's type."""
+
+
+class ConfiguredJob(Generic[P, R]):
+    """A job type with options laid over it."""
+
+    def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
+        self.app = app
+        self.definition = definition
+        self._options = options
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
+        """A checked call, for `enqueue_many`."""
+        input = self.definition.signature.bind(args, kwargs)
+        return TypedCall(self.definition, input, self._options, self.app.registry)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue from synchronous code; returns when the job is stored (with conn=: written).
+
+        Where another job holds its key, the answer is that job: `handle.existing`.
+        """
+        job = self.call(*args, **kwargs).new_job(self.app.settings)
+        twin = f"{self.definition.signature.name}.aenqueue(…)"
+        existing = self.app.client.enqueue([job], self._options.conn, twin=twin)
+        return JobHandle.of(self.app.client, job, self.definition, existing)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue from asynchronous code."""
+        job = self.call(*args, **kwargs).new_job(self.app.settings)
+        existing = await self.app.client.aenqueue([job], self._options.conn)
+        return JobHandle.of(self.app.client, job, self.definition, existing)
+
+    def options(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        tenant: str | None = None,
+        max_attempts: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        key: str | None = None,
+        unique: Unique | None = None,
+        idempotency_key: str | None = None,
+        limits: Mapping[str, Value | None] | None = None,
+        conn: object | None = None,
+        **misspelt: Never,
+    ) -> ConfiguredJob[P, R]:
+        """The same job type with options for the next enqueue.
+
+        `key=` is the text of its unique key, `unique=` how it is unique (False: not at all), `idempotency_key=` what
+        makes a repeated request one job. `limits=` gives values of its limits' keys by their names, as in
+        `{"domain": "example.org"}`; None: it does not count against that one. `conn=` takes your own open connection.
+        """
+        given: dict[str, Any] = {
+            "queue": queue,
+            "priority": priority,
+            "tenant": tenant,
+            "max_attempts": max_attempts,
+            "delay": delay,
+            "run_at": run_at,
+            "key": key,
+            "unique": unique,
+            "idempotency_key": idempotency_key,
+            "limits": limits,
+            "conn": conn,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return ConfiguredJob(self.app, self.definition, self._options.merged({**chosen, **misspelt}, self.definition))
+
+
+class JobType(ConfiguredJob[P, R]):
+    """A function that is also a job type. Calling it just calls it."""
+
+    def __init__(self, app: Windlass, definition: Definition) -> None:
+        super().__init__(app, definition, NONE)
+        functools.update_wrapper(cast(Any, self), definition.fn)
+
+    def __repr__(self) -> str:
+        return f"<job type {self.definition.type!r}>"
+
+
+class PlainJob(JobType[P, R]):
+    """`def f(a: int) -> R`"""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.definition.fn(*args, **kwargs)
+        return result
+
+
+class PlainContextJob(JobType[P, R]):
+    """`def f(ctx: Context, a: int) -> R`"""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.definition.fn(ctx, *args, **kwargs)
+        return result
+
+
+class AsyncJob(JobType[P, R]):
+    """`async def f(a: int) -> R`"""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.definition.fn(*args, **kwargs)
+        return result
+
+
+class AsyncContextJob(JobType[P, R]):
+    """`async def f(ctx: Context, a: int) -> R`"""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.definition.fn(ctx, *args, **kwargs)
+        return result

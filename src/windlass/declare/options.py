@@ -1,0 +1,105 @@
+"""What an enqueue may say beyond the arguments, checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from windlass.clock import Duration, seconds
+from windlass.config import suggest
+from windlass.declare.registry import PRIORITIES, Definition
+from windlass.errors import ConfigError, InvalidOption
+from windlass.names import LONGEST_NAME, name_problem
+from windlass.payload import LARGEST, Signature
+from windlass.policy.limit import chosen
+from windlass.policy.unique import Unique, Uniqueness, parse_unique
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of one enqueue; None leaves it to the job's type."""
+
+    queue: str | None = None
+    priority: int | None = None
+    tenant: str | None = None
+    max_attempts: int | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    key: str | None = None
+    unique: Uniqueness | bool | None = None  # False: whatever its type says, it is not
+    idempotency_key: str | None = None
+    limits: dict[str, str | None] | None = None  # values of keys by their rules' names; None: it does not count
+    conn: Any = None
+
+    def merged(self, given: Mapping[str, Any], definition: Definition) -> Options:
+        """These options with others laid over them, for a job of this type."""
+        values = {**{name: getattr(self, name) for name in self.__struct_fields__}, **given}
+        if given.get("unique") not in (None, False):
+            values["unique"] = _uniqueness(given["unique"], definition.signature)
+        if given.get("limits") is not None:
+            values["limits"] = {**(self.limits or {}), **chosen(given["limits"], definition.limits)}
+        return checked(values)
+
+
+NONE = Options()
+
+
+def checked(given: Mapping[str, Any]) -> Options:
+    """Options from what a caller wrote; every mistake has its own sentence."""
+    known = dict.fromkeys(Options.__struct_fields__)
+    for name in given:
+        if name not in known:
+            raise InvalidOption(f"unknown option {name!r}{suggest(name, known)}")
+    values = {name: value for name, value in given.items() if value is not None}
+    for name in ("queue", "tenant"):
+        _check_name(name, values)
+    for name in ("key", "idempotency_key"):
+        _check_name(name, values, longest=LARGEST)  # a long one is told by its hash
+    if "delay" in values and "run_at" in values:
+        raise InvalidOption("delay and run_at both say when; give one of them")
+    if "delay" in values:
+        values["delay"] = _delay(values["delay"])
+    if "run_at" in values:
+        _check_time(values["run_at"])
+    _check_number("priority", values, PRIORITIES)
+    _check_number("max_attempts", values, range(1, 2**31))
+    return Options(**values)
+
+
+def _check_name(name: str, values: Mapping[str, Any], *, longest: int = LONGEST_NAME) -> None:
+    problem = name_problem(values[name], longest=longest) if name in values else None
+    if problem is not None:
+        raise InvalidOption(f"{name} {problem}")
+
+
+def _uniqueness(given: Unique, signature: Signature) -> Uniqueness:
+    try:
+        return parse_unique(given, signature)
+    except ConfigError as error:
+        raise InvalidOption(str(error)) from None
+
+
+def _delay(value: Duration) -> float:
+    try:
+        return seconds(value, what="delay")
+    except ConfigError as error:
+        raise InvalidOption(str(error)) from None
+
+
+def _check_time(value: object) -> None:
+    if not isinstance(value, datetime):
+        raise InvalidOption(f"run_at={value!r} is not a datetime; for a span from now, use delay='10m'")
+    if value.tzinfo is None:
+        raise InvalidOption(f"run_at={value!r} has no time zone; write datetime.now(UTC) or add tzinfo=UTC")
+    if not 1970 <= value.year < 3000:
+        raise InvalidOption(f"run_at={value!r} is not in the years 1970 to 2999")
+
+
+def _check_number(name: str, values: Mapping[str, Any], allowed: range) -> None:
+    if name not in values:
+        return
+    value = values[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
+        raise InvalidOption(f"{name}={value!r} is not a whole number from {allowed.start} to {allowed.stop - 1}")

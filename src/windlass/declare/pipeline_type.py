@@ -1,0 +1,87 @@
+"""What `app.pipeline(…)` returns: a way to enqueue as a job type is one, for jobs that move through phases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from windlass.declare.follow_ups import declared
+from windlass.declare.jobtype import ConfiguredJob, JobType
+from windlass.declare.options import NONE
+from windlass.declare.pipeline import Phase, Plan, check_labels
+from windlass.errors import EnqueueError, RegistrationError
+from windlass.model.flow import Moment
+from windlass.model.job import Job
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Pipeline(ConfiguredJob[P, R]):
+    """A list of phases. The arguments are the first phase's, the result is the last one's.
+
+    Of the options, `queue`, `max_attempts` and `limits` are for the first phase: the others have their types' own.
+    """
+
+    def __init__(self, app: Windlass, plan: Plan) -> None:
+        super().__init__(app, plan.definition, NONE)
+        self.name = plan.name
+        self._plan = plan
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name!r}: {' → '.join(self.phases)}>"
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The names of the phases, in order."""
+        return tuple(phase.name for phase in self._plan.phases)
+
+    def label(self, job: Job) -> str:
+        """The name of the job's phase while it is on its way; else that of its state, as `labels=` has it."""
+        return self._plan.label(job)
+
+
+def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None = None) -> Phase[P, R]:
+    """A job type as a phase, with a name of its own or a pool of its own size: `phase(analyse, processors=10)`."""
+    given: object = job
+    if not isinstance(given, JobType):
+        hint = ", without options" if isinstance(given, ConfiguredJob) else ""
+        raise RegistrationError(f"{given!r} cannot be a phase; give a function that is decorated with @app.job{hint}")
+    definition = job.definition
+    if processors is not None and (isinstance(processors, bool) or not isinstance(processors, int) or processors < 1):
+        raise RegistrationError(f"phase({definition.type}): processors={processors!r}; a pool has at least 1 processor")
+    return Phase(
+        name=definition.type if name is None else name,
+        definition=definition,
+        app=job.app,
+        attempts=definition.attempts(job.app.settings),
+        processors=processors,
+    )
+
+
+def make_plan(
+    app: Windlass, name: str, phases: Sequence[object], *, labels: object, follow_ups: Mapping[Moment, object]
+) -> Plan:
+    """The checked plan of a pipeline as somebody declared it."""
+    what = f"pipeline {name!r}"
+    if isinstance(phases, str) or not isinstance(phases, Sequence):
+        raise RegistrationError(f"{what}: its phases are a list of job types, not {type(phases).__name__}")
+    chosen: list[Phase[..., Any]] = []
+    for item in phases:
+        if not isinstance(item, (JobType, Phase)):
+            raise RegistrationError(
+                f"{what}: {item!r} is neither a job type nor a phase; decorate the function with @app.job, and give "
+                "options in phase(…)"
+            )
+        each = item if isinstance(item, Phase) else phase(item)
+        if each.app is not app:
+            raise RegistrationError(f"{what}: job type {each.type!r} belongs to another app; declare it on this one")
+        chosen.append(each)
+    try:
+        followers = declared(follow_ups)
+    except EnqueueError as error:
+        raise RegistrationError(f"{what}: {error}") from None
+    return Plan(name, chosen, labels=check_labels(what, labels), follow_ups=followers)

@@ -1,0 +1,342 @@
+"""What a program can run: one `Definition` per job type, and the registry that knows them all."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from windlass.clock import Duration, seconds
+from windlass.config import Pace, Settings, memory_size, suggest
+from windlass.declare.follow_ups import FollowUps, declared
+from windlass.declare.pipeline import Plan, check_labels, check_with
+from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, ScheduleError, UnknownType
+from windlass.model import audit as words
+from windlass.model.admission import Rule
+from windlass.model.flow import Moment
+from windlass.model.job import DEFAULT_QUEUE, Job
+from windlass.model.schedule import Declaration
+from windlass.names import name_problem
+from windlass.payload import Signature
+from windlass.policy.limit import Limit, bind_limits, told
+from windlass.policy.retry import RetryPolicy, exponential, fixed
+from windlass.policy.unique import Unique, Uniqueness, parse_unique
+
+PRIORITIES = range(-32_768, 32_768)
+WORD = re.compile(r"[A-Z][A-Z0-9_]*")
+TAKEN = frozenset({words.EXHAUSTED, words.DEAD, words.CANCELLED, *words.OPERATIONS.values()})
+"""Words of the audit that are no success."""
+
+
+class Isolation(StrEnum):
+    """Three ways to execute, and no others."""
+
+    COROUTINE = "coroutine"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """A job type: a function and how it is to be run. Checked when it is declared."""
+
+    type: str
+    fn: Callable[..., Any]
+    signature: Signature
+    isolation: Isolation
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    max_attempts: int | None = None
+    retry: RetryPolicy | None = None
+    timeout: float | None = None
+    memory: int | None = None
+    permanent: tuple[builtins.type[BaseException], ...] = ()
+    transient: tuple[builtins.type[BaseException], ...] = ()
+    unique: Uniqueness | None = None
+    limits: tuple[Limit, ...] = ()  # what its jobs count against
+    follow_ups: FollowUps = ()
+    audit: str | None = words.SUCCEEDED  # the word for a success; None: no row
+    labels: dict[str, str] | None = None  # its own names for states
+    plan: Plan | None = None  # where this is how a pipeline's jobs are enqueued
+
+    def attempts(self, settings: Settings) -> int:
+        return self.max_attempts or settings.max_attempts
+
+    def limit(self, settings: Settings) -> float | None:
+        """The time limit of an attempt in seconds."""
+        return self.timeout if self.timeout is not None else settings.timeout
+
+    def retry_policy(self, settings: Settings) -> RetryPolicy:
+        return self.retry or DEFAULT_RETRIES[settings.pace]
+
+    def label(self, job: Job) -> str:
+        """The job's state, as its type or pipeline calls it."""
+        if self.plan is not None:
+            return self.plan.label(job)
+        return (self.labels or {}).get(job.status, job.status.value)
+
+    def is_permanent(self, error: BaseException) -> bool | None:
+        """True: never retry. False: certainly retry. None: neither list names it. The nearest class decides."""
+        for ancestor in builtins.type(error).__mro__:
+            if ancestor in self.permanent:
+                return True
+            if ancestor in self.transient:
+                return False
+        return None
+
+
+DEFAULT_RETRIES: dict[Pace, RetryPolicy] = {
+    Pace.EAGER: exponential("10s", factor=2),
+    Pace.STEADY: fixed(0),  # the next scan finds it
+    Pace.POLITE: fixed("5m"),
+}
+
+
+class Registry:
+    """The job types of one program."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, Definition] = {}
+        self._rules: dict[str, tuple[Rule, str]] = {}  # with who declared them
+        self._scopes: dict[str, str] = {}  # as a rule was first declared
+        self._keyed: set[str] = set()  # rules that are declared with a key per value …
+        self._shared: set[str] = set()  # … and those of which a job type counts against the bare name
+        self.pipelines: dict[str, Plan] = {}
+        self.schedules: dict[str, Declaration] = {}
+
+    def add(self, definition: Definition) -> None:
+        known = self._definitions.get(definition.type)
+        if known is not None:
+            raise DuplicateType(
+                f"job type {definition.type!r} is declared twice, by {place(known.fn)} and {place(definition.fn)}; "
+                f'give one of them a name of its own: @app.job(type="…")'
+            )
+        for limit in definition.limits:
+            self._check_rule(limit.rule, place(definition.fn))
+        for limit in definition.limits:
+            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.keyed)
+            if not limit.keyed:
+                self._shared.add(limit.name)
+        self._definitions[definition.type] = definition
+
+    def add_rule(self, rule: Rule, declared_by: str, scope: str, *, keyed: bool = False) -> None:
+        """A limit or rate of this program; its name means the same wherever it is declared."""
+        self._check_rule(rule, declared_by)
+        self._rules.setdefault(rule.name, (rule, declared_by))
+        self._scopes.setdefault(rule.name, scope)
+        if keyed:
+            self._keyed.add(rule.name)
+
+    def rules(self) -> list[Rule]:
+        """Every limit and rate of the program, for a worker to declare."""
+        return [rule for rule, _ in self._rules.values()]
+
+    def rule(self, name: str) -> Rule | None:
+        """The limit or rate of that name; one that only another program declares is none here."""
+        return self._rules[name][0] if name in self._rules else None
+
+    def is_keyed(self, name: str) -> bool:
+        """Whether the bare name of a rule is no key that any job of this program counts against."""
+        return name in self._keyed and name not in self._shared
+
+    def scope_of(self, name: str, type: str | None = None) -> str:
+        """Whether a rule counts tenants apart: as the job type has it, else as it was first declared."""
+        definition = None if type is None else self.get(type)
+        own = () if definition is None else definition.limits
+        return next((limit.scope for limit in own if limit.name == name), self._scopes.get(name, "global"))
+
+    def _check_rule(self, rule: Rule, declared_by: str) -> None:
+        known, first = self._rules.get(rule.name, (rule, ""))
+        if known != rule:
+            raise RegistrationError(
+                f"limit {rule.name!r} is {told(known)} by {first} and {told(rule)} by {declared_by}; one name has one "
+                "rule: say the same twice, or give one of them another name"
+            )
+
+    def add_pipeline(self, plan: Plan) -> None:
+        if plan.name in self.pipelines:
+            raise RegistrationError(f"pipeline {plan.name!r} is declared twice; give one of them another name")
+        check_with(plan, list(self.pipelines.values()))
+        self.pipelines[plan.name] = plan
+
+    def add_schedule(self, declaration: Declaration) -> None:
+        if declaration.name in self.schedules:
+            raise ScheduleError(f"schedule {declaration.name!r} is declared twice; give one of them another name")
+        self.schedules[declaration.name] = declaration
+
+    def get(self, type: str) -> Definition | None:
+        return self._definitions.get(type)
+
+    def of(self, job: Job) -> Definition | None:
+        """How a job was enqueued and what it returns: by its pipeline, or by its type."""
+        plan = None if job.pipeline is None else self.pipelines.get(job.pipeline)
+        return self.get(job.type) if plan is None else plan.definition
+
+    def require(self, type: str) -> Definition:
+        """The definition, or an error that suggests what was meant."""
+        definition = self._definitions.get(type)
+        if definition is None:
+            raise UnknownType(f"no job type {type!r} in this program{suggest(type, self._definitions)}")
+        return definition
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(self._definitions)
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._definitions.values())
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+
+def define(
+    fn: Callable[..., Any],
+    *,
+    context: builtins.type,
+    type: str | None = None,
+    queue: str | None = None,
+    priority: int = 0,
+    max_attempts: int | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: Duration | None = None,
+    isolation: str | None = None,
+    memory: str | int | None = None,
+    permanent: Sequence[builtins.type[BaseException]] = (),
+    transient: Sequence[builtins.type[BaseException]] = (),
+    unique: Unique | None = None,
+    unique_forever: Unique | None = None,
+    limits: Sequence[Limit] = (),
+    on_dead: object | None = None,
+    on_cancelled: object | None = None,
+    on_succeeded: object | None = None,
+    audit: str | bool = True,
+    labels: dict[str, str] | None = None,
+    localns: dict[str, Any] | None = None,
+) -> Definition:
+    """A checked definition of `fn`; everything that can be wrong with a declaration is said here."""
+    signature = Signature.of(fn, context=context, localns=localns)
+    name = fn.__name__ if type is None else type
+    queue = DEFAULT_QUEUE if queue is None else queue
+    _check_name("type", name, fn)
+    _check_name("queue", queue, fn)
+    _check_numbers(fn, priority, max_attempts)
+    if retry is not None and not hasattr(retry, "delay"):
+        raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
+    return Definition(
+        type=name,
+        fn=fn,
+        signature=signature,
+        isolation=_isolation(fn, isolation),
+        queue=queue,
+        priority=priority,
+        max_attempts=max_attempts,
+        retry=retry,
+        timeout=_limit(fn, timeout),
+        memory=None if memory is None else memory_size(memory),
+        permanent=_exceptions("permanent", permanent, fn),
+        transient=_exceptions("transient", transient, fn),
+        unique=_uniqueness(fn, signature, unique, unique_forever),
+        limits=_limits(fn, signature, limits),
+        follow_ups=_follow_ups(
+            fn, {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
+        ),
+        audit=_word(fn, audit),
+        labels=check_labels(place(fn), labels),
+    )
+
+
+def place(fn: Callable[..., Any]) -> str:
+    """Where a function stands, for messages."""
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', fn)}"
+
+
+def _isolation(fn: Callable[..., Any], wish: str | None) -> Isolation:
+    natural = Isolation.COROUTINE if inspect.iscoroutinefunction(fn) else Isolation.THREAD
+    if wish is None:
+        return natural
+    try:
+        isolation = Isolation(wish)
+    except ValueError:
+        raise RegistrationError(f"{place(fn)}: isolation={wish!r}; there are: {', '.join(Isolation)}") from None
+    if isolation is not Isolation.PROCESS and isolation is not natural:
+        raise RegistrationError(
+            f"{place(fn)}: isolation={wish!r} does not fit this function, which runs as a {natural}; "
+            "leave it out, or use isolation='process'"
+        )
+    return isolation
+
+
+def _check_numbers(fn: Callable[..., Any], priority: int, max_attempts: int | None) -> None:
+    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
+        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+    if priority not in PRIORITIES:
+        lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
+        raise RegistrationError(f"{place(fn)}: priority={priority!r} is not in {lowest}…{highest}")
+
+
+def _uniqueness(
+    fn: Callable[..., Any], signature: Signature, unique: Unique | None, unique_forever: Unique | None
+) -> Uniqueness | None:
+    once, forever = unique not in (None, False), unique_forever not in (None, False)
+    if once and forever:
+        raise RegistrationError(f"{place(fn)}: unique_forever is unique already; leave unique= out")
+    try:
+        if unique is not None and once:
+            return parse_unique(unique, signature)
+        if unique_forever is not None and forever:
+            return parse_unique(unique_forever, signature, what="unique_forever", forever=True)
+    except ConfigError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
+    return None
+
+
+def _limits(fn: Callable[..., Any], signature: Signature, limits: object) -> tuple[Limit, ...]:
+    try:
+        return bind_limits(limits, signature)
+    except ConfigError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
+
+
+def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:
+    try:
+        return declared(given)
+    except EnqueueError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from None
+
+
+def _word(fn: Callable[..., Any], audit: str | bool) -> str | None:
+    if isinstance(audit, bool):
+        return words.SUCCEEDED if audit else None
+    problem = name_problem(audit)
+    if problem is not None or not WORD.fullmatch(audit) or audit in TAKEN:
+        raise RegistrationError(
+            f"{place(fn)}: audit={audit!r} is no word for a success; write it like 'EMAIL_SENT', or audit=False"
+        )
+    return audit
+
+
+def _limit(fn: Callable[..., Any], timeout: Duration | None) -> float | None:
+    limit = None if timeout is None else seconds(timeout, what=f"{place(fn)}: timeout")
+    if limit == 0:
+        raise RegistrationError(f"{place(fn)}: timeout={timeout!r} leaves no time at all; leave it out for no limit")
+    return limit
+
+
+def _check_name(what: str, name: str, fn: Callable[..., Any]) -> None:
+    problem = name_problem(name)
+    if problem is not None:
+        raise RegistrationError(f"{place(fn)}: {what} {problem}")
+
+
+def _exceptions(
+    what: str, given: Sequence[type[BaseException]], fn: Callable[..., Any]
+) -> tuple[type[BaseException], ...]:
+    for item in given:
+        if not (isinstance(item, type) and issubclass(item, BaseException)):
+            raise RegistrationError(f"{place(fn)}: {what} lists {item!r}, which is not an exception class")
+    return tuple(given)

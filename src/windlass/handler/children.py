@@ -1,0 +1,293 @@
+"""The jobs that a handler spawns and waits for: found again by name when it starts again from the top.
+
+A spawn is only noted. It is written with the wait or the finish of this run, in the same transaction, and dropped when
+the attempt fails. Whether an earlier run has written it already is looked up then, for all names at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from windlass.client import Call
+from windlass.config import Settings
+from windlass.declare.registry import Definition, Registry
+from windlass.errors import ChildrenFailed, FlowError, JobNotFound
+from windlass.handler.memory import APART, RunMemory, check_name
+from windlass.handles.job import JobHandle
+from windlass.model.flow import Link, Linked, Spawn
+from windlass.model.job import Failure, Job, NewJob, parse_id
+from windlass.model.state import State
+from windlass.policy.unique import merged
+
+if TYPE_CHECKING:
+    from windlass.declare.jobtype import TypedCall
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+LONGEST_LIST = 10  # jobs that an error names
+
+ENDED_BADLY = frozenset({State.DEAD, State.CANCELLED, None})
+
+
+class Child(Generic[R_co]):
+    """A spawned job, or one that existed and is waited for. `ctx.wait` tells what it knows of it."""
+
+    __slots__ = ("_definition", "_error", "_new", "_output", "_stored", "call", "id", "name", "status")
+
+    def __init__(self, name: str, *, call: Call | None = None, id: UUID | None = None) -> None:
+        self.name = name
+        self.call = call
+        self.id = id
+        """None until it is stored: with a unique key it may be a job that was there before."""
+        self.status: State | None = None
+        """As the last `ctx.wait` saw it; None before that, and when the job is gone."""
+        self._definition: Definition | None = None if call is None else call.definition
+        self._new: NewJob | None = None
+        self._stored = False
+        self._output: str | None = None
+        self._error: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<child {self.name!r}: {self._state()}>"
+
+    @property
+    def result(self) -> R_co | None:
+        """What it returned; None unless it succeeded."""
+        return decoded(self._output, self._definition) if self.status is State.SUCCEEDED else None
+
+    @property
+    def error(self) -> Failure | None:
+        """Its last error, if it had one."""
+        return None if self._error is None else msgspec.json.decode(self._error, type=Failure)
+
+    @property
+    def gone(self) -> bool:
+        """It was discarded, or its history has passed."""
+        return self._stored and self.status is None
+
+    @property
+    def unsuccessful(self) -> bool:
+        """It ended dead or cancelled, or is gone."""
+        return self._stored and self.status in ENDED_BADLY
+
+    def learn(self, id: UUID, status: State | None, output: str | None, error: str | None) -> None:
+        """How it is now."""
+        self.id, self.status, self._output, self._error = id, status, output, error
+        self._stored = True
+
+    def told(self) -> str:
+        """For an error: `fetch (dead: ValueError: no)`."""
+        error = self.error
+        why = "" if error is None else f": {error.type}: {error.message[:200]}"
+        return f"{self.name} ({self._state()}{why})"
+
+    def _state(self) -> str:
+        if not self._stored:
+            return "not stored yet"
+        return "gone" if self.status is None else self.status.value
+
+
+def decoded(output: str | None, definition: Definition | None) -> Any:
+    """A job's output, by the return hint of its handler where that is known."""
+    if output is None:
+        return None
+    return msgspec.json.decode(output) if definition is None else definition.signature.result(output)
+
+
+class Children:
+    """What one run spawned, and what it knows of the jobs it waits for."""
+
+    def __init__(self, notebook: RunMemory, *, settings: Settings, registry: Registry | None) -> None:
+        self._notebook = notebook
+        self._settings = settings
+        self._registry = registry
+        self._spawned: dict[str, Child[Any]] = {}
+        self._links: dict[str, Linked] | None = None  # None: not looked up yet
+
+    # Spawning
+
+    def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
+        check_name(name, "child")
+        return self._note(name, call)
+
+    def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
+        check_name(name, "child")
+        return [self._note(f"{name}[{place}]", call) for place, call in enumerate(calls)]
+
+    def _note(self, name: str, call: TypedCall[R]) -> Child[R]:
+        if not isinstance(call, Call):
+            raise FlowError(f"child {name!r} is given {type(call).__name__}, not a call; write: fetch.call(…)")
+        if call.options.conn is not None:
+            raise FlowError(f"child {name!r} has a conn=, and is written with this run's wait or finish; leave it out")
+        if call.options.idempotency_key is not None:  # a conflict would be found when the run is over
+            raise FlowError(
+                f"child {name!r} has an idempotency_key, and a child is found again by its name; leave it out, or make "
+                "the job type unique"
+            )
+        if name in self._spawned:
+            raise FlowError(
+                f"this run has spawned a child {name!r} already, and a child is found again by its name; give each its "
+                'own, or spawn them together: ctx.spawn_many("page", calls)'
+            )
+        child: Child[R] = Child(name, call=call)
+        self._spawned[name] = child
+        return child
+
+    async def unstored(self) -> tuple[tuple[Spawn, ...], Mapping[UUID, UUID]]:
+        """The spawns that no run has written yet, and the ids of those that are another one's unique job.
+
+        Of several with one key the first is written; another finds itself to be the same job when it is spawned again.
+        """
+        if not self._spawned:
+            return (), {}
+        await self._look_up()
+        new = {self._made(child).id: name for name, child in self._spawned.items() if not child._stored}
+        fresh, same = merged([self._made(self._spawned[name]) for name in new.values()])
+        return tuple(Spawn(name=self._link_name(new[job.id]), job=job) for job in fresh), same
+
+    def _made(self, child: Child[Any]) -> NewJob:
+        if child._new is None:
+            job, call = self._notebook.job, child.call
+            assert call is not None
+            if call.options.tenant is None:
+                call = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, tenant=job.tenant))
+            made = call.new_job(self._settings)
+            child._new = msgspec.structs.replace(made, parent=job.id, trace=made.trace or job.trace)
+        return child._new
+
+    # Waiting
+
+    def awaited(self, jobs: Iterable[object]) -> list[Child[Any]]:
+        """The jobs somebody wants to wait for."""
+        if isinstance(jobs, str) or not isinstance(jobs, Iterable):
+            raise FlowError(f"ctx.wait() takes a list of jobs, not {type(jobs).__name__}; write: ctx.wait([child])")
+        children = [self._child(job) for job in jobs]
+        seen: set[str] = set()
+        for child in children:
+            if child.name in seen:
+                raise FlowError(f"ctx.wait() was given job {child.name} twice; name each once")
+            seen.add(child.name)
+        return children
+
+    def _child(self, job: object) -> Child[Any]:
+        if isinstance(job, Child):
+            if job.call is not None and self._spawned.get(job.name) is not job:
+                raise FlowError(f"child {job.name!r} was spawned by another run; spawn it by its name in this one")
+            return job
+        if isinstance(job, JobHandle):
+            child: Child[Any] = Child(str(job.id), id=job.id)
+            child._definition = job._definition
+            return child
+        if isinstance(job, (UUID, str)):
+            id = parse_id(job)
+            return Child(str(id), id=id)
+        raise FlowError(f"ctx.wait() takes children, handles and ids of jobs, not {type(job).__name__}")
+
+    async def look(self, awaited: Sequence[Child[Any]]) -> tuple[Link, ...]:
+        """Learn how these jobs are now; the answer names those that existed, for the runs to come."""
+        if all(child.status is State.SUCCEEDED for child in awaited):
+            return ()
+        await self._look_up(again=True)
+        existing = [child for child in awaited if child.call is None]
+        links = await self._find(existing) if existing else ()
+        if any(self._is_oneself(child) for child in awaited):
+            raise FlowError(f"job {self._notebook.job.id} would wait for itself, for ever; take it out of ctx.wait()")
+        return links
+
+    def _is_oneself(self, child: Child[Any]) -> bool:
+        """By its id; or it will be found to be, because it has the unique key of the very job that spawned it."""
+        job = self._notebook.job
+        if child._stored:
+            return child.id == job.id
+        new = self._made(child)
+        return new.unique is not None and (new.type, new.tenant, new.key) == (job.type, job.tenant, job.key)
+
+    async def _look_up(self, *, again: bool = False) -> None:
+        """What earlier runs wrote under the names of this one. The first run of all finds nothing."""
+        if self._notebook.first:
+            self._links = {}
+        elif self._links is None or again:
+            self._links = {linked.name: linked for linked in await self._notebook.store.links(self._notebook.job.id)}
+        for name, child in self._spawned.items():  # always: some may have been spawned since the names were read
+            linked = self._links.get(self._link_name(name))
+            if linked is not None:
+                child.learn(linked.id, linked.status, linked.output, linked.error)
+
+    async def _find(self, existing: list[Child[Any]]) -> tuple[Link, ...]:
+        ids = {child.id: child for child in existing if child.id is not None}
+        found = await self._notebook.store.find_many(list(ids))
+        links: list[Link] = []
+        for id, child in ids.items():
+            name = f"{APART}{APART}{id}"
+            known = name in (self._links or {})
+            job = found.get(id)
+            if job is None and not known:
+                raise JobNotFound(f"ctx.wait(): there is no job {id}; it was discarded, or its history passed")
+            if job is None:
+                child.learn(id, None, None, None)
+                continue
+            child.learn(id, job.status, job.output, job.error)
+            child._definition = child._definition or self.definition_of(job)
+            if not known:
+                links.append(Link(name, id))
+        return tuple(links)
+
+    def target(self, child: Child[Any], same: Mapping[UUID, UUID]) -> UUID:
+        """The job to wait for: `same` is what `unstored` answered."""
+        id = child.id if child._stored else self._made(child).id
+        assert id is not None
+        return same.get(id, id)
+
+    def definition_of(self, job: Job) -> Definition | None:
+        return None if self._registry is None else self._registry.get(job.type)
+
+    # Dependencies
+
+    async def dependencies(self) -> dict[str, Any]:
+        """Results by name of the jobs that a graph's node was declared to come after; None for one without."""
+        store, job = self._notebook.store, self._notebook.job
+        linked = [link for link in await store.links(job.id) if not link.name.startswith(APART)]
+        found = await store.find_many([link.id for link in linked]) if linked else {}
+        results: dict[str, Any] = {}
+        for link in linked:
+            record = found.get(link.id)
+            succeeded = link.status is State.SUCCEEDED
+            definition = None if record is None else self.definition_of(record)
+            results[link.name] = decoded(link.output, definition) if succeeded else None
+        return results
+
+    def _link_name(self, name: str) -> str:
+        return APART + self._notebook.scoped(name)
+
+
+def needed(need: object, total: int) -> int:
+    """How many of `total` jobs have to succeed."""
+    if need == "all":
+        return total
+    if total == 0:
+        raise FlowError(f"ctx.wait(need={need!r}) was given no jobs; skip it when there is nothing to wait for")
+    if need == "any":
+        return 1
+    if isinstance(need, bool) or not isinstance(need, int):
+        raise FlowError(f'ctx.wait(need={need!r}): write "all", "any" or a number')
+    if not 1 <= need <= total:
+        raise FlowError(f"ctx.wait(need={need}) of {total} jobs can never be met; write a number from 1 to {total}")
+    return need
+
+
+def refuse_hopeless(awaited: Sequence[Child[Any]], count: int) -> None:
+    """Raise when too few are left that could still succeed."""
+    bad = [child for child in awaited if child.unsuccessful]
+    if len(awaited) - len(bad) >= count:
+        return
+    named = ", ".join(child.told() for child in bad[:LONGEST_LIST])
+    more = f" and {len(bad) - LONGEST_LIST} more" if len(bad) > LONGEST_LIST else ""
+    raise ChildrenFailed(
+        f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay or "
+        "resume them, or catch ChildrenFailed and look at child.status and child.error"
+    )

@@ -1,0 +1,194 @@
+"""What one run of a handler knows of the runs before it, and what it adds: results of steps, deadlines, signals, names.
+
+A handler that waits starts again from the top. What makes that cheap and safe is here: whatever was remembered under a
+name is found again under it, and a name can be used once in a run, so that it means one thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from windlass.clock import Clock
+from windlass.errors import FlowError, LeaseLost, StoreUnavailable
+from windlass.handler.transaction import AttemptTransaction, OpensTransaction
+from windlass.model.admission import Grant
+from windlass.model.flow import Linked, Memory, Recollection
+from windlass.model.job import Job, Lease
+from windlass.names import name_problem
+
+T = TypeVar("T")
+
+APART = " "
+"""Begins or ends the names of our own: no name that a program gives begins or ends with white space."""
+
+SLACK = timedelta(milliseconds=1)  # a deadline that is nearer has passed: a wait for it would cost more
+FIRST_PAUSE = 0.05  # seconds after the database did not answer, doubling …
+LONGEST_PAUSE = 2.0  # … up to this
+
+
+class ContextStore(OpensTransaction, Protocol):
+    """What a handler's context needs of a store."""
+
+    async def recall(self, job: UUID) -> Recollection: ...
+
+    async def links(self, job: UUID) -> list[Linked]: ...
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...
+
+    async def remember(self, lease: Lease, memory: Memory) -> bool: ...
+
+    async def acquire(self, bucket: str, *, most: float) -> Grant: ...
+
+    async def hold_back(self, bucket: str, seconds: float) -> None: ...
+
+    async def held_for(self, bucket: str) -> float: ...
+
+
+class RunMemory:
+    """One per attempt. `waited` is how many seconds ago the job was claimed."""
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        store: ContextStore,
+        clock: Clock,
+        waited: float,
+        patience: float,
+        transaction: AttemptTransaction,
+    ) -> None:
+        self.job = job
+        self.store = store
+        self.transaction = transaction
+        self._clock = clock
+        self._claimed = clock.monotonic() - waited
+        self._patience = patience  # seconds to go on asking a database that does not answer: the lease ends then
+        self._taken: dict[str, str] = {}
+        self._recollection: Recollection | None = None
+        self._doubtful = False  # a name was given back in this run
+        self._reading = asyncio.Lock()
+
+    @property
+    def first(self) -> bool:
+        """Nobody had this job before: there is nothing to find. Signals may have come all the same."""
+        return self.job.fence == 1
+
+    def now(self) -> datetime:
+        """The database's time: that of the claim, and what this process measured since."""
+        assert self.job.claimed_at is not None
+        return self.job.claimed_at + timedelta(seconds=self._clock.monotonic() - self._claimed)
+
+    # Names
+
+    def take(self, name: str, what: str) -> str:
+        """Use a name for this run; the answer is the key under which it is remembered."""
+        check_name(name, what)
+        if name in self._taken:
+            raise FlowError(
+                f"{what} {name!r}: this run has a {self._taken[name]} of that name already, and one name is remembered "
+                f'once; give each its own, such as f"{name}-{{n}}"'
+            )
+        self._taken[name] = what
+        return self.scoped(name)
+
+    def give_back(self, name: str) -> None:
+        """Nothing was remembered under it: it can be tried again."""
+        self._taken.pop(name, None)
+        # …unless its memory was committed and only the answer came too late: the store knows.
+        self._doubtful = True
+        self._recollection = None
+
+    def scoped(self, name: str) -> str:
+        """The phases of a pipeline share a job, and not its names."""
+        return name if self.job.pipeline is None else f"{self.job.phase}/{name}"
+
+    # What earlier runs left
+
+    async def remembered(self, key: str) -> str | None:
+        """What a run before this one remembered, as JSON."""
+        return None if self.first and not self._doubtful else (await self._recall()).steps.get(key)
+
+    async def received(self, signal: str) -> str | None:
+        """The payload of a signal that was sent, as JSON. One that is not there is asked for again."""
+        known = self._recollection
+        if known is not None and signal in known.signals:
+            return known.signals[signal]
+        return (await self._recall(again=True)).signals.get(signal)
+
+    async def _recall(self, *, again: bool = False) -> Recollection:
+        async with self._reading:
+            if self._recollection is None or again:
+                self._recollection = await self.store.recall(self.job.id)
+            return self._recollection
+
+    # What this run leaves
+
+    async def keep(self, memory: Memory) -> None:
+        """At once and durably, under the lease; while the attempt's transaction is open, with its commit."""
+        transaction, lease = self.transaction.transaction, self.job.lease
+        if transaction is not None:
+            kept = await transaction.remember(lease, memory)
+        else:
+            kept = await self.retry_while_leased(lambda: self.store.remember(lease, memory))
+        if not kept:
+            raise self.lost(memory.name)
+
+    async def retry_while_leased(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until the database answers, for as long as the lease can live: what it is about has happened."""
+        failures, end = 0, self._clock.monotonic() + self._patience
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable:
+                failures += 1
+                pause = random.uniform(0.01, min(LONGEST_PAUSE, FIRST_PAUSE * 2**failures))
+                if self._clock.monotonic() + pause > end:
+                    raise
+                await self._clock.sleep(pause)
+
+    def lost(self, name: str) -> LeaseLost:
+        return LeaseLost(
+            f"job {self.job.id} is not this worker's any more: {name!r} was not remembered, and nothing was changed"
+        )
+
+    # Deadlines
+
+    async def deadline(self, key: str, delay: float) -> tuple[datetime, tuple[Memory, ...]]:
+        """When a wait that first began under this key ends, and what to write where it begins now."""
+        known = await self.remembered(key)
+        if known is None:
+            until = self.now() + timedelta(seconds=delay)
+            return until, (Memory(key, msgspec.json.encode(until).decode()),)
+        try:
+            return msgspec.json.decode(known, type=datetime), ()
+        except msgspec.DecodeError:
+            raise FlowError(
+                f"{key!r} was a step in an earlier run of this job, and is a wait now; give the wait a new name"
+            ) from None
+
+    def left(self, until: datetime) -> float:
+        """Seconds until then; 0 when it has passed."""
+        rest = until - self.now()
+        return rest.total_seconds() if rest > SLACK else 0.0
+
+    async def expired(self, key: str) -> bool:
+        """Whether an earlier run of this job was told that the time is up."""
+        return await self.remembered(key + APART) is not None
+
+    async def expire(self, key: str) -> None:
+        """Remember that the time was up: what comes later finds a handler that has gone another way."""
+        if not await self.expired(key):
+            await self.keep(Memory(key + APART, "true"))
+
+
+def check_name(name: object, what: str) -> None:
+    problem = name_problem(name)
+    if problem is not None:
+        raise FlowError(f"the name of a {what} {problem}")

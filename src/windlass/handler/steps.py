@@ -1,0 +1,186 @@
+"""Durable steps: a function that runs once, and whose result every later run of the handler is given.
+
+What a step writes through `ctx.transaction()` and the memory that it ran are one commit, under the lease. Without one,
+the memory is written after the function: should the worker die between the two, the function runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from windlass import failpoints
+from windlass.errors import FlowError, LeaseLost
+from windlass.handler.memory import RunMemory
+from windlass.handler.transaction import AttemptTransaction, current_transaction
+from windlass.model.flow import Memory
+from windlass.payload.packing import pack, unpack
+
+T = TypeVar("T")
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Waits, on a handler's thread, for something on the worker's loop."""
+
+current_step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
+"""The step whose function runs here."""
+
+
+class Step:
+    """A step while its function runs."""
+
+    def __init__(self, name: str, notebook: RunMemory, transaction: AttemptTransaction, owner: object = None) -> None:
+        self.name = name
+        self.notebook = notebook
+        self.transaction = transaction  # its own; or the attempt's, with the owner of the block it is in
+        self.owner = owner
+
+
+def step_of(notebook: RunMemory) -> Step | None:
+    """The step in which this is called. One of another job is none: tests run jobs inside of jobs."""
+    step = current_step.get()
+    return step if step is not None and step.notebook is notebook else None
+
+
+def refuse_inside_a_step(notebook: RunMemory, word: str) -> None:
+    step = step_of(notebook)
+    if step is not None:
+        raise FlowError(
+            f"ctx.{word}() inside step {step.name!r}: a step that ran is not run again, and what it left to the end of "
+            "the run would be lost; call it before or after the step"
+        )
+
+
+class Steps:
+    """The steps of one run."""
+
+    def __init__(self, notebook: RunMemory) -> None:
+        self._notebook = notebook
+        self._turn = asyncio.Lock()  # steps inside one transaction block
+        self._open: set[AttemptTransaction] = set()
+
+    async def run(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """For a coroutine: a plain function runs on a thread."""
+        key = self._notebook.take(name, "step")
+        try:
+            text = await self._notebook.remembered(key)
+            if text is None:
+                async with self._begin(name) as step:
+                    token = current_step.set(step)
+                    try:
+                        value = await _call(fn, args, kwargs)
+                    finally:
+                        current_step.reset(token)
+                    text = pack(value, what=f"step {name!r}")
+                    await self._keep(step, Memory(key, text))
+        except BaseException:
+            self._notebook.give_back(name)
+            raise
+        return unpack(text, fn)
+
+    def run_here(
+        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run
+    ) -> Any:
+        """For a synchronous handler: a plain function runs on this very thread."""
+        key = self._notebook.take(name, "step")
+        try:
+            text = run(self._notebook.remembered(key))
+            if text is None:
+                text = self._first_time_here(name, key, lambda: fn(*args, **kwargs), run)
+        except BaseException:
+            self._notebook.give_back(name)
+            raise
+        return unpack(text, fn)
+
+    def _first_time_here(self, name: str, key: str, call: Callable[[], Any], run: Run) -> str:
+        block = self._begin(name)
+        step = run(block.__aenter__())
+        try:
+            token = current_step.set(step)
+            try:
+                value = call()
+                if inspect.isawaitable(value):
+                    value = run(_awaited(value))
+            finally:
+                current_step.reset(token)
+            text = pack(value, what=f"step {name!r}")
+            run(self._keep(step, Memory(key, text)))
+        except BaseException as error:
+            run(block.__aexit__(type(error), error, error.__traceback__))
+            raise
+        run(block.__aexit__(None, None, None))
+        return text
+
+    @asynccontextmanager
+    async def _begin(self, name: str) -> AsyncIterator[Step]:
+        """A step with a transaction of its own; inside the attempt's block it joins that one."""
+        attempt, around = self._notebook.transaction, current_transaction.get()
+        attempt.check()
+        if attempt.transaction is None:
+            own = attempt.another()
+            self._open.add(own)
+            try:
+                yield Step(name, self._notebook, own)
+            finally:
+                self._open.discard(own)
+                await own.close()
+        elif around is not None and around.transaction is attempt.transaction:
+            async with self._turn:
+                yield Step(name, self._notebook, attempt, attempt.owner)
+        else:
+            raise FlowError(
+                f"step {name!r} comes after a block of ctx.transaction(), which stays open until the finish; put the "
+                "step before the block, or into it"
+            )
+
+    async def _keep(self, step: Step, memory: Memory) -> None:
+        """Remember, together with what the step wrote."""
+        if failpoints.armed:
+            failpoints.hit("step.before_commit")
+        if step.transaction is self._notebook.transaction or step.transaction.transaction is None:
+            step.transaction.check()
+            await self._notebook.keep(memory)
+        else:
+            await self._commit(step.transaction, memory)
+        if failpoints.armed:
+            failpoints.hit("step.committed")
+
+    async def _commit(self, own: AttemptTransaction, memory: Memory) -> None:
+        transaction, notebook = own.transaction, self._notebook
+        assert transaction is not None
+        try:
+            if not await transaction.remember(notebook.job.lease, memory):
+                raise notebook.lost(memory.name)
+            await transaction.commit()
+        except LeaseLost:
+            raise
+        except Exception:
+            # The answer to a COMMIT can be lost after the commit happened. Only the store knows.
+            if (
+                memory.name
+                not in (await notebook.retry_while_leased(lambda: notebook.store.recall(notebook.job.id))).steps
+            ):
+                raise
+
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
+    async def close(self) -> None:
+        """The attempt has ended: what a step has open is rolled back."""
+        for own in list(self._open):
+            await own.close()
+
+
+async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(fn):
+        return await fn(*args, **kwargs)
+    value = await asyncio.to_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _awaited(value: Awaitable[T]) -> T:
+    return await value

@@ -1,0 +1,149 @@
+"""How a handler waits: its run ends, the job is `waiting` and holds nothing, and once woken it starts from the top.
+
+`ctx.wait`, `ctx.sleep` and `ctx.signal` return at once when what they wait for is there. Otherwise they raise
+`Suspended`, which no `except Exception` catches, with everything that has to be written for the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from windlass.clock import spell
+from windlass.errors import FlowError, ResultTimeout, SignalTimeout
+from windlass.handler.children import Child, Children, needed, refuse_hopeless
+from windlass.handler.memory import APART, RunMemory
+from windlass.model.flow import Flow, Link, Memory
+from windlass.model.job import Edge, Wait
+from windlass.model.state import State
+
+WOKEN_EARLY = 0.25
+"""Seconds: a process knows the database's time as well as its claims are fast. A job that is woken so early waits here
+for the rest, and does not run once more."""
+
+
+class Suspended(BaseException):
+    """This run is over; the job waits. It passes through handlers, so it is none of their exceptions."""
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__("this run ends here: the job waits, and its handler starts from the top when it is woken")
+        self.flow = flow
+
+
+class Waits:
+    """What one run waits for."""
+
+    def __init__(self, notebook: RunMemory, children: Children) -> None:
+        self._notebook = notebook
+        self._children = children
+        self._suspended = False
+
+    async def sleep(self, name: str, delay: float) -> None:
+        """Until `delay` seconds after the run that first came here."""
+        notebook = self._notebook
+        key = notebook.take(name, "sleep")
+        until, memories = await notebook.deadline(key, delay)
+        left = notebook.left(until)
+        if left and (memories or left > WOKEN_EARLY):
+            await self._suspend(Wait(delay=left), memories)
+        if left:
+            await asyncio.sleep(left)
+
+    async def signal(self, name: str, timeout: float | None) -> Any:
+        """The payload of a signal, whenever it was sent."""
+        notebook = self._notebook
+        key = notebook.take(name, "signal")
+        if timeout is not None and await notebook.expired(key):
+            raise _no_signal(name, timeout)
+        payload = await notebook.received(name)
+        if payload is not None:
+            return msgspec.json.decode(payload)
+        if timeout is None:
+            await self._suspend(Wait(signal=name))
+        until, memories = await notebook.deadline(key, timeout)
+        left = notebook.left(until)
+        if left:
+            await self._suspend(Wait(signal=name, delay=left), memories)
+        await notebook.expire(key)
+        raise _no_signal(name, timeout)
+
+    async def wait(self, jobs: Iterable[object], need: object, timeout: float | None) -> list[Any]:
+        """The results of the jobs that succeeded, once there are as many as needed."""
+        notebook, children = self._notebook, self._children
+        awaited = children.awaited(jobs)
+        if not awaited and need == "all":
+            return []  # all of none are there
+        count = needed(need, len(awaited))
+        key = _join_key(notebook, awaited, count)
+        links = await children.look(awaited)
+        if timeout is not None and await notebook.expired(key):
+            raise _no_result(awaited, count, timeout)
+        succeeded = [child for child in awaited if child.status is State.SUCCEEDED]
+        if len(succeeded) >= count:
+            return [child.result for child in succeeded]
+        refuse_hopeless(awaited, count)
+        left: float | None = None
+        memories: tuple[Memory, ...] = ()
+        if timeout is not None:
+            until, memories = await notebook.deadline(key, timeout)
+            left = notebook.left(until)
+            if not left:
+                await notebook.expire(key)
+                raise _no_result(awaited, count, timeout)
+        return await self._join(awaited, count - len(succeeded), left, memories, links)
+
+    async def _join(
+        self,
+        awaited: Sequence[Child[Any]],
+        missing: int,
+        delay: float | None,
+        memories: tuple[Memory, ...],
+        links: tuple[Link, ...],
+    ) -> NoReturn:
+        """Wait for those that have not succeeded; a dead one too: it may be replayed."""
+        _, same = await self._children.unstored()
+        rest = [child for child in awaited if child.status is not State.SUCCEEDED and not child.gone]
+        targets = dict.fromkeys(self._children.target(child, same) for child in rest)
+        # Several names may stand for one job with a unique key, which then is one success: woken early, we look again.
+        need = max(1, missing - (len(rest) - len(targets)))
+        wait = Wait(edges=tuple(Edge(target) for target in targets), need=need, delay=delay)
+        await self._suspend(wait, memories, links)
+
+    async def _suspend(self, wait: Wait, memories: tuple[Memory, ...] = (), links: tuple[Link, ...] = ()) -> NoReturn:
+        """End this run with everything that it leaves behind."""
+        spawns, _ = await self._children.unstored()
+        self._suspended = True
+        raise Suspended(Flow(spawns=spawns, links=links, memories=memories, wait=wait))
+
+    async def flow(self) -> Flow | None:
+        """What a run that succeeded leaves behind: the spawns nobody waited for."""
+        if self._suspended:
+            raise FlowError(
+                "the handler caught what ctx.wait(), ctx.sleep() or ctx.signal() raises to free its processor; catch "
+                "Exception and not BaseException, and don't collect it: gather(…, return_exceptions=True)"
+            )
+        spawns, _ = await self._children.unstored()
+        return Flow(spawns=spawns) if spawns else None
+
+
+def _join_key(notebook: RunMemory, awaited: Sequence[Child[Any]], count: int) -> str:
+    """The same jobs in whichever order, with the same need, are the same wait."""
+    names = "\n".join(sorted(child.name for child in awaited))
+    return notebook.scoped(f"{APART}wait {hashlib.sha256(f'{count} {names}'.encode()).hexdigest()[:32]}")
+
+
+def _no_signal(name: str, timeout: float) -> SignalTimeout:
+    return SignalTimeout(
+        f"signal {name!r} did not come within {spell(timeout)}; send it in time, job.signal({name!r}), or wait longer"
+    )
+
+
+def _no_result(awaited: Sequence[Child[Any]], count: int, timeout: float) -> ResultTimeout:
+    there = sum(child.status is State.SUCCEEDED for child in awaited)
+    return ResultTimeout(
+        f"{there} of {len(awaited)} awaited jobs succeeded within {spell(timeout)}, and {count} were needed; they go on"
+    )

@@ -1,0 +1,144 @@
+"""Many jobs and one callback that waits for them all, counts their ends, and runs when the last one came."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from windlass.client import Call, Client, gather
+from windlass.clock import Duration
+from windlass.config import Settings
+from windlass.errors import FlowError, JobNotFound, TransitionRefused
+from windlass.handles.graph import check_call, check_due, check_policy
+from windlass.handles.job import JobHandle
+from windlass.model.job import Edge, Job, NewJob, Wait
+from windlass.model.state import FINAL, State, Verb
+from windlass.store.protocol import Store
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+PAGE = 1_000  # jobs that one look takes in
+
+
+class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a batch there are, have succeeded, and have ended badly (dead, cancelled or gone)."""
+
+    total: int
+    processed: int
+    failed: int
+
+
+class Batch(Generic[M, R]):
+    """What `app.batch(…)` returns. Its id is the callback's: another process finds that one by `app.find(id)`."""
+
+    def __init__(self, client: Client, callback: JobHandle[R], jobs: Sequence[JobHandle[M]]) -> None:
+        self.callback = callback
+        self.jobs = jobs
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<batch {self.id} of {len(self.jobs)} jobs>"
+
+    @property
+    def id(self) -> UUID:
+        return self.callback.id
+
+    def progress(self) -> BatchProgress:
+        """How far the batch is: counted on the callback's own record, until that is decided."""
+        return _progress(self.callback.record())
+
+    async def aprogress(self) -> BatchProgress:
+        return _progress(await self.callback.arecord())
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
+        return self.callback.result(timeout)
+
+    async def aresult(self, timeout: Duration | None = None) -> R:
+        return await self.callback.aresult(timeout)
+
+    def cancel(self) -> State:
+        """Cancel the callback and every job of this batch that has not ended; the answer is the callback's state.
+
+        A job that existed before, and was only answered for its key, is left alone.
+        """
+        return self._client.ask(self._cancel, twin="batch.acancel()")
+
+    async def acancel(self) -> State:
+        return await self._client.aask(self._cancel)
+
+    async def _cancel(self, store: Store) -> State:
+        """The store takes the children with the callback. One that ended before them (`fail`) takes nobody along."""
+        try:
+            return await self.callback._operate(Verb.CANCEL)(store) or State.CANCELLED
+        except TransitionRefused:
+            cancelled = 0
+            async for job in self._unfinished(store):
+                try:
+                    await job._operate(Verb.CANCEL)(store)
+                    cancelled += 1
+                except (TransitionRefused, JobNotFound):
+                    pass  # it has ended meanwhile
+            if not cancelled:
+                raise
+        return (await self.callback._find(store)).status
+
+    async def _unfinished(self, store: Store) -> AsyncIterator[JobHandle[M]]:
+        mine = [job for job in self.jobs if not job.existing]
+        for first in range(0, len(mine), PAGE):
+            page = {job.id: job for job in mine[first : first + PAGE]}
+            for id, record in (await store.find_many(list(page))).items():
+                if record.status not in FINAL:
+                    yield page[id]
+
+
+def _progress(record: Job) -> BatchProgress:
+    return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
+
+
+class BatchPlan(NamedTuple):
+    """A checked batch on its way in."""
+
+    calls: list[Call]
+    members: list[NewJob]
+    then: Call
+    callback: NewJob
+    conn: object | None  # as the calls named it
+
+    @property
+    def jobs(self) -> list[NewJob]:
+        return [*self.members, self.callback]
+
+    def enqueued(self, client: Client, existing: Mapping[UUID, UUID]) -> Batch[M, R]:
+        """The batch, once it is written."""
+        jobs: list[JobHandle[M]] = [
+            JobHandle.of(client, job, call.definition, existing)
+            for job, call in zip(self.members, self.calls, strict=True)
+        ]
+        callback: JobHandle[R] = JobHandle(client, self.callback.id, self.then.definition)
+        return Batch(client, callback, jobs)
+
+
+def plan(calls: Iterable[Call], then: object, policy: object, settings: Settings) -> BatchPlan:
+    """New jobs of a batch: the members are children of the callback, so that a cancel goes down to them."""
+    call = check_call(then, "the callback (then=)", carrier="app.batch(…, conn=conn)")
+    check_due(call, "the callback (then=)")
+    chosen = check_policy(policy, "the batch")
+    jobs, kept, conn = gather(calls, settings)
+    callback = call.new_job(settings)
+    if callback.unique is not None or callback.idempotency is not None:
+        raise FlowError(
+            "the callback (then=) has a key, and would leave its batch alone where another job holds it; take the key "
+            "off, or give one to each call of the batch"
+        )
+    members = [msgspec.structs.replace(job, parent=callback.id) for job in jobs]
+    callback = msgspec.structs.replace(
+        callback,
+        wait=Wait(edges=tuple(Edge(job.id, chosen) for job in jobs), need=len(jobs), batch=True),
+        links=tuple((str(place), job.id) for place, job in enumerate(jobs)),
+    )
+    return BatchPlan(kept, members, call, callback, conn)

@@ -1,0 +1,232 @@
+"""Jobs that depend on each other, declared ahead and enqueued together: all of them, or none.
+
+A node without dependencies is queued at once. Any other begins as `waiting`, holds nothing, and is woken, buried or
+skipped by the store, in the transaction that writes the end of the last dependency it needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from windlass.client import Call, Client
+from windlass.errors import FlowError
+from windlass.handles.job import JobHandle
+from windlass.model.job import Edge, NewJob, Policy, Wait
+from windlass.names import name_problem
+
+LONGEST_ROUND = 12  # names of a cycle that an error tells; of a longer one, the two ends
+
+POLICIES = {policy.value: policy for policy in (Policy.FAIL, Policy.SKIP, Policy.CONTINUE)}
+"""What an edge may say. `count` belongs to `ctx.wait`, where a handler looks at what came."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A job of a graph, for another node's `after=`."""
+
+    graph: Graph = field(repr=False)
+    name: str
+
+
+Dependency = Node | str | JobHandle[Any]
+"""A node, the name of one that may be added later, or a job that exists already."""
+
+
+class Before(NamedTuple):
+    """One dependency of a node, known by its name: what its bad end means, and which job it is."""
+
+    policy: Policy
+    job: UUID | None  # None: a node of the same graph
+
+
+class Planned(NamedTuple):
+    """A node as it was added."""
+
+    call: Call
+    before: dict[str, Before]
+
+
+class Graph:
+    """`g = app.graph()`, then `g.add(…)` for each job and one `g.enqueue()`. Every enqueue makes new jobs."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._nodes: dict[str, Planned] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    # Declaring
+
+    def add(self, name: str, call: Call, *, after: Iterable[Dependency] | Mapping[Dependency, str] = ()) -> Node:
+        """Add a job that runs after others: `g.add("report", report.call(), after={a: "continue", b: "skip"})`.
+
+        `after` lists nodes, their names (which may be added later), or handles of jobs that exist already. When one of
+        them ends dead, cancelled or is gone, the policy of its edge decides: `fail` (this node dies too; the policy of
+        a list), `skip` (it is cancelled) or `continue` (that counts like a success). The handler finds their results
+        by name with `await ctx.dependencies()`; an existing job's name is its id.
+        """
+        problem = name_problem(name)
+        if problem is not None:
+            raise FlowError(f"the name of a node {problem}")
+        if name in self._nodes:
+            raise FlowError(f"the graph has a node {name!r} already; give the second one another name")
+        call = check_call(call, f"node {name!r}", carrier="g.enqueue(conn=conn)")
+        before = dict(self._dependencies(name, after))
+        if before:
+            check_due(call, f"node {name!r}")
+        self._nodes[name] = Planned(call, before)
+        return Node(self, name)
+
+    # Enqueuing
+
+    def enqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
+        """Enqueue all nodes in one transaction; the answer has their handles by name."""
+        jobs = self._new_jobs()
+        existing = self._client.enqueue(list(jobs.values()), conn, twin="graph.aenqueue()")
+        return self._handles(jobs, existing)
+
+    async def aenqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
+        jobs = self._new_jobs()
+        existing = await self._client.aenqueue(list(jobs.values()), conn)
+        return self._handles(jobs, existing)
+
+    def _dependencies(self, name: str, after: object) -> Iterator[tuple[str, Before]]:
+        """What `after` says, each with the name under which the node will know it."""
+        if isinstance(after, str) or not isinstance(after, Iterable):
+            raise FlowError(f"node {name!r}: after= takes a list, not {type(after).__name__}; write after=[…]")
+        policies = after if isinstance(after, Mapping) else None
+        seen: set[str] = set()
+        for dependency in after:
+            known, job = self._identify(name, dependency)
+            if known == name and job is None:
+                raise FlowError(f"node {name!r} depends on itself and would wait for ever; leave it out of after=")
+            if known in seen:
+                raise FlowError(f"node {name!r} names {known!r} twice in after=; one edge has one policy")
+            seen.add(known)
+            policy = Policy.FAIL if policies is None else check_policy(policies[dependency], f"node {name!r}")
+            yield known, Before(policy, job)
+
+    def _identify(self, name: str, dependency: object) -> tuple[str, UUID | None]:
+        match dependency:
+            case str():
+                return dependency, None
+            case Node() if dependency.graph is self:
+                return dependency.name, None
+            case Node():
+                raise FlowError(
+                    f"node {name!r} depends on {dependency.name!r} of another graph; add both to one graph, or enqueue "
+                    f"that one first and give its handle: after=[handles[{dependency.name!r}]]"
+                )
+            case JobHandle():
+                return str(dependency.id), dependency.id
+            case _:
+                raise FlowError(
+                    f"node {name!r} depends on {type(dependency).__name__}; after= takes nodes, their names, and "
+                    "handles of jobs"
+                )
+
+    def _new_jobs(self) -> dict[str, NewJob]:
+        """The jobs by name, each behind those it depends on.
+
+        That order is for keys: of two nodes with one key, the later is answered with the earlier one, and no node
+        comes to wait for itself.
+        """
+        if not self._nodes:
+            raise FlowError("the graph is empty; add a node first, or skip the enqueue")
+        self._check_names()
+        order = in_order(
+            {
+                name: [known for known, before in planned.before.items() if before.job is None]
+                for name, planned in self._nodes.items()
+            }
+        )
+        jobs: dict[str, NewJob] = {}
+        for name in order:
+            call, before = self._nodes[name]
+            links = tuple((known, jobs[known].id if job is None else job) for known, (_, job) in before.items())
+            edges = tuple(Edge(id, policy) for (_, id), (policy, _) in zip(links, before.values(), strict=True))
+            wait = Wait(edges=edges, need=len(edges)) if edges else None
+            jobs[name] = msgspec.structs.replace(call.new_job(self._client.settings), wait=wait, links=links)
+        return jobs
+
+    def _check_names(self) -> None:
+        for name, planned in self._nodes.items():
+            for known, before in planned.before.items():
+                if before.job is None and known not in self._nodes:
+                    close = difflib.get_close_matches(known, self._nodes, n=1)
+                    hint = f"did you mean {close[0]!r}?" if close else "add it before the enqueue"
+                    raise FlowError(f"node {name!r} depends on {known!r}, which is not in the graph; {hint}")
+
+    def _handles(self, jobs: Mapping[str, NewJob], existing: Mapping[UUID, UUID]) -> dict[str, JobHandle[object]]:
+        return {
+            name: JobHandle.of(self._client, jobs[name], planned.call.definition, existing)
+            for name, planned in self._nodes.items()
+        }
+
+
+def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
+    """The names, each behind those it comes after; raises FlowError with the way round a cycle."""
+    missing = {name: len(before) for name, before in after.items()}
+    behind: dict[str, list[str]] = {name: [] for name in after}
+    for name, before in after.items():
+        for other in before:
+            behind[other].append(name)
+    ordered = [name for name, count in missing.items() if count == 0]
+    for name in ordered:  # grows while it is walked
+        for other in behind[name]:
+            missing[other] -= 1
+            if missing[other] == 0:
+                ordered.append(other)
+    if len(ordered) < len(after):
+        names = _cycle(after, frozenset(name for name, count in missing.items() if count > 0))
+        raise FlowError(f"the graph has a cycle, and none of it could ever start: {names}; take one edge out")
+    return ordered
+
+
+def _cycle(after: Mapping[str, Collection[str]], stuck: frozenset[str]) -> str:
+    """The way round, in the order of the arrows `first → second`. Each stuck name comes after another stuck one."""
+    name = next(name for name in after if name in stuck)
+    places: dict[str, int] = {}
+    while name not in places:
+        places[name] = len(places)
+        name = next(other for other in after[name] if other in stuck)
+    found = list(places)[places[name] :][::-1]
+    first = found.index(min(found, key=list(after).index)) if len(found) <= LONGEST_ROUND else 0
+    names = [*found[first:], *found[:first]]
+    if len(names) > LONGEST_ROUND:
+        half = LONGEST_ROUND // 2
+        names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
+    return " → ".join([*names, names[0]])
+
+
+def check_call(call: object, what: str, *, carrier: str) -> Call:
+    """The call of a node or of a batch's callback; its connection is the whole's."""
+    if not isinstance(call, Call):
+        raise FlowError(f"{what} is given {type(call).__name__}, not a call; write: send.call(…)")
+    if call.options.conn is not None:
+        raise FlowError(f"the call of {what} has a connection of its own; one transaction takes them all: {carrier}")
+    return call
+
+
+def check_due(call: Call, what: str) -> None:
+    """A job that waits is due when its wait is over: another time would silently be lost."""
+    if call.options.delay is not None or call.options.run_at is not None:
+        raise FlowError(
+            f"{what} is due as soon as what it waits for has ended, and cannot have a delay or run_at as well; begin "
+            "its handler with `await ctx.sleep(…)`"
+        )
+
+
+def check_policy(policy: object, what: str) -> Policy:
+    """A policy as somebody wrote it."""
+    known = POLICIES.get(policy) if isinstance(policy, str) else None
+    if known is None:
+        raise FlowError(f"{what}: there is no policy {policy!r}; write one of {', '.join(POLICIES)}")
+    return known

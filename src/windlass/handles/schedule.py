@@ -1,0 +1,293 @@
+"""What `app.schedule(…)` makes: a declaration for workers, and a hold on the schedule. Each call has an `a…` twin.
+
+The command line comes through the same doors: what is wrong with a schedule or an edit is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
+from zoneinfo import ZoneInfo
+
+from windlass.admin import checked_reason
+from windlass.client import Call
+from windlass.clock import Duration, seconds
+from windlass.config import suggest
+from windlass.declare.jobtype import ConfiguredJob, TypedCall
+from windlass.declare.registry import PRIORITIES
+from windlass.errors import ConfigError, ScheduleError, ScheduleNotFound, UnknownType
+from windlass.handles.job import JobHandle
+from windlass.model.schedule import CatchUp, Declaration, Edit, Overlap, ScheduleRow, TickRow
+from windlass.names import name_problem
+from windlass.policy.cron import timed, upcoming
+from windlass.store.parts.schedules import not_found
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+    from windlass.store.protocol import Store
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+FIRES_SHOWN = 5
+MOST_SHOWN = 100_000  # fires, or ticks, in one list
+REFUSED_OPTIONS = ("delay", "run_at", "idempotency_key", "conn")
+"""Of a call: its tick says when, and each tick is another request."""
+
+
+class Change(TypedDict, total=False):
+    """What can be edited at run time."""
+
+    cron: str | None
+    every: Duration | None
+    at: datetime | None
+    tz: str | ZoneInfo | None
+    catch_up: str | None
+    overlap: str | None
+    queue: str | None
+    priority: int | None
+
+
+class Schedule(Generic[R]):
+    """One schedule, by its name."""
+
+    def __init__(self, app: Windlass, declaration: Declaration) -> None:
+        self.name = declaration.name
+        self._app = app
+        self._declaration = declaration
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name!r}>"
+
+    # Looking
+
+    def record(self) -> ScheduleRow:
+        """What is declared and what was edited, whether it is paused, and when it ticks next."""
+        return self._ask(self._find, "schedule.arecord()")
+
+    async def arecord(self) -> ScheduleRow:
+        return await self._aask(self._find)
+
+    def upcoming(self, count: int = FIRES_SHOWN) -> list[datetime]:
+        """When it ticks next, and after that, without what is due already; while it is paused, when it would."""
+        return self._ask(self._upcoming(count), "schedule.aupcoming()")
+
+    async def aupcoming(self, count: int = FIRES_SHOWN) -> list[datetime]:
+        return await self._aask(self._upcoming(count))
+
+    def ticks(self, count: int = 50) -> list[TickRow]:
+        """What became of its last ticks, the newest first."""
+        return self._ask(self._ticks(count), "schedule.aticks()")
+
+    async def aticks(self, count: int = 50) -> list[TickRow]:
+        return await self._aask(self._ticks(count))
+
+    # Operating
+
+    def pause(self, reason: str | None = None) -> bool:
+        """No tick fires until it is resumed; a deploy does not resume it. False: it was paused already."""
+        return self._ask(self._pause(reason), "schedule.apause(…)")
+
+    async def apause(self, reason: str | None = None) -> bool:
+        return await self._aask(self._pause(reason))
+
+    def resume(self) -> bool:
+        """Go on with the next tick from now; those of the pause are gone. False: it was not paused."""
+        return self._ask(self._resume, "schedule.aresume()")
+
+    async def aresume(self) -> bool:
+        return await self._aask(self._resume)
+
+    def edit(self, **change: Unpack[Change]) -> bool:
+        """Change it over what the code says, until `reset()`: `nightly.edit(cron="0 4 * * *")`. False: it was so."""
+        return self._ask(self._edit(change), "schedule.aedit(…)")
+
+    async def aedit(self, **change: Unpack[Change]) -> bool:
+        return await self._aask(self._edit(change))
+
+    def reset(self) -> bool:
+        """Back to what the code says; False where nothing was edited."""
+        return self._ask(self._reset, "schedule.areset()")
+
+    async def areset(self) -> bool:
+        return await self._aask(self._reset)
+
+    def fire(self) -> JobHandle[R]:
+        """Enqueue a job of it now, paused or not; its ticks come as they would have."""
+        return self._ask(self._fire, "schedule.afire()")
+
+    async def afire(self) -> JobHandle[R]:
+        return await self._aask(self._fire)
+
+    # What both twins do
+
+    async def _find(self, store: Store) -> ScheduleRow:
+        return await find(store, self.name)
+
+    def _upcoming(self, count: int) -> Callable[[Store], Awaitable[list[datetime]]]:
+        self._check_count("upcoming", count)
+
+        async def look(store: Store) -> list[datetime]:
+            return upcoming(await self._find(store), count)
+
+        return look
+
+    def _ticks(self, count: int) -> Callable[[Store], Awaitable[list[TickRow]]]:
+        self._check_count("ticks", count)
+        return lambda store: store.ticks(self.name, page=count)
+
+    def _check_count(self, call: str, count: object) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_SHOWN:
+            raise ScheduleError(
+                f"schedule {self.name!r}: {call}({count!r}): say how many, a whole number from 0 to {MOST_SHOWN:,}"
+            )
+
+    def _pause(self, reason: str | None) -> Callable[[Store], Awaitable[bool]]:
+        reason = checked_reason(reason)
+        return lambda store: store.pause_schedule(self.name, reason=reason, actor=self._actor)
+
+    def _resume(self, store: Store) -> Awaitable[bool]:
+        return store.resume_schedule(self.name, actor=self._actor)
+
+    def _edit(self, change: Change) -> Callable[[Store], Awaitable[bool]]:
+        edit = edit_of(f"schedule {self.name!r}", change)
+        return lambda store: store.edit_schedule(self.name, edit, actor=self._actor)
+
+    def _reset(self, store: Store) -> Awaitable[bool]:
+        return store.reset_schedule(self.name, actor=self._actor)
+
+    async def _fire(self, store: Store) -> JobHandle[R]:
+        job, existing = await store.fire_schedule(self.name, actor=self._actor)
+        call = self._declaration.call
+        definition = call.definition if isinstance(call, Call) else None
+        return JobHandle(self._app.client, job, definition, existing=existing)
+
+    @property
+    def _actor(self) -> str:
+        return self._app.settings.acting
+
+    def _ask(self, question: Callable[[Store], Awaitable[T]], twin: str) -> T:
+        return self._app.client.ask(self._known(question), twin=twin)
+
+    async def _aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        return await self._app.client.aask(self._known(question))
+
+    def _known(self, question: Callable[[Store], Awaitable[T]]) -> Callable[[Store], Awaitable[T]]:
+        """Whoever is first makes the schedule known to the store: a worker, or this call."""
+
+        async def ask(store: Store) -> T:
+            try:
+                return await question(store)
+            except ScheduleNotFound:
+                await store.declare_schedules({self.name: self._declaration.declared(self._app.settings)})
+                return await question(store)
+
+        return ask
+
+
+async def find(store: Store, name: str) -> ScheduleRow:
+    """The schedule of this name; raises ScheduleNotFound."""
+    rows = await store.schedules(name)
+    if not rows:
+        raise not_found(name, [row.name for row in await store.schedules()])
+    return rows[0]
+
+
+# The door
+
+
+def declare(
+    app: Windlass, name: str, call: TypedCall[R], *, catch_up: str, overlap: str, **when: Any
+) -> tuple[Declaration, Schedule[R]]:
+    """A checked declaration, and a hold on its schedule."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise ScheduleError(f"the name of a schedule {problem}")
+    what = f"schedule {name!r}"
+    _check_call(app, what, call)
+    declaration = Declaration(
+        name=name,
+        timing=timed(what, **when),
+        catch_up=_choice(what, "catch_up=", catch_up, CatchUp),
+        overlap=_choice(what, "overlap=", overlap, Overlap),
+        call=call,
+    )
+    return declaration, Schedule(app, declaration)
+
+
+def _check_call(app: Windlass, what: str, call: object) -> None:
+    if isinstance(call, str):
+        _require(app, what, call)
+    if isinstance(call, (str, ConfiguredJob)):
+        name = call if isinstance(call, str) else call.definition.signature.name
+        raise ScheduleError(f"{what} is given a job type; give it a call, with its arguments: {name}.call(…)")
+    if not isinstance(call, Call):
+        raise ScheduleError(f"{what} is given {type(call).__name__}; give it a call of a job type, as report.call(…)")
+    if call.registry is not app.registry:
+        raise UnknownType(f"{what}: job type {call.definition.type!r} is another app's; declare it with this one")
+    for option in REFUSED_OPTIONS:
+        if getattr(call.options, option) is not None:
+            raise ScheduleError(f"{what}: its call has {option}=, which a tick cannot have; leave it out")
+
+
+def _require(app: Windlass, what: str, type: str) -> None:
+    try:
+        app.registry.require(type)  # says what was meant
+    except UnknownType as error:
+        raise UnknownType(f"{what}: {error}") from None
+
+
+def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
+    """A checked edit; what depends on the schedule as it is now is checked when it is laid over it.
+
+    With `flags`, errors name the fields as they are typed after a command.
+    """
+
+    def spelled(name: str) -> str:
+        return f"--{name.replace('_', '-')} " if flags else f"{name}="
+
+    for name in change:
+        if name not in Change.__annotations__:
+            raise ScheduleError(f"{what}: unknown field {name!r}{suggest(name, Change.__annotations__)}")
+    given: dict[str, Any] = {name: value for name, value in change.items() if value is not None}
+    if not given:
+        names = (spelled(name).rstrip("= ") for name in Change.__annotations__)
+        raise ScheduleError(f"{what}: nothing to edit; there are: {', '.join(names)}")
+    if len({"cron", "every", "at"} & set(given)) > 1:
+        raise ScheduleError(f"{what}: cron, every and at each say when; give one of them")
+    if "catch_up" in given:
+        given["catch_up"] = _choice(what, spelled("catch_up"), given["catch_up"], CatchUp)
+    if "overlap" in given:
+        given["overlap"] = _choice(what, spelled("overlap"), given["overlap"], Overlap)
+    if isinstance(given.get("tz"), ZoneInfo):
+        given["tz"] = given["tz"].key
+    if "every" in given:
+        given["every"] = _seconds(what, given["every"])
+    problem = name_problem(given["queue"]) if "queue" in given else None
+    if problem is not None:
+        raise ScheduleError(f"{what}: queue {problem}")
+    priority = given.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
+        lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
+        raise ScheduleError(
+            f"{what}: {spelled('priority')}{priority!r} is not a whole number from {lowest} to {highest}"
+        )
+    return Edit(**given)
+
+
+def _seconds(what: str, every: Duration) -> float:
+    try:
+        return seconds(every, what=f"{what}: every")
+    except ConfigError as error:
+        raise ScheduleError(str(error)) from None
+
+
+C = TypeVar("C", CatchUp, Overlap)
+
+
+def _choice(what: str, name: str, given: str, kind: type[C]) -> C:
+    try:
+        return kind(given)
+    except ValueError:
+        raise ScheduleError(f"{what}: {name}{given!r}; there are: {', '.join(kind)}") from None

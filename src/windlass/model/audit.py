@@ -1,0 +1,48 @@
+"""The audit's words: one row per final transition and per operator's action, none per enqueue."""
+
+from __future__ import annotations
+
+from windlass.model.admission import GateState
+from windlass.model.state import Verb
+
+SUCCEEDED = "JOB_SUCCEEDED"
+EXHAUSTED = "JOB_EXHAUSTED_RETRIES"
+DEAD = "JOB_DEAD"
+CANCELLED = "JOB_CANCELLED"
+
+SIGNALLED = "JOB_SIGNALLED"
+
+GATES = {
+    GateState.OPEN: "GATE_OPENED",
+    GateState.PAUSED: "GATE_PAUSED",
+    GateState.DRAINING: "GATE_DRAINED",
+}
+LIMIT_HELD = "LIMIT_HELD"  # by an operator; what handlers hold back is theirs to log
+LIMIT_RELEASED = "LIMIT_RELEASED"
+BUDGET_SET = "BUDGET_SET"
+BUDGET_DROPPED = "BUDGET_DROPPED"
+TENANT_WEIGHED = "TENANT_WEIGHED"
+SCHEDULE_PAUSED = "SCHEDULE_PAUSED"
+SCHEDULE_RESUMED = "SCHEDULE_RESUMED"
+SCHEDULE_EDITED = "SCHEDULE_EDITED"
+SCHEDULE_RESET = "SCHEDULE_RESET"
+SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by hand; ticks have rows of their own
+SCHEDULE_FORGOTTEN = "SCHEDULE_FORGOTTEN"
+
+OPERATIONS = {
+    Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; one that is cancelled at once has JOB_CANCELLED
+    Verb.RETRY: "JOB_RETRIED",
+    Verb.REPLAY: "JOB_REPLAYED",
+    Verb.RESUME: "JOB_RESUMED",
+    Verb.DISCARD: "JOB_DISCARDED",
+}
+"""What an operator did."""
+
+
+def action(verb: Verb, *, exhausted: bool = False, success: str | None = SUCCEEDED) -> str | None:
+    """The word for a final transition; None for any other, and for a success whose type turned its rows off."""
+    if verb is Verb.SUCCEED:
+        return success
+    if verb in (Verb.BURY, Verb.CONDEMN, Verb.ABANDON):
+        return EXHAUSTED if exhausted else DEAD
+    return CANCELLED if verb is Verb.STOP else None

@@ -1,0 +1,308 @@
+"""The filter language, parsed in one place: `queue:mail state:failed,dead input.user_id:42 error:Timeout age:>1h`.
+
+Terms are joined by "and"; commas between values mean "or"; a leading `-` means "not"; quotes keep spaces, commas and
+stars; a `*` stands for anything. A bare id, or six or more digits of its beginning or end, is a term, too. Stores turn
+a `Filter` into SQL with parameters only (`store/parts/search.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Never
+from uuid import UUID
+
+import msgspec
+
+from windlass.clock import seconds
+from windlass.config import suggest
+from windlass.errors import ConfigError, FilterError
+from windlass.model.state import State
+
+LONGEST_FILTER = 2_000  # characters
+LONGEST_QUOTE = 60  # characters of a filter that an error repeats
+MOST_TERMS = 20
+MOST_VALUES = 50  # of one term
+DEEPEST_PATH = 8  # steps
+SHORTEST_ID = 6  # hex digits
+EXAMPLE = 'queue:mail state:failed,dead type:send* input.user_id:42 error:"timed out" age:>1h -tenant:acme'
+
+
+class Kind(StrEnum):
+    """How a field's value is read and compared."""
+
+    NAME = "name"
+    STATE = "state"
+    NUMBER = "number"
+    AGE = "age"
+    ID = "id"
+    JSON = "json"
+    TEXT = "text"  # contains, in any case
+
+
+FIELDS: dict[str, tuple[Kind, str]] = {
+    "queue": (Kind.NAME, "queue"),
+    "type": (Kind.NAME, "type"),
+    "tenant": (Kind.NAME, "tenant"),
+    "key": (Kind.NAME, "key"),
+    "phase": (Kind.NAME, "phase"),
+    "pipeline": (Kind.NAME, "pipeline"),
+    "reason": (Kind.NAME, "reason"),
+    "state": (Kind.STATE, "status"),
+    "status": (Kind.STATE, "status"),
+    "id": (Kind.ID, "id"),
+    "worker": (Kind.ID, "worker"),
+    "parent": (Kind.ID, "parent"),
+    "priority": (Kind.NUMBER, "priority"),
+    "attempt": (Kind.NUMBER, "attempt"),
+    "crashes": (Kind.NUMBER, "crashes"),
+    "cost": (Kind.NUMBER, "cost_cents"),
+    "age": (Kind.AGE, "created_at"),
+    "touched": (Kind.AGE, "updated_at"),
+    "due": (Kind.AGE, "run_at"),
+    "error": (Kind.TEXT, "error"),
+    "input": (Kind.JSON, "input"),
+    "output": (Kind.JSON, "output"),
+}
+"""What can be asked: the word in a filter, how it is compared, and its column. Nothing else reaches SQL."""
+
+COMPARED = (Kind.NUMBER, Kind.AGE, Kind.JSON)
+UNUSABLE = re.compile("[\0\ud800-\udfff]")
+COMPARISON = re.compile(r">=|<=|>|<|=")
+NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
+WHOLE = range(-(2**63), 2**63)  # what databases call an integer
+STATES = {state.value: state for state in State}
+PARTIAL_ID = re.compile(r"[0-9a-f]{6,32}", re.ASCII)
+
+
+class Value(msgspec.Struct, frozen=True):
+    """One value of a term, as it was typed, and what it is worth as a number; an age in seconds."""
+
+    text: str
+    quoted: bool = False
+    number: int | float | None = None
+
+    @property
+    def pieces(self) -> list[str]:
+        """What stands between the stars. One piece: there is no star; in quotes it is only itself."""
+        return [self.text] if self.quoted else self.text.split("*")
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One condition: any of the values, compared in the same way."""
+
+    kind: Kind
+    column: str
+    values: tuple[Value, ...]
+    comparison: str = "="
+    path: tuple[str, ...] = ()
+    negated: bool = False
+    text: str = ""  # as it was typed
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """A parsed filter and the text it came from."""
+
+    text: str
+    terms: tuple[Term, ...]
+
+    @property
+    def everything(self) -> bool:
+        return not self.terms
+
+    def asks(self, column: str) -> bool:
+        """Whether a term is about this column."""
+        return any(term.column == column for term in self.terms)
+
+
+def parse(text: str) -> Filter:
+    """A filter from what somebody typed; every mistake names its place and what would be right."""
+    if len(text) > LONGEST_FILTER:
+        raise FilterError(f"the filter has {len(text):,} characters; {LONGEST_FILTER:,} is the most")
+    unusable = UNUSABLE.search(text)
+    if unusable is not None:
+        _refuse(unusable.start(), f"{unusable[0]!a} is no text that a job could hold; take it out")
+    terms = tuple(_Scanner(text).terms())
+    if len(terms) > MOST_TERMS:
+        raise FilterError(f"the filter has {len(terms)} terms; {MOST_TERMS} is the most")
+    return Filter(text.strip(), terms)
+
+
+def partial_id(word: str) -> str | None:
+    """The hex digits of a bare id or of a part of one; None when the word is something else."""
+    digits = word.lower().replace("-", "")
+    return digits if PARTIAL_ID.fullmatch(digits) else None
+
+
+class _Scanner:
+    """Reads terms from left to right, and knows where it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._place = 0
+
+    def terms(self) -> Iterator[Term]:
+        while True:
+            while self._here().isspace():
+                self._place += 1
+            if not self._here():
+                return
+            yield self._term()
+
+    def _term(self) -> Term:
+        start = self._place
+        negated = self._takes("-")
+        head = self._until(':"')
+        if self._here() == ":":
+            term = self._field(start, head.split("."), [], negated=negated)
+        elif self._here() == '"' and head.endswith("."):
+            steps = self._quoted_path()
+            term = self._field(start, head[:-1].split("."), steps, negated=negated)
+        else:
+            term = self._bare(start, head, negated=negated)
+        if self._here() and not self._here().isspace():
+            _refuse(self._place, 'quotes go around a whole value: error:"timed out"')
+        return msgspec.structs.replace(term, text=self._text[start : self._place])
+
+    def _bare(self, start: int, word: str, *, negated: bool) -> Term:
+        """A word without a field: an id is understood, anything else is asked back."""
+        digits = partial_id(word)
+        if digits is None or self._here() == '"':
+            typed = self._text[start:].split(maxsplit=1)[0]
+            _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
+        return Term(Kind.ID, "id", (Value(_id(digits, "id", start)),), negated=negated)
+
+    def _quoted_path(self) -> list[str]:
+        """The steps from the first quoted one up to the colon: `."first name".0`."""
+        steps: list[str] = []
+        while True:
+            steps.append(self._quoted() if self._here() == '"' else self._until('.:"'))
+            if self._here() == ":":
+                return steps
+            if not self._takes("."):
+                _refuse(self._place, "a path ends with a colon and a value")
+
+    def _field(self, start: int, words: list[str], more: list[str], *, negated: bool) -> Term:
+        word, path = words[0], (*words[1:], *more)
+        known = FIELDS.get(word.lower())
+        if known is None:
+            _refuse(start, f"there is no field {_short(word)}{suggest(word[:LONGEST_QUOTE], FIELDS)}")
+        kind, column = known
+        if kind is Kind.JSON and (not path or "" in path):
+            _refuse(start, f"write {word}.<name>:<value>, for example {word}.user_id:42")
+        if kind is not Kind.JSON and path:
+            _refuse(start, f"{word} has nothing inside; write {word}:<value>")
+        if len(path) > DEEPEST_PATH:
+            _refuse(start, f"a path may have {DEEPEST_PATH} steps, and this one has {len(path)}")
+        self._place += 1  # the colon
+        comparison, values = self._values(word, kind)
+        return Term(kind, column, values, comparison, path, negated)
+
+    def _values(self, word: str, kind: Kind) -> tuple[str, tuple[Value, ...]]:
+        place = self._place
+        found = COMPARISON.match(self._text, self._place)
+        if found is not None:
+            self._place = found.end()
+        comparison = found[0] if found is not None else "="
+        if comparison != "=" and kind not in COMPARED:
+            _refuse(place, f"{word} cannot be compared with {comparison}; only numbers and ages can")
+        values = [self._value(word, kind, comparison)]
+        while self._takes(","):
+            values.append(self._value(word, kind, comparison))
+        if len(values) > MOST_VALUES:
+            _refuse(place, f"{word} has {len(values)} values; {MOST_VALUES} is the most")
+        if kind is Kind.AGE and comparison == "=":
+            comparison = ">="  # nothing is an hour old to the microsecond
+        return comparison, tuple(values)
+
+    def _value(self, word: str, kind: Kind, comparison: str) -> Value:
+        place, quoted = self._place, self._here() == '"'
+        text = self._quoted() if quoted else self._until(',"')
+        if not text:
+            _refuse(place, f"{word} has no value here; write terms like: {EXAMPLE}")
+        return _checked(Value(text, quoted), word, kind, comparison, place)
+
+    def _quoted(self) -> str:
+        r"""A text between quotes; `\"` is a quote inside it and `\\` a backslash."""
+        start = self._place
+        letters: list[str] = []
+        self._place += 1
+        while (letter := self._here()) != '"':
+            if not letter:
+                _refuse(start, "this quote has no end")
+            if letter == "\\" and self._text[self._place + 1 : self._place + 2] in ("\\", '"'):
+                self._place += 1
+            letters.append(self._here())
+            self._place += 1
+        self._place += 1
+        return "".join(letters)
+
+    def _until(self, stops: str) -> str:
+        start = self._place
+        while self._here() and not self._here().isspace() and self._here() not in stops:
+            self._place += 1
+        return self._text[start : self._place]
+
+    def _takes(self, letter: str) -> bool:
+        if self._here() != letter:
+            return False
+        self._place += 1
+        return True
+
+    def _here(self) -> str:
+        """The letter at this place; empty at the end."""
+        return self._text[self._place : self._place + 1]
+
+
+def _checked(value: Value, word: str, kind: Kind, comparison: str, place: int) -> Value:
+    """The value as its field understands it."""
+    match kind:
+        case Kind.STATE:
+            return Value(_state(value.text.lower(), place))
+        case Kind.ID:
+            return Value(_id(value.text, word, place))
+        case Kind.NUMBER:
+            return msgspec.structs.replace(value, number=_number(value, word, place))
+        case Kind.AGE:
+            return msgspec.structs.replace(value, number=_age(value, word, place))
+        case Kind.JSON if comparison != "=":
+            return msgspec.structs.replace(value, number=_number(value, word, place))
+        case Kind.JSON if not value.quoted and NUMBER.fullmatch(value.text):
+            return msgspec.structs.replace(value, number=_number(value, word, place))
+        case _:
+            return value
+
+
+def _state(text: str, place: int) -> str:
+    if text not in STATES:
+        _refuse(place, f"there is no state {_short(text)}{suggest(text[:LONGEST_QUOTE], STATES)}")
+    return text
+
+
+def _id(text: str, word: str, place: int) -> str:
+    digits = partial_id(text)
+    if digits is None:
+        _refuse(place, f"{_short(text)} is not an id; {word} takes a UUID, or {SHORTEST_ID} or more digits of one")
+    return str(UUID(digits)) if len(digits) == 32 else digits
+
+
+def _number(value: Value, word: str, place: int) -> int | float:
+    if value.quoted or not NUMBER.fullmatch(value.text):
+        _refuse(place, f"{_short(value.text)} is not a number; write it like {word}:3 or {word}:>3")
+    return int(value.text) if "." not in value.text and int(value.text) in WHOLE else float(value.text)
+
+
+def _age(value: Value, word: str, place: int) -> float:
+    try:
+        return seconds(value.text, what=word)
+    except ConfigError:
+        _refuse(place, f"{_short(value.text)} is not a time; write it like {word}:>1h, {word}:<30s or {word}:>2d12h")
+
+
+def _refuse(place: int, what: str) -> Never:
+    raise FilterError(f"at character {place + 1} of the filter: {what}")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")

@@ -1,0 +1,218 @@
+"""The record of a job, the new job on its way in, and the lease that lets one worker finish one attempt."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.errors import JobNotFound
+from windlass.model.state import State
+
+DEFAULT_QUEUE = "default"
+DEFAULT_TENANT = "default"
+
+
+class Policy(StrEnum):
+    """What a bad end (dead, cancelled or gone) of an awaited job means for the one that waits."""
+
+    COUNT = "count"  # `ctx.wait`: no success; whether the need can still be met decides
+    FAIL = "fail"  # a graph's node dies with it
+    SKIP = "skip"  # a graph's node is cancelled, as skipped
+    CONTINUE = "continue"  # it counts like a success
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """One awaited job."""
+
+    awaited: UUID
+    policy: Policy = Policy.COUNT
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """What a waiting job waits for. It is woken when the need is met or cannot be met any more, whichever is first."""
+
+    edges: tuple[Edge, ...] = ()
+    need: int = 0  # so many of the edges must succeed
+    signal: str | None = None  # …or this signal must come
+    delay: float | None = None  # …and after so many seconds it is woken whatever happened
+    batch: bool = False  # the waiting job's own counters follow its edges
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that refuses a second job. The enqueue that is refused is answered with the job that holds it."""
+
+    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>`; `*` where every tenant shares it
+    key: str
+    states: tuple[str, ...] | None = None  # it refuses while its job is in one of these; None: whatever the state
+    window: float | None = None  # seconds from the enqueue, after which it refuses no more; None: no end
+    forever: bool = False  # it outlives its job's history
+    fingerprint: str | None = None  # of type and input: the same key with another one is an error
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job on its way in: what the enqueue decides. The store adds times, state and fence."""
+
+    id: UUID
+    type: str
+    input: str  # a JSON object, already checked against the profile
+    queue: str = DEFAULT_QUEUE
+    tenant: str = DEFAULT_TENANT
+    priority: int = 0
+    max_attempts: int = 4
+    delay: float | None = None  # seconds from the statement's time; excludes run_at
+    run_at: datetime | None = None
+    key: str | None = None
+    parent: UUID | None = None
+    pipeline: str | None = None
+    phase: str | None = None  # None: the queue is the phase
+    phase_rank: int = 0  # an earlier phase is served first
+    trace: str | None = None  # a W3C traceparent
+    copied_from: UUID | None = None
+    unique: Key | None = None
+    idempotency: Key | None = None
+    consequences: str | None = None  # JSON of `flow.Consequences`
+    wait: Wait | None = None  # a graph's node starts as `waiting`
+    links: tuple[tuple[str, UUID], ...] = ()  # names under which it finds the jobs it depends on
+    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against
+
+    @property
+    def followed(self) -> bool:
+        """Whether something beside the job itself changes with its end."""
+        return self.unique is not None or self.consequences is not None or self.wait is not None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One row, as a store tells it. Positional, in the order of `COLUMNS`: it is built for every claimed job."""
+
+    id: UUID
+    tenant: str
+    queue: str
+    type: str
+    status: State
+    priority: int
+    input: str
+    output: str | None
+    error: str | None
+    cost_cents: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    rescues: int
+    run_at: datetime
+    token: UUID | None
+    fence: int
+    worker: UUID | None
+    claimed_at: datetime | None
+    key: str | None
+    parent: UUID | None
+    pipeline: str | None
+    phase: str
+    phase_rank: int
+    total: int | None
+    processed: int
+    failed: int
+    trace: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    cancel_requested: bool
+    reason: str | None
+    copied_from: UUID | None
+    attempts: str | None
+    """A JSON array of `Attempt`s that ended otherwise than by a silent first success; None where there is none."""
+    followed: bool = False  # its end changes more than itself: a waiter, a key, a follow-up, a child
+    consequences: str | None = None
+    limits: list[str] | None = None  # keys of limits and rates it counts against
+    parked_on: str | None = None  # the one that had no room when it was last looked at
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which this row was claimed."""
+        assert self.token is not None, "only a claimed job has a lease"
+        return Lease(self.id, self.token, self.fence)
+
+    @property
+    def suspect(self) -> bool:
+        """A worker died while it held this job: it runs in a process of its own until it clears itself."""
+        return self.crashes > 0
+
+    def arguments(self) -> dict[str, Any]:
+        """The input, decoded without the handler's hints."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.input)
+        return decoded
+
+
+COLUMNS = Job.__struct_fields__
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to finish one attempt: the token is compared for equality, the fence only orders."""
+
+    job: UUID
+    token: UUID
+    fence: int
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"attempted_at": "attemptedAt"}):
+    """An error as it is stored: on the job the last one, on each attempt its own."""
+
+    type: str
+    message: str
+    attempt: int
+    attempted_at: datetime
+    traceback: str | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is told afterwards of one attempt."""
+
+    attempt: int
+    fence: int
+    worker: UUID | None
+    started_at: datetime | None
+    finished_at: datetime
+    outcome: str
+    phase: str | None = None  # of a pipeline
+    error: Failure | None = None
+    log: list[str] = []
+
+
+def attempts_in(text: str | None) -> list[Attempt]:
+    """The attempts that a job's row remembers. What is of another shape was not written here, and is left out."""
+    attempts: list[Attempt] = []
+    with suppress(msgspec.DecodeError):
+        for entry in msgspec.json.decode(text or "[]", type=list[msgspec.Raw]):
+            with suppress(msgspec.DecodeError):
+                attempts.append(msgspec.json.decode(entry, type=Attempt))
+    return attempts
+
+
+def new_id() -> UUID:
+    """A UUIDv7: 48 bits of milliseconds, 12 of their fraction, 62 random ones.
+
+    The fraction is a quarter of a microsecond, so that the jobs of one enqueue_many sort in the order of their calls.
+    """
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = rest * 4096 // 1_000_000
+    noise = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
+    return UUID(int=(milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | noise)
+
+
+def parse_id(text: str | UUID) -> UUID:
+    """A job id as somebody typed it."""
+    if isinstance(text, UUID):
+        return text
+    try:
+        return UUID(text)
+    except (ValueError, AttributeError, TypeError):
+        raise JobNotFound(
+            f"{text!r} is not a job id: expected a UUID such as {new_id()}, as an enqueue returns it"
+        ) from None

@@ -1,0 +1,47 @@
+"""The health check: resets processors in error, and gives back jobs that waited in memory too long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from windlass.runtime.leases import give_back
+from windlass.runtime.service import Service
+from windlass.runtime.state import WorkerState
+
+log = logging.getLogger("windlass")
+
+
+class Health(Service):
+    """One check per period."""
+
+    name = "health"
+
+    def __init__(self, state: WorkerState, *, freed: Callable[[], None]) -> None:
+        super().__init__(state.clock)
+        self._state = state
+        self._freed = freed  # told when processors can work again
+
+    async def round(self) -> float:
+        self._reset_processors()
+        self._give_back_stale()
+        return self._state.settings.health
+
+    def _reset_processors(self) -> None:
+        reset = self._state.pools.reset()
+        for processor in reset:
+            log.info("processor %s is idle again", processor.name)
+        if reset:  # jobs may wait in memory for just these, and then nothing else would start them
+            self._freed()
+
+    def _give_back_stale(self) -> None:
+        """A job that waited here longer than it may run goes back, without a retry counted (seed 001).
+
+        Where jobs may run as long as they like, longer than a lease: this worker's processors are taken, and another's
+        may be idle.
+        """
+        limit = self._state.settings.timeout or self._state.settings.lease
+        now = self.clock.monotonic()
+        for job in self._state.local_queue.drain(lambda job, at: now - at > limit):
+            log.warning("job %s waited %.0f s in memory and goes back", job.id, limit)
+            self._state.completer.submit(give_back(job))

@@ -1,0 +1,108 @@
+"""A checkup of what waits: joins, signals and timers that nothing would ever wake. There must never be one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from windlass.clock import spell
+from windlass.store import dialect_of
+from windlass.store.doctor.checkup import SLACK, Finding, ok, problem, warning
+from windlass.store.sql import query
+
+if TYPE_CHECKING:
+    from windlass.config import Settings
+
+CHECK = "joins"
+
+HANGS = {
+    "nothing": "waiting for nothing: no job, no signal and no time is noted",
+    "ended": "waiting for a job that has ended or is gone",
+    "miscounted": "waiting with a wrong count of the jobs that are to come",
+    "signal": "waiting for a signal that was sent to them",
+}
+LATE = {
+    "met": "waiting although what they need has come, or cannot come any more",
+    "late": "waiting although their time is up",
+}
+"""What the next look of a live worker wakes."""
+WAITING = "waiting"
+LONGEST_PAUSE = 5.0  # seconds before a second look
+
+
+class Waiters(msgspec.Struct, frozen=True):
+    """Waiting jobs of one kind."""
+
+    kind: str
+    jobs: int
+    example: str  # the id of one of them
+
+
+async def examine_joins(settings: Settings) -> list[Finding]:
+    """Ask the database; its schema must be the one this program needs."""
+    found = await _ask(settings)
+    if any(waiters.kind == "met" for waiters in found):  # it may be on its way: a second look tells
+        await asyncio.sleep(min(2 * settings.poll, LONGEST_PAUSE))
+        found = await _ask(settings)
+    return judge_joins(settings, found)
+
+
+async def _ask(settings: Settings) -> list[Waiters]:
+    slack = settings.poll + SLACK
+    if dialect_of(settings.url) == "sqlite":
+        return await asyncio.to_thread(_ask_file, settings.url, slack)
+    return await _ask_server(settings.url, slack)
+
+
+def judge_joins(settings: Settings, found: Sequence[Waiters]) -> list[Finding]:
+    by_kind = {waiters.kind: waiters for waiters in found}
+    findings = [_hang(by_kind[kind], said) for kind, said in HANGS.items() if kind in by_kind]
+    findings += [_late(settings, by_kind[kind], said) for kind, said in LATE.items() if kind in by_kind]
+    if findings:
+        return findings
+    count = by_kind[WAITING].jobs if WAITING in by_kind else 0
+    return [ok(CHECK, f"{count:,} waiting, and something will wake each of them" if count else "no job is waiting")]
+
+
+def _hang(waiters: Waiters, said: str) -> Finding:
+    return problem(
+        CHECK,
+        f"{waiters.jobs:,} {said}; such as {waiters.example}",
+        f"start it from the top: windlass jobs cancel {waiters.example} && windlass jobs resume {waiters.example} "
+        "(this cancels what it created and has not ended); and report it, for this is a fault of Windlass",
+    )
+
+
+def _late(settings: Settings, waiters: Waiters, said: str) -> Finding:
+    decide = warning if waiters.kind == "met" and 2 * settings.poll > LONGEST_PAUSE else problem
+    return decide(
+        CHECK,
+        f"{waiters.jobs:,} {said}; such as {waiters.example}",
+        f"a live worker wakes them within {spell(settings.poll)}: windlass worker app.py; if there is one, look for "
+        "'timers' in its log",
+    )
+
+
+def _ask_file(url: str, slack: float) -> list[Waiters]:
+    from windlass.clock import SystemClock
+    from windlass.store.sqlite.connection import connect, locate, translated
+    from windlass.store.sqlite.rows import micros
+
+    path = locate(url)
+    parameters = {"now": micros(SystemClock().now()), "slack": int(slack * 1_000_000)}
+    with translated(path), closing(connect(path)) as connection:
+        return [Waiters(*row) for row in connection.execute(query("sqlite", "checkup_joins"), parameters)]
+
+
+async def _ask_server(url: str, slack: float) -> list[Waiters]:
+    from windlass.store.postgres.pool import connect
+
+    connection = await connect(url, pooler=True)
+    try:
+        return [Waiters(*row) for row in await connection.fetch(query("postgres", "checkup_joins"), slack)]
+    finally:
+        await connection.close()

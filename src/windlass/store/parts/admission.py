@@ -1,0 +1,291 @@
+"""Limits, rates, gates, budgets and tenants, written once for both stores.
+
+Generators that ask for statements (see `statements.py`): some ride in the transaction of a claim or a finish
+(`releasing`, `charging`, `holding`), the others are calls of their own. Times go in as seconds from
+now and come back as seconds since the epoch.
+
+The order of locks: jobs, budgets, turnstiles, each sorted; jobs that are let in again are taken with SKIP LOCKED. So
+whoever waits for a turnstile holds nothing that its holder could wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from windlass.clock import spell
+from windlass.errors import UnknownLimit
+from windlass.model import audit
+from windlass.model.admission import (
+    APART,
+    Budget,
+    BudgetRow,
+    Closure,
+    Gate,
+    GateKind,
+    GateState,
+    Grant,
+    LimitRow,
+    Rule,
+    TenantRow,
+    spelled_window,
+)
+from windlass.model.outcome import Progress, Transition
+from windlass.store.parts.messages import WAKE_GATES
+from windlass.store.parts.statements import Flowing, Rows, ask
+
+T = TypeVar("T")
+
+log = logging.getLogger("windlass")
+
+ACQUIRING_AT_ONCE = 2  # of one process: one waits for the bucket's row while the other commits
+
+
+class Admitting:
+    """The half of a store that says what may run. A store says how a generator is driven."""
+
+    def __init__(self) -> None:
+        # A thousand handlers may ask at once: claims and finishes must find a connection between them.
+        self._turn_to_acquire = asyncio.Semaphore(ACQUIRING_AT_ONCE)
+
+    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """In a transaction of its own."""
+        raise NotImplementedError
+
+    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+        """Without a transaction: each statement stands for itself."""
+        raise NotImplementedError
+
+    async def wake(self, message: str) -> None:
+        raise NotImplementedError
+
+    # Limits and rates
+
+    async def declare(self, rules: Sequence[Rule]) -> None:
+        if rules:
+            await self._follow(lambda: _just(ask("declare_limits", sorted(rules, key=lambda rule: rule.name))))
+
+    async def acquire(self, bucket: str, *, most: float) -> Grant:
+        async with self._turn_to_acquire:
+            return await self._follow(lambda: acquiring(bucket, most))
+
+    async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
+        def hold() -> Flowing[None]:
+            before = [] if actor is None else (yield from ask("held_for", [bucket]))
+            yield from holding([(bucket, seconds)])
+            if actor is not None and not (before and before[0][0] >= seconds):  # a longer hold stays
+                yield from telling(audit.LIMIT_HELD, actor, f"limit:{bucket}", f"for {spell(seconds)}")
+
+        await self._follow(hold)
+        await self.wake(WAKE_GATES)
+
+    async def end_hold(self, bucket: str, *, actor: str | None = None) -> bool:
+        def end() -> Flowing[bool]:
+            found = bool((yield from ask("end_hold", [bucket])))
+            if found:
+                yield from ask("unpark", [bucket])
+                yield from telling(audit.LIMIT_RELEASED, actor, f"limit:{bucket}", None)
+            return found
+
+        found = await self._follow(end)
+        if found:
+            await self.wake(WAKE_GATES)
+            await self.wake("*")
+        return found
+
+    async def held_for(self, bucket: str) -> float:
+        rows = await self._look(lambda: ask("held_for", [bucket]))
+        return float(rows[0][0]) if rows else 0.0
+
+    async def limits(self, name: str | None = None) -> list[LimitRow]:
+        return [_limit_row(row) for row in await self._look(lambda: ask("turnstiles", [name]))]
+
+    # Gates
+
+    async def closures(self) -> list[Closure]:
+        rows = await self._look(lambda: ask("closures", []))
+        return [Closure(kind=kind, name=name, state=state) for kind, name, state in rows]
+
+    async def gates(self) -> list[Gate]:
+        return [
+            Gate(
+                kind=GateKind(kind),
+                name=name,
+                state=GateState(state),
+                reason=reason,
+                actor=actor,
+                since=_time(since),
+            )
+            for kind, name, state, reason, actor, since in await self._look(lambda: ask("gates", []))
+        ]
+
+    async def set_gate(
+        self, kind: GateKind, name: str, state: GateState, *, reason: str | None = None, actor: str | None = None
+    ) -> None:
+        row = {"kind": kind.value, "name": name, "state": state.value, "reason": reason, "actor": actor}
+        subject = kind.value if kind is GateKind.ALL else f"{kind.value}:{name}"
+
+        def set_it() -> Flowing[None]:
+            yield from ask("set_gate", [row])
+            yield from telling(audit.GATES[state], actor, subject, reason)
+
+        await self._follow(set_it)
+        await self.wake(WAKE_GATES)
+        if state is GateState.OPEN:
+            await self.wake("*")
+
+    # Budgets
+
+    async def budgets(self) -> list[BudgetRow]:
+        return [
+            BudgetRow(kind=kind, name=name, cents=cents, seconds=seconds, spent=spent, until=_time(until))
+            for kind, name, cents, seconds, spent, until in await self._look(lambda: ask("budgets", []))
+        ]
+
+    async def set_budget(self, budget: Budget, *, actor: str | None = None) -> None:
+        new = (budget.kind, budget.name, budget.cents, budget.seconds)
+        words = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
+
+        def set_it() -> Flowing[None]:
+            known = any(tuple(row[:4]) == new for row in (yield from ask("budgets", [])))
+            yield from ask("set_budget", [budget])
+            if not known:
+                yield from telling(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", words)
+
+        await self._follow(set_it)
+        await self.wake(WAKE_GATES)
+        await self.wake("*")
+
+    async def drop_budget(self, kind: str, name: str, *, actor: str | None = None) -> bool:
+        def drop_it() -> Flowing[bool]:
+            found = bool((yield from ask("drop_budget", [{"kind": kind, "name": name}])))
+            if found:
+                yield from telling(audit.BUDGET_DROPPED, actor, f"{kind}:{name}", None)
+            return found
+
+        found = await self._follow(drop_it)
+        await self.wake(WAKE_GATES)
+        await self.wake("*")
+        return found
+
+    # Tenants
+
+    async def tenants(self) -> list[TenantRow]:
+        return [
+            TenantRow(name=name, weight=weight, queued=queued, running=running, parked=parked, lag=lag, cents=cents)
+            for name, weight, queued, running, parked, lag, cents in await self._look(lambda: ask("tenants", []))
+        ]
+
+    async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
+        def set_it() -> Flowing[None]:
+            if (yield from ask("weigh", [{"name": tenant, "weight": weight}])):
+                yield from telling(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
+
+        await self._follow(set_it)
+
+
+# In the transaction of a transition
+
+
+def releasing(held: Iterable[Sequence[str] | None]) -> Flowing[None]:
+    """Attempts ended that held slots of these keys: give them back, and let in who waits there.
+
+    Two statements. The second has a snapshot of its own, taken after the turnstiles are locked: it sees the jobs that
+    a claim parked while this waited for its lock.
+    """
+    counted = Counter(key for keys in held for key in keys or ())
+    if counted:
+        rows = yield from ask("release", [{"key": key, "n": n} for key, n in sorted(counted.items())])
+        parked_at = sorted(key for (key,) in rows if key is not None)
+        if parked_at:
+            yield from ask("unpark", parked_at)
+
+
+def letting_in() -> Flowing[float | None]:
+    """Let in who is parked on a key that has room; the seconds until a bucket with jobs at it has one more token."""
+    keys, soonest = [], None
+    for key, room, wait in (yield from ask("parked_keys", [])):
+        if room > 0:
+            keys.append(key)
+        if wait is not None:
+            soonest = wait if soonest is None else min(soonest, wait)
+    if keys:
+        yield from ask("unpark", keys)
+    return soonest
+
+
+def charging(costs: Iterable[Transition | Progress]) -> Flowing[None]:
+    """Write what attempts cost into job, ledger and budgets, each under its lease; what was written already stays."""
+    given = [(cost.lease, cost.cost_cents) for cost in costs if cost.cost_cents]
+    if given:
+        rows = [{"job": lease.job, "token": lease.token, "cents": cents} for lease, cents in given]
+        yield from ask("charge", sorted(rows, key=lambda row: str(row["job"])))
+
+
+def holding(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Flowing[None]:
+    """Everybody holds back. A transition is written whether or not its bucket is known: it is not `strict`."""
+    longest: dict[str, float] = {}
+    for key, span in holds:
+        longest[key] = max(span, longest.get(key, 0.0))
+    rows = [{"key": key, "name": key.partition(APART)[0], "seconds": span} for key, span in sorted(longest.items())]
+    if not rows:
+        return
+    yield from ask("make_turnstiles", sorted(longest))
+    known = {row[0] for row in (yield from ask("hold_back", rows))}
+    for row in rows:
+        if row["key"] in known:
+            continue
+        if strict:
+            raise unknown(str(row["name"]))
+        log.warning("Retry(bucket=%r): nobody holds back: %s", row["key"], unknown(str(row["name"])))
+
+
+def acquiring(bucket: str, most: float) -> Flowing[Grant]:
+    """One token: for now, or for a time that is near enough."""
+    rows = yield from ask("acquire", [{"key": bucket, "most": most}])
+    if not rows:  # met for the first time
+        yield from ask("make_turnstiles", [bucket])
+        rows = yield from ask("acquire", [{"key": bucket, "most": most}])
+    if not rows:
+        raise unknown(bucket.partition(APART)[0])
+    wait, granted = rows[0]
+    return Grant(granted=bool(granted), wait=float(wait))
+
+
+def telling(action: str, actor: str | None, subject: str, reason: str | None) -> Flowing[None]:
+    """A row of the audit for what an operator did to something that is no job."""
+    yield from ask("record_subject", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
+
+
+def unknown(name: str) -> UnknownLimit:
+    return UnknownLimit(
+        f"no limit or rate is called {name!r}: no worker that declares it has been started; declare it with "
+        f'app.rate("{name}", 5, every="1s") or in a job\'s limits=[…]'
+    )
+
+
+def _just(flowing: Flowing[Rows]) -> Flowing[None]:
+    yield from flowing
+
+
+def _limit_row(row: Sequence[Any]) -> LimitRow:
+    key, name, most, used, period, burst, free_in, held, waiting = row
+    return LimitRow(
+        key=key,
+        name=name,
+        most=most,
+        used=used,
+        period=period,
+        burst=burst,
+        free_in=free_in,
+        held=held,
+        waiting=waiting,
+    )
+
+
+def _time(epoch: float) -> datetime:
+    return datetime.fromtimestamp(epoch, UTC)

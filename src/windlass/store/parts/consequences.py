@@ -1,0 +1,250 @@
+"""What a transition means for other jobs, written once for both stores: keys, spawns, joins, follow-ups, children.
+
+In:   transitions that were just written, new jobs, what an operator did
+Out:  the statements of everything that follows from them
+Next: whoever is woken by it
+
+These are generators without a database (see `statements.py`). A store runs them inside the transaction that writes
+the transition, so that everything commits with it or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from windlass.errors import TransitionRefused
+from windlass.model import audit
+from windlass.model.flow import Flow, Moment, consequences_in, redirected
+from windlass.model.job import Lease, NewJob, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import FINAL, State, Verb
+from windlass.policy.failure import EXHAUSTED
+from windlass.store.parts.encoding import encode_jobs
+from windlass.store.parts.joins import arrive, begin_waits, reopen, wake, wake_due
+from windlass.store.parts.keys import take_keys
+from windlass.store.parts.statements import Ask, Flowing, ask, encoder, uuid_of
+
+log = logging.getLogger("windlass")
+
+
+# The way in
+
+
+def is_simple(job: NewJob) -> bool:
+    """Whether one row says it all."""
+    return job.unique is None and job.idempotency is None and job.wait is None and job.parent is None and not job.links
+
+
+def enqueueing(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()) -> Flowing[Mapping[UUID, UUID]]:
+    """Write new jobs; the answer names, by the new id, the jobs that held a key already. `awaited` have a waiter."""
+    existing: Mapping[UUID, UUID] = {}
+    keyed = [job for job in jobs if job.unique is not None or job.idempotency is not None]
+    if keyed:
+        existing = yield from take_keys(keyed)
+    fresh = [job for job in jobs if job.id not in existing]
+    awaited |= {edge.awaited for job in fresh if job.wait is not None for edge in job.wait.edges}
+    if fresh:
+        yield Ask("enqueue", encode_jobs(fresh, awaited))
+    parents = {job.parent for job in fresh if job.parent is not None} - {job.id for job in fresh}
+    if parents:
+        yield from ask("mark_followed", sorted(parents))  # a cancel has to go down to its children
+    if any(job.links for job in fresh):
+        yield from ask("link", [_link(job.id, name, existing.get(to, to), place) for job in fresh
+                                for place, (name, to) in enumerate(job.links)])  # fmt: skip
+    waits = {job.id: redirected(job.wait, existing) for job in fresh if job.wait is not None}
+    if waits:
+        begun = yield from begin_waits(waits, fence=0, new=frozenset(job.id for job in fresh))
+        yield from follow(begun.ended)
+    return existing
+
+
+def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
+    return {"job": job, "name": name, "target": target, "place": place}
+
+
+# A batch of transitions was written
+
+
+def after(settled: Iterable[tuple[Transition, State]]) -> Flowing[Mapping[UUID, State]]:
+    """Write what follows transitions that hold; the answer has the states that changed once more."""
+    pairs = list(settled)
+    changed: dict[UUID, State] = {}
+    flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
+    for transition, state, flow in flows:
+        if state not in (State.DEAD, State.FAILED, State.CANCELLED):
+            yield from _write_flow(transition.lease, flow, waits=state is State.WAITING, changed=changed)
+    yield from follow([transition.job for transition, state in pairs if state in FINAL])
+    return changed
+
+
+def _write_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID, State]) -> Flowing[None]:
+    job = lease.job
+    existing: Mapping[UUID, UUID] = {}
+    awaited = frozenset(edge.awaited for edge in flow.wait.edges) if flow.wait is not None else frozenset()
+    if flow.spawns:
+        existing = yield from enqueueing([spawn.job for spawn in flow.spawns], awaited=awaited)
+        yield from ask("link", [_link(job, spawn.name, existing.get(spawn.job.id, spawn.job.id), place)
+                                for place, spawn in enumerate(flow.spawns)])  # fmt: skip
+    if flow.links:
+        yield from ask("link", [_link(job, link.name, link.target, place) for place, link in enumerate(flow.links)])
+    if flow.memories:
+        yield from ask(
+            "memorise",
+            [
+                {"job": job, "name": memory.name, "value": msgspec.Raw(memory.value.encode())}
+                for memory in flow.memories
+            ],
+        )
+    if waits and flow.wait is not None:
+        yield from ask("mark_followed", [job])  # a cancel has to end its wait
+        born = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
+        begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=born)
+        changed.update(dict.fromkeys(begun.woken, State.QUEUED) | dict.fromkeys(begun.ended, State.DEAD))
+        yield from follow(begun.ended)
+
+
+def follow(ended: Iterable[UUID]) -> Flowing[None]:
+    """Everything that follows the end of these jobs, and the ends that this brings about, to the last."""
+    waiting = sorted(ended)
+    while waiting:
+        rows = [Ended(*row) for row in (yield from ask("ended", waiting))]
+        waiting = []
+        if not rows:
+            return
+        yield from ask("end_keys", [{"job": row.id, "status": row.status} for row in rows])
+        followers = [job for row in rows if (job := _follow_up(row)) is not None]
+        if followers:
+            yield from enqueueing(followers)
+        cancelled = [row.id for row in rows if row.status == State.CANCELLED]
+        if cancelled:
+            waiting += yield from _cancel_children(cancelled)
+        yield from ask("unjoin", [row.id for row in rows])
+        yield from ask("unwait", [row.id for row in rows])
+        waiting += yield from arrive({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
+        waiting.sort()
+
+
+def _cancel_children(parents: Sequence[object]) -> Flowing[list[UUID]]:
+    """Children go with their parent: those that run are asked, the others end here and now."""
+    children = [uuid_of(row[0]) for row in (yield from ask("children", parents))]
+    if not children:
+        return []
+    rows = yield from ask("cancel_many", [{"id": child, "reason": "its parent was cancelled"} for child in children])
+    return [uuid_of(row[0]) for row in rows]
+
+
+# Consequences
+
+
+class Ended(NamedTuple):
+    """A job that ended, as `ended.sql` tells it."""
+
+    id: Any
+    status: str
+    tenant: str
+    trace: str | None
+    input: str
+    output: str | None
+    error: str | None
+    consequences: str | None
+
+
+def _follow_up(job: Ended) -> NewJob | None:
+    if job.consequences is None:
+        return None
+    known = consequences_in(job.consequences)
+    if not known:
+        log.warning("what should follow job %s cannot be read, and nothing follows: %s", job.id, job.consequences[:200])
+    consequence = known.get(Moment(job.status))
+    if consequence is None:
+        return None
+    given = {
+        "id": encoder.encode(job.id).decode(),
+        "input": job.input,
+        "output": job.output or "null",
+        "error": job.error or "null",
+    }
+    values = {name: msgspec.Raw(given[name].encode()) for name in consequence.names}
+    return NewJob(
+        id=new_id(),
+        type=consequence.type,
+        input=encoder.encode(values).decode(),
+        queue=consequence.queue,
+        tenant=job.tenant,
+        priority=consequence.priority,
+        max_attempts=consequence.max_attempts,
+        trace=job.trace,
+        consequences=encoder.encode(consequence.then).decode() if consequence.then else None,
+        limits=consequence.limits,
+    )
+
+
+def condemned(jobs: Iterable[tuple[UUID, str]]) -> Flowing[None]:
+    """Jobs whose worker died once too often, or in their last attempt, as the sweeper writes it, with their reasons."""
+    dead = dict(sorted(jobs))
+    if dead:
+        words = {job: audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED) for job, reason in dead.items()}
+        yield from ask("record_action", [{"action": word, "actor": None, "job": job} for job, word in words.items()])
+        yield from follow(list(dead))
+
+
+# Signals
+
+
+def signalling(job: UUID, name: str, payload: str, actor: str | None) -> Flowing[bool]:
+    """The job's row is locked and it has not ended: keep the signal, and wake the job if it waits for it."""
+    row = {"job": job, "name": name, "payload": msgspec.Raw(payload.encode())}
+    kept = yield from ask("keep_signal", [row])
+    if not kept:
+        return False
+    yield from recording(audit.SIGNALLED, actor, job)
+    if (yield from ask("awaits_signal", [{"job": job, "name": name}])):
+        yield from wake([job])
+    return True
+
+
+def waking_due(page: int) -> Flowing[int]:
+    """Jobs whose time is up, and waits that could not be decided when they should: how many were woken."""
+    woken, ended = yield from wake_due(page)
+    yield from follow(ended)
+    return woken
+
+
+# Operators
+
+
+def recording(action: str, actor: str | None, job: UUID) -> Flowing[None]:
+    """A row of the audit for what an operator did; the job's own row tells the rest."""
+    yield from ask("record_action", [{"action": action, "actor": actor, "job": job}])
+
+
+def operated(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Flowing[None]:
+    """What follows an operator's change that was just written."""
+    if verb is Verb.CANCEL and state is not State.RUNNING:
+        yield from recording(audit.CANCELLED, actor, job)
+        yield from follow([job])
+    elif verb is not Verb.DISCARD:  # whose row was still there to be told of before
+        yield from recording(audit.OPERATIONS[verb], actor, job)
+    if verb in (Verb.REPLAY, Verb.RESUME):
+        yield from _retake_key(verb, job)
+        yield from ask("forget_expired", [job])
+        yield from reopen(job)
+    elif verb is Verb.DISCARD:
+        yield from ask("end_keys", [{"job": job, "status": "discarded"}])
+
+
+def _retake_key(verb: Verb, job: UUID) -> Flowing[None]:
+    """A job that comes back needs its key back; somebody else may have it by now."""
+    if (yield from ask("retake_keys", [job])):
+        return
+    for key, holder in (yield from ask("key_holder", [job])):
+        if uuid_of(holder) != job:
+            raise TransitionRefused(
+                f"cannot {verb.value} job {job}: its unique key {key!r} belongs to job {holder} now, which does "
+                "its work; discard this one, or enqueue it under another key"
+            )

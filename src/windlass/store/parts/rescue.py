@@ -1,0 +1,78 @@
+"""Rescue, step two, for both stores: in pages, and one by one where a page cannot be written.
+
+One row that cannot be given back (a trigger refuses it, a value in it is of another shape) must not keep the others.
+So after a refused page every orphan is tried alone; then with the least that can be written; and what is refused even
+then stays where it is, named in the log, where `windlass doctor` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+from uuid import UUID
+
+from windlass import failpoints
+from windlass.model.state import State
+
+log = logging.getLogger("windlass")
+
+
+class Rules(NamedTuple):
+    """What the death of a worker means for its jobs."""
+
+    max_crashes: int
+    crash_counts: bool  # a job keeps the attempt that was interrupted, and is dead when it was the last one
+    blames: bool  # a crash is counted; not after an outage, when silence says nothing about jobs
+
+
+class Rescuing:
+    """What a store supplies is one page, one look, and one bare statement."""
+
+    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        """Give back one page of orphans: only these jobs, or all but these. The states in which they are now."""
+        raise NotImplementedError
+
+    async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
+        """Which there are."""
+        raise NotImplementedError
+
+    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
+        """Give back one orphan with the least that can be written: its attempts and its error stay as they are."""
+        raise NotImplementedError
+
+    async def _rescue_all(self, rules: Rules, page: int) -> Counter[State]:
+        total: Counter[State] = Counter()
+        stuck: set[UUID] = set()
+        while True:
+            if failpoints.armed:
+                failpoints.hit("sweep.before_rescue")
+            try:
+                states = await self._rescue(rules, page, stuck, only=False)
+            except Exception as error:
+                orphans = await self._orphans(page, stuck)
+                if getattr(error, "of_database", False) or not orphans:
+                    raise
+                for job in orphans:
+                    total.update(await self._rescue_alone(rules, job, stuck))
+                continue
+            total.update(states)
+            if len(states) < page:
+                return total
+
+    async def _rescue_alone(self, rules: Rules, job: UUID, stuck: set[UUID]) -> list[State]:
+        try:
+            return await self._rescue(rules, 1, {job}, only=True)
+        except Exception as error:
+            if getattr(error, "of_database", False):
+                raise
+            log.warning("job %s of a dead worker cannot be given back as others are: %r", job, error)
+        try:
+            return await self._rescue_bare(rules, job)
+        except Exception as error:
+            if getattr(error, "of_database", False):
+                raise
+            log.error("job %s of a dead worker cannot be given back at all: %r", job, error)
+            stuck.add(job)
+            return []

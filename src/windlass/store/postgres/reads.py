@@ -1,0 +1,75 @@
+"""Looking at jobs, workers, queues and the audit: what changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from windlass.model.filter import Filter
+from windlass.model.flow import Linked, Recollection, Waiting
+from windlass.model.job import Job
+from windlass.model.state import State
+from windlass.store.parts.search import MOST_ROWS, POSTGRES, where
+from windlass.store.postgres import rows
+from windlass.store.postgres.session import Session
+from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
+from windlass.store.sql import LAST, auditing, query, searching
+
+
+class Looks(Session):
+    """The reading half of the store."""
+
+    async def recall(self, job: UUID) -> Recollection:
+        steps: dict[str, str] = {}
+        signals: dict[str, str] = {}
+        for kind, name, value in await self._fetch(query("postgres", "recall"), job):
+            (steps if kind == "step" else signals)[name] = value
+        return Recollection(steps=steps, signals=signals)
+
+    async def links(self, job: UUID) -> list[Linked]:
+        return [
+            Linked(name, target, None if status is None else rows.STATES[status], output, error)
+            for name, target, status, output, error in await self._fetch(query("postgres", "links"), job)
+        ]
+
+    async def waiting(self, job: UUID) -> Waiting | None:
+        records = await self._fetch(query("postgres", "waiting"), job)
+        return Waiting(**records[0]) if records else None
+
+    async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
+        records = await self._fetch(query("postgres", "find_many"), jobs)
+        return {job.id: job for job in map(rows.shown, records)}
+
+    async def holders(self, key: str, *, page: int = 50) -> list[Job]:
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "holders"), key, page)]
+
+    async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "waiters"), key, page)]
+
+    async def find(self, job: UUID) -> Job | None:
+        records = await self._fetch(query("postgres", "find"), job)
+        return rows.shown(records[0]) if records else None
+
+    async def counts(self) -> dict[State, int]:
+        counted = dict.fromkeys(State, 0)
+        for status, jobs in await self._fetch(query("postgres", "counts")):
+            counted[rows.STATES[status]] += jobs
+        return counted
+
+    async def workers(self) -> list[WorkerRow]:
+        return [rows.worker(record) for record in await self._fetch(query("postgres", "workers"))]
+
+    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
+        condition, parameters = where(filter, POSTGRES, 3)
+        records = await self._fetch(searching("postgres", condition), min(page, MOST_ROWS), below, *parameters)
+        return [rows.shown(record) for record in records]
+
+    async def queues(self) -> list[QueueRow]:
+        return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]
+
+    async def audit(
+        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
+    ) -> list[AuditRow]:
+        sql, given = auditing("postgres", job=job, action=action)
+        records = await self._fetch(sql, min(page, MOST_ROWS), LAST if below is None else below, *given)
+        return [AuditRow(**record) for record in records]

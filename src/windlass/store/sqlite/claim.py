@@ -1,0 +1,189 @@
+"""Claiming: the due jobs of a few lanes, in the order of a claim, leased in the same transaction.
+
+A claim goes level by level (phase rank, then priority), and inside one by queues and tenants:
+
+    lanes → levels → a queue's tenants by weight → the jobs of each by time → limits → the lease
+
+The writer's lock keeps everybody else out. So what one tenant leaves of its share goes to the others in the same claim,
+and the room of limits is counted in memory.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from itertools import groupby, islice, pairwise
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from windlass.policy.fairness import Fairness
+from windlass.store.parts.admission import letting_in
+from windlass.store.parts.setback import SetBack
+from windlass.store.protocol import Claim, Claimed
+from windlass.store.sql import query
+from windlass.store.sqlite.lanes import Lane, Line, Picks
+from windlass.store.sqlite.limits import Turnstiles
+from windlass.store.sqlite.rows import SECOND, array, job, micros, span
+from windlass.store.sqlite.runner import Follower
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping
+
+    from windlass.clock import Clock
+    from windlass.model.job import Job
+    from windlass.policy.fairness import Group
+
+
+class Claims:
+    """The claims of one store, and what they remember from one to the next: shares, and when a bucket has a token."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._set_back = SetBack()
+        self._fairness = Fairness()
+        self._next_token: int | None = None  # microseconds; of the buckets at which jobs may be parked
+
+    def take(self, connection: sqlite3.Connection, now: int, claim: Claim) -> Claimed:
+        """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: nobody else claims."""
+        alive = connection.execute(query("sqlite", "alive"), {"worker": str(claim.worker)}).fetchone()
+        if alive is None:
+            return Claimed(jobs=[])
+        self._look(now, seen=alive[0])
+        follower = Follower(connection, now)
+        self._let_in(follower, now, claim)
+        lanes = _lanes(connection, claim, now)
+        turnstiles = Turnstiles(follower, connection, now)
+        picks = Picks(connection, now, self._until(now), claim, turnstiles)
+        self._pick(connection, picks, lanes)
+        turnstiles.turn()
+        self._next_token = _soonest((self._next_token, turnstiles.next_token()))
+        jobs = _lease(connection, now, claim, list(picks.chosen)) if picks.chosen else []
+        if any(micros(job.run_at) > now for job in jobs):
+            self._set_back.found(self._clock.monotonic())
+        if len(jobs) == claim.room:
+            return Claimed(jobs=jobs)
+        due = _soonest([self._next_token, *(self._next_due(picks.next_due(lane), now) for lane in lanes)])
+        return Claimed(jobs=jobs, next_due=None if due is None else max(0, due - now) / SECOND)
+
+    def _until(self, now: int) -> int:
+        """Up to which time jobs are looked for: now, or further where the clock was set back."""
+        reach = self._set_back.reach(self._clock.monotonic())
+        return now if reach is None else max(now, span(reach))
+
+    def _next_due(self, found: tuple[int | None, int | None], now: int) -> int | None:
+        """A job that had been due before the clock was set back is due now: the next claim looks that far."""
+        due, written = found
+        if written is None:
+            return due
+        known = self._set_back.reach(self._clock.monotonic()) is not None
+        self._look(now, written=written)
+        return due if known else now  # once: what keeps it from being claimed then is not the clock
+
+    def _look(self, now: int, *, seen: int = 0, written: int = 0) -> None:
+        self._set_back.look(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
+
+    def _let_in(self, follower: Follower, now: int, claim: Claim) -> None:
+        """Parked jobs whose key has room. Nobody is woken for them: a worker that cannot run what it let in would wake
+        itself and let in the next ones, and so on."""
+        if claim.rescan or (self._next_token is not None and self._next_token <= now):
+            soonest = follower.drive(letting_in())
+            self._next_token = None if soonest is None else now + span(soonest)
+
+    def _pick(self, connection: sqlite3.Connection, picks: Picks, lanes: list[Lane]) -> None:
+        levels = [list(peers) for _, peers in groupby(lanes, key=lambda lane: (lane.phase_rank, lane.priority))]
+        if len(levels) > 1:  # else: the order of one level is the order of age already
+            picks.oldest(lanes)
+        several = any(one.queue == other.queue and one.tenant != other.tenant for one, other in pairwise(lanes))
+        weights = dict(connection.execute(query("sqlite", "weights"))) if several else {}
+        for peers in levels:
+            if not picks.room:
+                break
+            self._serve(picks, peers, weights)
+
+    def _serve(self, picks: Picks, peers: list[Lane], weights: Mapping[str, float]) -> None:
+        """One level: queues by the age of their jobs, and what they leave to whoever has more."""
+        queues = [
+            Sharing(self._fairness, weights, picks, list(lanes)) for _, lanes in groupby(peers, lambda lane: lane.queue)
+        ]
+        if len(queues) > 1:
+            for queue, places in _places(queues, picks.room):
+                queue.serve(places)
+        for queue in queues:
+            queue.serve(picks.room)
+        for queue in queues:
+            queue.close()
+
+
+class Sharing:
+    """One queue of one level: tenants share it by weight."""
+
+    def __init__(self, fairness: Fairness, weights: Mapping[str, float], picks: Picks, lanes: list[Lane]) -> None:
+        self._fairness = fairness
+        self._weights = weights
+        self._group: Group = (lanes[0].phase_rank, -lanes[0].priority, lanes[0].queue)
+        self._lines = {tenant: Line(picks, list(own)) for tenant, own in groupby(lanes, key=lambda lane: lane.tenant)}
+        self._taken: Counter[str] = Counter()
+
+    def ages(self, most: int) -> list[tuple[int, str]]:
+        """When the first jobs of this queue were due."""
+        return sorted(age for line in self._lines.values() for age in line.ages(most))[:most]
+
+    def serve(self, places: int) -> None:
+        """Give `places` to the tenants by their shares; what one leaves goes to those who have more."""
+        while places > 0:
+            hungry = [tenant for tenant, line in self._lines.items() if not line.dry]
+            if not hungry:
+                return
+            for tenant, quota in self._quotas(hungry, places):
+                places -= self._take(tenant, min(quota, places))
+
+    def _quotas(self, hungry: list[str], places: int) -> list[tuple[str, int]]:
+        if len(self._lines) == 1:  # time alone is nobody's debt: nothing is noted of it
+            return [(hungry[0], places)]
+        return self._fairness.quotas(self._group, hungry, places, self._weights)
+
+    def _take(self, tenant: str, places: int) -> int:
+        taken = self._lines[tenant].take(places)
+        self._taken[tenant] += taken
+        return taken
+
+    def close(self) -> None:
+        """Tell the shares what everybody got. Nobody is light for it: a place that one left was given to another."""
+        for line in self._lines.values():
+            line.close()
+        if len(self._lines) == 1:
+            return
+        quotas = [(tenant, self._taken[tenant]) for tenant in self._lines]
+        self._fairness.granted(self._group, quotas, self._taken, self._weights, filled=True)
+
+
+def _places(queues: list[Sharing], room: int) -> list[tuple[Sharing, int]]:
+    """How many places each queue of a level has: the oldest jobs of all of them decide."""
+    ages = heapq.merge(*[[(age, place) for age in queue.ages(room)] for place, queue in enumerate(queues)])
+    counted = Counter(place for _, place in islice(ages, room))
+    return [(queues[place], places) for place, places in counted.items()]
+
+
+def _lanes(connection: sqlite3.Connection, claim: Claim, now: int) -> list[Lane]:
+    queues = None if claim.queues is None else array(claim.queues)
+    found = connection.execute(query("sqlite", "lanes"), {"queues": queues, "now": now})
+    return [
+        Lane(queue, rank, priority, tenant, limited)
+        for queue, rank, priority, tenant, *there in found
+        for limited in (False, True)
+        if there[limited]
+    ]
+
+
+def _lease(connection: sqlite3.Connection, now: int, claim: Claim, idents: list[str]) -> list[Job]:
+    lease = {"worker": str(claim.worker), "token": str(uuid4())}
+    connection.execute(query("sqlite", "claim"), lease | {"ids": array(idents), "now": now})
+    jobs = [job(row) for row in connection.execute(query("sqlite", "claimed"), lease)]
+    if claim.by_creation:
+        return sorted(jobs, key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id))
+    return sorted(jobs, key=lambda job: (job.phase_rank, -job.priority, job.run_at, job.id))
+
+
+def _soonest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

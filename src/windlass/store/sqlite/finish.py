@@ -1,0 +1,116 @@
+"""Settling: what an attempt came to, written under its lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from windlass.model import audit
+from windlass.model.state import FINAL, FINISHING, SETTLING, State, target
+from windlass.store.parts.admission import charging, holding, releasing
+from windlass.store.parts.consequences import after
+from windlass.store.parts.messages import WAKE_GATES
+from windlass.store.sql import query
+from windlass.store.sqlite.rows import (
+    Parameters,
+    advance_parameters,
+    array,
+    decode_keys,
+    keys_of,
+    transition_parameters,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from windlass.model.flow import Memory
+    from windlass.model.job import Lease
+    from windlass.model.outcome import Transition
+    from windlass.store.sqlite.runner import Follower
+
+
+def settle_all(
+    follower: Follower, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
+) -> dict[UUID, State]:
+    """Write transitions and everything that follows them: the states of those whose lease was current."""
+    slots = _slots(connection, transitions)
+    follower.drive(charging(transitions))
+    written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
+    states = {each.job: state for each, state in written}
+    follower.queues |= {
+        each.flow.advance.queue
+        for each, state in written
+        if each.flow is not None and each.flow.advance is not None and state is State.QUEUED
+    }
+    _hold_back(follower, [each.hold for each, _ in written if each.hold is not None])
+    follower.drive(releasing(slots.get(job) for job in states))
+    if any(each.flow is not None or state in FINAL for each, state in written):
+        states |= follower.drive(after(written))
+    return states
+
+
+def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) -> dict[UUID, list[str]]:
+    """The keys of jobs that hold slots, read before they end or get others. Without limits nobody looks at the jobs."""
+    if connection.execute(query("sqlite", "any_limit")).fetchone() is None:
+        return {}
+    found = connection.execute(query("sqlite", "slots"), {"ids": array(each.job for each in transitions)})
+    return {UUID(job): decode_keys(limits) for job, limits in found}
+
+
+def _hold_back(follower: Follower, holds: Sequence[tuple[str, float]]) -> None:
+    if holds:
+        follower.drive(holding(holds, strict=False))
+        follower.queues.add(WAKE_GATES)
+
+
+def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
+    """Write one transition: the state the job is in now, or None when the lease is not current."""
+    advance = None if transition.flow is None else transition.flow.advance
+    if advance is not None:
+        moved = connection.execute(query("sqlite", "advance"), advance_parameters(transition, advance, now)).rowcount
+        if moved:
+            return State.QUEUED
+    parameters = transition_parameters(transition, now)
+    state = _write(connection, transition, parameters)
+    instead = state is State.CANCELLED and transition.verb not in FINISHING
+    action = audit.CANCELLED if instead else transition.action
+    if state in FINAL and action is not None:
+        connection.execute(query("sqlite", "record_end"), parameters | {"action": action})
+    return state
+
+
+def _write(connection: sqlite3.Connection, transition: Transition, parameters: Parameters) -> State | None:
+    if transition.verb in FINISHING:
+        return target(transition.verb) if _archive(connection, "finish", parameters) else None
+    if _archive(connection, "settle_cancelled", parameters):
+        return State.CANCELLED
+    settled = connection.execute(query("sqlite", "settle"), parameters).rowcount
+    return target(transition.verb) if settled else None
+
+
+def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
+    """End a job with the least that can be written, and give back its slots."""
+    parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
+    found = connection.execute(query("sqlite", "put_aside"), parameters).fetchall()
+    follower.drive(releasing(keys_of(limits) for (limits,) in found))
+    return bool(found)
+
+
+def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
+    """Keep a step's result, if the lease is current."""
+    parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
+    return connection.execute(query("sqlite", "remember"), parameters | {"now": now}).rowcount > 0
+
+
+def refuse_foreign(transition: Transition) -> None:
+    """Only a lease's holder settles; every other verb has its own way in."""
+    if transition.verb not in FINISHING | SETTLING:
+        raise ValueError(f"{transition.verb.value!r} is not a verb of a lease's holder, so that finish() refuses it")
+
+
+def _archive(connection: sqlite3.Connection, step: str, parameters: Parameters) -> bool:
+    if not connection.execute(query("sqlite", step), parameters).rowcount:
+        return False
+    connection.execute(query("sqlite", "leave"), parameters)
+    return True

@@ -1,0 +1,45 @@
+"""A connection that only says "alive", in a thread with its own loop, where a blocking call hurts nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.store.sql import query
+from windlass.store.sqlite.connection import connect, immediate, translated
+from windlass.store.sqlite.rows import micros, span
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+    from uuid import UUID
+
+    from windlass.clock import Clock
+
+
+PAUSE = 0.002  # seconds between two tries for the lock: a beat goes before other writers
+
+
+class SqliteHeart:
+    """Beats one worker's row. The connection is made by the first beat, in the thread that beats."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+
+    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
+        with translated(self._path):
+            if self._connection is None:
+                self._connection = connect(self._path)
+            # No longer than the lease: a beat that comes later than that says nothing any more. But longer than
+            # `within`: a new connection would wait for the same lock, and while the file is locked no other process
+            # can declare this worker dead.
+            with immediate(self._connection, patience=lease, pause=PAUSE):
+                now = micros(self._clock.now())
+                parameters = {"id": str(worker), "lease": span(lease), "held": held, "now": now}
+                return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,159 @@
+"""Lanes as a claim reads them: the due jobs of one tenant, in order, and only as far as they are wanted."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple
+
+from windlass.store.sql import query
+from windlass.store.sqlite.limits import MOST_PARKED
+from windlass.store.sqlite.rows import Parameters, array, span
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from windlass.store.protocol import Claim
+    from windlass.store.sqlite.limits import Turnstiles
+
+Due = tuple[int, str, str | None]
+"""When it was due (or created), its id, its limits."""
+
+BEGINNING: Due = (-(2**63), "", None)
+ALL = -1
+
+
+class Lane(NamedTuple):
+    """Jobs that are alike to a claim, apart from their time."""
+
+    queue: str
+    phase_rank: int
+    priority: int
+    tenant: str
+    limited: bool  # its jobs have limits
+
+
+class Picks:
+    """What one claim has chosen so far, and how it looks for more."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, now: int, until: int, claim: Claim, turnstiles: Turnstiles
+    ) -> None:
+        self._connection = connection
+        self._claim = claim
+        self._turnstiles = turnstiles
+        self._statement = "due_by_creation" if claim.by_creation else "due"
+        self._common: Parameters = {
+            "types": array(claim.types),
+            "suspects": claim.suspects.value,
+            "rest": span(claim.rest),
+            "now": now,
+            "until": until,
+        }
+        self.chosen: dict[str, None] = {}
+
+    @property
+    def room(self) -> int:
+        return self._claim.room - len(self.chosen)
+
+    def choose(self, due: Due) -> bool:
+        """Take this job, unless it is taken already or one of its keys is full."""
+        _, ident, limits = due
+        if ident in self.chosen or (limits is not None and not self._turnstiles.lets_in(ident, limits)):
+            return False
+        self.chosen[ident] = None
+        return True
+
+    def oldest(self, lanes: list[Lane]) -> None:
+        """Ageing: a few places go to the oldest due jobs of any priority, whatever the pace."""
+        places = min(self._claim.aged, self._claim.room)
+        if not places:
+            return
+        found = [
+            self._crowd("due", lane) if lane.limited else iter(self._look("due", lane, places).fetchall())
+            for lane in lanes
+        ]
+        for job in heapq.merge(*found):
+            places -= self.choose(job)
+            if not places:
+                return
+
+    def page(self, lane: Lane, size: int, after: Due = BEGINNING) -> list[Due]:
+        """The next jobs of a lane, whether or not their keys have room."""
+        return self._look(self._statement, lane, size, after).fetchall()
+
+    def crowd(self, lane: Lane) -> Iterator[Due]:
+        """The jobs of a lane with limits, one by one: a hundred thousand may be at a full key before one that is free.
+
+        When no more of them can be parked, the statement leaves out the keys that are full by then, at half the price
+        per job. An open cursor, which goes with this generator.
+        """
+        return self._crowd(self._statement, lane)
+
+    def _crowd(self, statement: str, lane: Lane) -> Iterator[Due]:
+        after: Due | None = BEGINNING
+        while after is not None:
+            begun, after, refused = after, None, self._turnstiles.refused
+            for job in self._look(statement, lane, ALL, begun, self._turnstiles.passed_over()):
+                yield job
+                # Not by creation, where every statement sorts the lane anew.
+                if statement == "due" and self._turnstiles.refused - refused == MOST_PARKED:
+                    after = job
+                    break
+
+    def _look(
+        self, statement: str, lane: Lane, limit: int, after: Due = BEGINNING, full: str | None = None
+    ) -> sqlite3.Cursor:
+        at, ident, _ = after
+        begin = {"after_at": at, "after_id": ident, "limit": limit, "full": full}
+        return self._connection.execute(query("sqlite", statement), self._common | lane._asdict() | begin)
+
+    def next_due(self, lane: Lane) -> tuple[int | None, int | None]:
+        """When the next job of a lane that is not due yet will be; and when it was written, if it had been due then."""
+        row = self._connection.execute(query("sqlite", "next_due"), self._common | lane._asdict()).fetchone()
+        return (None, None) if row is None else (row[0], row[1])
+
+
+class Line:
+    """The due jobs of one tenant in one queue and of one priority: those with limits and those without, by time."""
+
+    def __init__(self, picks: Picks, lanes: list[Lane]) -> None:
+        self._picks = picks
+        self._lanes = lanes
+        self._page = 0  # jobs without limits that are read at a time
+        self._first: dict[Lane, list[Due]] = {}  # pages that were read already
+        self._jobs: Iterator[Due] | None = None
+        self.dry = False
+
+    def ages(self, most: int) -> list[tuple[int, str]]:
+        """The times of the first jobs, whether or not their keys have room."""
+        self._page = most
+        self._first = {lane: self._picks.page(lane, most) for lane in self._lanes}
+        return [(at, ident) for page in self._first.values() for at, ident, _ in page]
+
+    def take(self, count: int) -> int:
+        """Choose up to `count` of the next jobs: how many there were."""
+        if self._jobs is None:
+            self._page = self._page or count + len(self._picks.chosen)  # aged ones are met a second time
+            lanes = [self._picks.crowd(lane) if lane.limited else self._pages(lane) for lane in self._lanes]
+            self._jobs = lanes[0] if len(lanes) == 1 else heapq.merge(*lanes)
+        taken = 0
+        while taken < count:
+            job = next(self._jobs, None)
+            if job is None:
+                self.dry = True
+                break
+            taken += self._picks.choose(job)
+        return taken
+
+    def _pages(self, lane: Lane) -> Iterator[Due]:
+        """Read at once and not one by one: a second open cursor of one statement would be compiled anew."""
+        page = self._first[lane] if lane in self._first else self._picks.page(lane, self._page)
+        yield from page
+        while len(page) == self._page:
+            page = self._picks.page(lane, self._page, page[-1])
+            yield from page
+
+    def close(self) -> None:
+        """Give up the cursors: the rows they stand on are about to be written."""
+        self._jobs = None

@@ -1,0 +1,115 @@
+"""The keys that one claim meets: how much room each has left, who passes, and who is parked.
+
+The writer's lock keeps every turnstile as it was found, so that room is counted here and written once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from windlass.store.parts.statements import ask
+from windlass.store.sql import query
+from windlass.store.sqlite.functions import UNLIMITED, room, token_at
+from windlass.store.sqlite.rows import array, decode_keys, span
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from windlass.store.sqlite.runner import Follower
+
+MOST_PARKED = 5_000  # jobs per claim: the others are only passed over, or a claim would keep other writers waiting
+
+Row = tuple[int | None, int, float | None, int, int, int | None]
+"""most, used, period, burst, next_at, held_until"""
+
+
+class Turnstiles:
+    """Asked about one job after the other, in the order of the claim."""
+
+    def __init__(self, follower: Follower, connection: sqlite3.Connection, now: int) -> None:
+        self._follower = follower
+        self._connection = connection
+        self._now = now
+        self._rows: dict[str, Row] = {}
+        self._left: dict[str, int] = {}  # room by key
+        self._full: dict[str, str] = {}  # a job's limits as they are stored → the one that has no room
+        self._taken: Counter[str] = Counter()
+        self._parked: dict[str, str] = {}  # job → key
+        self.refused = 0
+
+    def lets_in(self, job: str, limits: str) -> bool:
+        """Whether all keys of this job have room; it is taken. If not, the job is parked on one that has none."""
+        # Room only shrinks during a claim: what was full once needs no second look, a hundred thousand times.
+        full = self._full.get(limits)
+        if full is None:
+            keys = decode_keys(limits)
+            full = self._find_full(keys)
+            if full is None:
+                for key in keys:
+                    self._left[key] -= 1
+                    self._taken[key] += 1
+                return True
+            self._full[limits] = full
+        self.refused += 1
+        if len(self._parked) < MOST_PARKED:
+            self._parked[job] = full
+        return False
+
+    def passed_over(self) -> str | None:
+        """The keys whose jobs need not be looked at, as a JSON array: full ones, when no more can be parked."""
+        if len(self._parked) < MOST_PARKED:
+            return None
+        return array(key for key, left in self._left.items() if left <= 0)
+
+    def _find_full(self, keys: list[str]) -> str | None:
+        for key in keys:
+            if self._left.get(key, 1) <= 0:
+                return key
+        for key in keys:
+            if key not in self._left:
+                self._meet(key)
+            if self._left[key] <= 0:
+                return key
+        return None
+
+    def _meet(self, key: str) -> None:
+        row = self._find(key)
+        if row is None:
+            self._follower.drive(ask("make_turnstiles", [key]))
+            row = self._find(key)
+        if row is not None:
+            self._rows[key] = row
+        self._left[key] = UNLIMITED if row is None else room(*row, self._now)
+
+    def _find(self, key: str) -> Row | None:
+        row: Row | None = self._connection.execute(query("sqlite", "turnstile"), {"key": key}).fetchone()
+        return row
+
+    def turn(self) -> None:
+        """Write what was taken, and who is parked."""
+        if self._taken:
+            self._follower.drive(ask("pass", self._taken))
+        if self._parked:
+            self._follower.drive(ask("park", list(self._parked.items())))
+
+    def next_token(self) -> int | None:
+        """When the first of the buckets that are empty now has a token again, or a hold ends."""
+        times = [
+            self._token_after(row, self._taken[key])
+            for key, row in self._rows.items()
+            if self._left[key] <= 0 and _comes_by_time(row, self._now)
+        ]
+        return min(times, default=None)
+
+    def _token_after(self, row: Row, taken: int) -> int:
+        _, _, period, burst, next_at, held_until = row
+        if period is not None:
+            next_at = max(next_at, self._now) + span(taken * period)
+        return token_at(period, burst, next_at, held_until, self._now)
+
+
+def _comes_by_time(row: Row, now: int) -> bool:
+    """A bucket, or whatever is held back: not a limit's slots, which somebody has to give back."""
+    _, _, period, _, _, held_until = row
+    return period is not None or (held_until is not None and held_until > now)

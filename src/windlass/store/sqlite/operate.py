@@ -1,0 +1,55 @@
+"""Operating on one job: cancel, retry, replay, resume, discard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.model import audit
+from windlass.model.state import State, Verb, sources, target
+from windlass.store.parts.consequences import operated, recording
+from windlass.store.parts.refusals import OPERATIONS, refusal
+from windlass.store.sql import query
+from windlass.store.sqlite import rows
+from windlass.store.sqlite.rows import Parameters, array
+
+if TYPE_CHECKING:
+    import sqlite3
+    from uuid import UUID
+
+    from windlass.store.sqlite.runner import Follower
+
+
+def operate(
+    follower: Follower, connection: sqlite3.Connection, now: int, verb: Verb, job: UUID, actor: str | None
+) -> State | None:
+    """Do it if the job's state allows it, with what follows: the state it is in now, None when it is gone."""
+    if verb not in OPERATIONS:
+        raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
+    parameters = {"id": str(job), "sources": array(sources(verb)), "now": now}
+    if verb is Verb.DISCARD:
+        follower.drive(recording(audit.OPERATIONS[verb], actor, job))
+    if _change(connection, verb, parameters):
+        follower.drive(operated(verb, job, target(verb), actor))
+        return target(verb)
+    if verb is Verb.CANCEL and connection.execute(query("sqlite", "request_cancel"), parameters).rowcount:
+        follower.drive(operated(verb, job, State.RUNNING, actor))
+        return State.RUNNING
+    row = connection.execute(query("sqlite", "find"), parameters).fetchone()
+    raise refusal(verb, job, None if row is None else rows.job(row))
+
+
+def archive_cancelled(connection: sqlite3.Connection, parameters: Parameters) -> bool:
+    """Move one job to the history as cancelled; False when its state does not allow it."""
+    if not connection.execute(query("sqlite", "archive"), parameters).rowcount:
+        return False
+    connection.execute(query("sqlite", "depart"), parameters)
+    return True
+
+
+def _change(connection: sqlite3.Connection, verb: Verb, parameters: Parameters) -> bool:
+    if verb is Verb.CANCEL:
+        return archive_cancelled(connection, parameters)
+    changed = connection.execute(query("sqlite", verb.value), parameters).rowcount > 0
+    if changed and verb is Verb.RESUME:
+        connection.execute(query("sqlite", "forget"), parameters)
+    return changed

@@ -1,0 +1,149 @@
+"""An operator's desk: a database with jobs in every state, and the commands on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Awaitable, Callable
+from fcntl import ioctl
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from click.testing import CliRunner, Result
+
+from windlass.cli.main import cli
+from windlass.clock import SystemClock
+from windlass.config import Settings
+from windlass.model.job import Job, NewJob, new_id
+from windlass.model.outcome import Transition
+from windlass.model.state import Verb
+from windlass.store import make_store
+from windlass.store.protocol import Claim, NewWorker, Store
+
+T = TypeVar("T")
+
+PATIENCE = 30.0  # seconds
+LEASE = 60.0  # seconds
+
+
+class CliStore:
+    """Writes to the store as workers would, each call with a store of its own, and runs commands."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.settings = Settings.load({}, url=url)
+
+    # Given
+
+    def enqueue(self, count: int = 1, **options: Any) -> list[UUID]:
+        defaults: dict[str, Any] = {"type": "send", "input": "{}"}
+        jobs = [NewJob(**{"id": new_id(), **defaults, **options}) for _ in range(count)]
+        self.ask(lambda store: store.enqueue(jobs))
+        return [job.id for job in jobs]
+
+    def register(self, *, queues: tuple[str, ...] | None = None, lease: float = LEASE, name: str = "host:1") -> UUID:
+        worker = NewWorker(id=uuid4(), name=name, lease=lease, queues=queues, types=("send",), concurrency=10)
+        self.ask(lambda store: store.register(worker))
+        return worker.id
+
+    def claim(self, worker: UUID) -> Job:
+        """The only job that is due, now held by this worker."""
+        claim = Claim(worker=worker, room=1, types=("send",), rescan=True)
+        (job,) = self.ask(lambda store: store.claim(claim)).jobs
+        return job
+
+    def take(self, worker: UUID | None = None, room: int = 10) -> list[Job]:
+        """What a worker, a new one unless it is named, would claim now."""
+        claim = Claim(worker=worker or self.register(), room=room, types=("send",), rescan=True)
+        return list(self.ask(lambda store: store.claim(claim)).jobs)
+
+    def settle(self, verb: Verb, worker: UUID | None = None, **options: Any) -> UUID:
+        """A job that a worker held, and what came of it."""
+        (id,) = self.enqueue(**{key: options.pop(key) for key in ("queue", "type", "input") if key in options})
+        job = self.claim(worker or self.register())
+        assert job.id == id
+        transition = Transition(lease=job.lease, verb=verb, attempt=1, elapsed=1.5, **options)
+        self.ask(lambda store: store.finish([transition]))
+        return id
+
+    def fail(
+        self, message: str = "no answer", *, type: str = "TimeoutError", verb: Verb = Verb.FAIL, **more: Any
+    ) -> UUID:
+        failure = {"type": type, "message": message, "attempt": 1, "attemptedAt": "2026-01-01T00:00:00Z"}
+        error = json.dumps({**failure, "traceback": f"Traceback:\n  somewhere\n{type}: {message}"})
+        reason = "exhausted" if verb is Verb.BURY else None
+        return self.settle(verb, delay=600.0, error=error, reason=reason, **more)
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        async def open_and_ask() -> T:
+            store = make_store(self.settings, SystemClock())
+            await store.open()
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(open_and_ask())
+
+    def status(self, id: UUID) -> str:
+        job = self.ask(lambda store: store.find(id))
+        return "gone" if job is None else job.status.value
+
+    # When
+
+    def run(self, *arguments: str, input: str | None = None, **environment: str) -> Result:
+        """A command in a pipe."""
+        runner = CliRunner(env={"WINDLASS_URL": self.url, **environment})
+        return runner.invoke(cli, arguments, input=input, prog_name="windlass")
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        result = self.run(*arguments, "--json")
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    def terminal(self, *arguments: str, width: int = 100, keys: str = "", **environment: str) -> tuple[str, int]:
+        """What a person at a terminal sees, and the exit code; `keys` are typed when something is asked."""
+        master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**plain, "TERM": "xterm", "WINDLASS_URL": self.url, **environment},
+            start_new_session=True,
+            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        try:
+            return _watch(master, keys), process.wait(PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)
+
+
+def _watch(master: int, keys: str) -> str:
+    """Until the other side closes; types once it is asked."""
+    seen = b""
+    while True:
+        ready, _, _ = select.select([master], [], [], PATIENCE)
+        assert ready, f"nothing more came after {seen!r}"
+        try:
+            piece = os.read(master, 65_536)
+        except OSError:  # Linux says EIO when the last one has closed it
+            piece = b""
+        if not piece:
+            return seen.decode().replace("\r\n", "\n")
+        seen += piece
+        if keys and seen.endswith((b"go on: ", b"[y/N] ")):
+            os.write(master, keys.encode())
+            keys = ""
