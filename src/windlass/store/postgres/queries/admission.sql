@@ -7,10 +7,9 @@ SELECT kind, name FROM windlass.gates WHERE state <> 'open'
     SELECT kind, name FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
 
 -- name: gates
--- Every gate that somebody touched, closed ones first.   $1 []
+-- Every gate that somebody touched, closed ones first.
 SELECT kind, name, state, reason, actor, extract(epoch FROM since)::float8
   FROM windlass.gates
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY state = 'open', kind, name
 
 -- name: set_gate
@@ -23,19 +22,18 @@ SELECT kind, name, state, reason, actor
        state = excluded.state, reason = excluded.reason, actor = excluded.actor
 
 -- name: closures
--- Everything that keeps jobs from starting now.   $1 []
-SELECT kind, name, state FROM windlass.gates WHERE state <> 'open' AND CAST($1 AS json) IS NOT NULL
+-- Everything that keeps jobs from starting now.
+SELECT kind, name, state FROM windlass.gates WHERE state <> 'open'
 UNION ALL
 SELECT kind, name, 'spent' FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
 UNION ALL
 SELECT 'bucket', key, 'held' FROM windlass.limit_counters WHERE held_until > windlass.now()
 
 -- name: budgets
--- Budgets with what the window that is now has cost.   $1 []
+-- Budgets with what the window that is now has cost.
 SELECT kind, name, cents, seconds, CASE WHEN until > windlass.now() THEN spent ELSE 0 END,
        extract(epoch FROM CASE WHEN until > windlass.now() THEN until ELSE windlass.window_end(seconds) END)::float8
   FROM windlass.budgets
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY kind, name
 
 -- name: set_budget
@@ -95,7 +93,7 @@ UPDATE windlass.budgets
 RETURNING budgets.kind, budgets.name
 
 -- name: tenants
--- Tenants that have a weight or jobs, or cost something in the last 24 hours.   $1 []
+-- Tenants that have a weight or jobs, or cost something in the last 24 hours.
 WITH counted AS (
     SELECT tenant,
            count(*) FILTER (WHERE status IN ('queued', 'failed'))::int AS queued,
@@ -117,7 +115,6 @@ SELECT name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), coalesc
   LEFT JOIN windlass.tenants USING (name)
   LEFT JOIN counted ON counted.tenant = names.name
   LEFT JOIN cost ON cost.tenant = names.name
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY name
 
 -- name: set_weight

@@ -82,8 +82,8 @@ UPDATE windlass.jobs SET followed = true
 RETURNING jobs.id, jobs.status
 
 -- name: lock_wait_graph
--- Until the commit, nobody else closes a round of waits.   $1 []
-SELECT pg_advisory_xact_lock(7745966692414833) WHERE CAST($1 AS json) IS NOT NULL
+-- Until the commit, no other transaction can close a cycle of waits.
+SELECT pg_advisory_xact_lock(7745966692414833)
 
 -- name: cycles
 -- Jobs that would wait for one that waits, over any number of others, for them.   $1 [{job, awaited}]

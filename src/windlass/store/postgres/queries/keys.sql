@@ -84,3 +84,13 @@ DELETE FROM windlass.steps
    AND (name LIKE '% '
         OR EXISTS (SELECT FROM windlass.steps AS mark WHERE mark.job = steps.job AND mark.name = steps.name || ' '
                     OFFSET 0))
+
+-- name: begin_savepoint
+-- On a borrowed connection: what follows can be undone, while the caller's transaction goes on.
+SAVEPOINT windlass_keys
+
+-- name: roll_back_to_savepoint
+ROLLBACK TO SAVEPOINT windlass_keys
+
+-- name: release_savepoint
+RELEASE SAVEPOINT windlass_keys

@@ -170,7 +170,7 @@ UPDATE windlass.jobs SET parked_on = NULL
 RETURNING jobs.id, jobs.queue
 
 -- name: parked_keys
--- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.   $1 []
+-- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.
 --
 -- A loose index scan: one descent per key, whatever the number of jobs.
 WITH RECURSIVE parked AS (
@@ -191,7 +191,7 @@ SELECT parked.key, coalesce(room, 1000000),
           FROM windlass.limit_counters
          WHERE limit_counters.key = parked.key
          LIMIT 1) AS stile ON true
- WHERE parked.key IS NOT NULL AND CAST($1 AS json) IS NOT NULL
+ WHERE parked.key IS NOT NULL
 
 -- name: slot_holders
 -- Who holds a slot of a key, the longest first.   $1 key   $2 page

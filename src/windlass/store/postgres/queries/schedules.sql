@@ -125,8 +125,8 @@ UPDATE windlass.schedules
 DELETE FROM windlass.schedules WHERE name = CAST($1 AS json) ->> 0 RETURNING name
 
 -- name: schedule_clock
--- What time it is, in microseconds since the epoch.   $1 []
-SELECT (extract(epoch FROM windlass.now()) * 1000000)::bigint FROM json_array_length(CAST($1 AS json))
+-- What time it is, in microseconds since the epoch.
+SELECT (extract(epoch FROM windlass.now()) * 1000000)::bigint
 
 -- name: set_schedule_back
 -- The clock was set back: a schedule goes on with its next tick from now. What was noted of ticks in the future of the clock
