@@ -204,7 +204,7 @@ class Claiming(Looks):
         self._next_scan = ended + max(SCAN_EVERY, SCAN_SHARE * (ended - began))
         self._floors.scanned(rows.lane(record) for record in records)
         for record in records:
-            if self._set_back.look(record["clock"], record["seen"], record["written"], ended):
+            if self._set_back.observe(record["clock"], record["seen"], record["written"], ended):
                 self._floors.lower()
         self._weights |= {record["tenant"]: record["weight"] for record in records}
         waits = [
