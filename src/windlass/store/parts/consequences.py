@@ -72,7 +72,7 @@ def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
 
 
 def write_flow(settled: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
-    """Write what these transitions cause; returns the jobs whose state changed again, with the new state."""
+    """Write what these transitions cause; returns the jobs that changed their state again, with the new one."""
     pairs = list(settled)
     changed: dict[UUID, State] = {}
     flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
@@ -221,7 +221,7 @@ def send_signal(job: UUID, name: str, payload: str, actor: str | None) -> Statem
 
 
 def wake_due_jobs(page: int) -> Statements[int]:
-    """Wake the jobs whose timer ran out, and decide the waits that no arrival could decide; returns how many woke."""
+    """Wake the jobs at the end of their timers, and decide waits that no arrival decided; returns how many woke."""
     woken, ended = yield from wake_due_waits(page)
     yield from propagate(ended)
     return woken

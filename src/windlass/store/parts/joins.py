@@ -31,7 +31,7 @@ class BegunWaits(NamedTuple):
 
 
 def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Statements[BegunWaits]:
-    """Write the waits of jobs that are in the state `waiting`; a job whose need is met already is woken at once.
+    """Write the waits of jobs that are in the state `waiting`; a job that needs nothing more is woken at once.
 
     The fence distinguishes one wait of a job from its next wait: edges of an earlier one are ignored. `new` names the
     awaited jobs that this transaction wrote itself: no other transaction can have changed them.
@@ -125,9 +125,9 @@ def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Statements[dict[UUID
 
 
 def count_ends(ends: Mapping[UUID, bool]) -> Statements[list[UUID]]:
-    """Count the ends of awaited jobs for their waiters; wake, bury or cancel each waiter whose wait is decided by that.
+    """Count the ends of awaited jobs for their waiters; wake, bury or cancel each waiter that this decides.
 
-    `ends` says for each job whether it succeeded. Returns the waiters that ended.
+    `ends` has for each job whether it succeeded. Returns the waiters that ended.
     """
     by_wait: dict[tuple[UUID, int], Arrivals] = {}
     rows = yield from run("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
@@ -188,7 +188,7 @@ class Arrivals:
 
 
 class Decisions:
-    """Waiters whose wait is decided: woken, dead because an awaited job failed, or cancelled for it."""
+    """Waiters that need not wait any longer: woken, dead because an awaited job failed, or cancelled for it."""
 
     def __init__(self) -> None:
         self.wake: list[UUID] = []
@@ -238,7 +238,7 @@ def _write_decisions(decided: Decisions) -> Statements[list[UUID]]:
 
 
 def wake_due_waits(page: int) -> Statements[tuple[int, list[UUID]]]:
-    """Wake jobs whose timer ran out, and decide waits that an arrival left because the waiter's row was locked.
+    """Wake jobs at the end of their timers, and decide waits that an arrival left because the waiter's row was locked.
 
     Returns how many woke, and the jobs that ended.
     """

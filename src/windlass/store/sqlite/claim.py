@@ -84,7 +84,7 @@ class Claimer:
         self._set_back.observe(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
     def _unpark_ready(self, runner: Runner, now: int, claim: Claim) -> None:
-        """Make parked jobs claimable whose key has room.
+        """Make jobs claimable that are parked on a key with room.
 
         No worker is woken for them: a worker that cannot run what it unparked would wake itself, and unpark the next
         ones, without end.
@@ -120,7 +120,7 @@ class Claimer:
 
 
 class QueueShares:
-    """One queue of one level, whose tenants share its places by weight."""
+    """One queue of one level: its tenants share the places by weight."""
 
     def __init__(
         self, fairness: Fairness, weights: Mapping[str, float], selection: Selection, lanes: list[Lane]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def write_all(
     runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
-    """Write transitions and everything they cause; returns the states of the jobs whose lease was current."""
+    """Write transitions and everything they cause; returns the states of the jobs with a current lease."""
     slots = _slots(connection, transitions)
     runner.execute(charge(transitions))
     written = [(each, state) for each in transitions if (state := _write_one(connection, now, each)) is not None]

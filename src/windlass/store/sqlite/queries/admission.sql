@@ -1,7 +1,7 @@
 -- Admission: gates, budgets, tenants.
 
 -- fragment: spent_budget
--- A budget whose current window has no cents left. After the end of its window nothing is spent.   :now
+-- A budget with no cents left in its current window. After the end of its window nothing is spent.   :now
 iif(until > :now, spent, 0) >= cents
 
 -- fragment: closed
@@ -69,8 +69,8 @@ RETURNING name
 
 -- name: charge
 -- Write what running attempts have cost so far, each under its lease. The difference to the cost known before goes into
--- the ledger and into the budgets of its tenant and its queue; a budget whose window is over begins a new one first.
--- The job's own row is last: the other statements compare with it.
+-- the ledger and into the budgets of its tenant and its queue; a budget begins a new window first where its own is
+-- over. The job's own row is last: the other statements compare with it.
 --   ?1 [{job, token, cents}]   ?2 now
 INSERT INTO windlass_ledger (job, fence, at, tenant, queue, type, cents)
 SELECT jobs.id, jobs.fence, ?2, jobs.tenant, jobs.queue, jobs.type, max(cost.value ->> 'cents') - jobs.cost_cents

@@ -55,7 +55,7 @@ SELECT NULL, count(*), (:now - max(jobs.updated_at)) / 1000000.0
 -- name: doctor_joins
 -- How many jobs wait, and which of them nothing would ever wake: each kind with its count and the id of one job. Every
 -- write to a wait commits with what it depends on, so that one snapshot must never show any of these. Only `met` may be
--- seen for a moment: an arrival skips a waiter whose row is locked, and the next check of the timers wakes it.
+-- seen for a moment: an arrival skips a waiter with a locked row, and the next check of the timers wakes it.
 --   :now   :slack microseconds for which a timer may be late
 WITH waiting AS MATERIALIZED (
     SELECT jobs.id, waits.job, waits.need, waits.pending, waits.succeeded, waits.signal, waits.wake_at,
@@ -93,8 +93,8 @@ found (kind, id) AS (
 SELECT kind, count(*), min(id) FROM found GROUP BY kind
 
 -- name: doctor_slots
--- Limits whose used slots differ from their running jobs. A claim and everything that ends an attempt write both in one
--- transaction, so that one snapshot must never show any of these.
+-- Limits with another number of used slots than of running jobs. A claim and everything that ends an attempt write both
+-- in one transaction, so that one snapshot must never show any of these.
 WITH held AS MATERIALIZED (
     SELECT taken.value AS key, count(*) AS jobs
       FROM windlass_jobs AS jobs, json_each(jobs.limits) AS taken
@@ -151,7 +151,7 @@ SELECT kind, name, cents, iif(until > :now, spent, 0) AS spent,
  ORDER BY kind, name
 
 -- name: doctor_schedules
--- Schedules whose next tick is overdue.
+-- Schedules with an overdue tick.
 --   :now   :slack microseconds for which a tick may be late
 SELECT name, (:now - next_at) / 1000000.0 AS late
   FROM windlass_schedules

@@ -40,8 +40,8 @@ SELECT id, status, tenant, trace, input, output, error, consequences
  WHERE id IN (SELECT value FROM json_each(?1)) AND followed
 
 -- name: ended_states
--- The states of jobs that are in the history. A job whose key is held for ever is known to have succeeded although its
--- history is deleted.
+-- The states of jobs that are in the history. A job with a key that is held for ever is known to have succeeded
+-- although its history is deleted.
 --   ?1 [id]
 SELECT id, status FROM windlass_history WHERE id IN (SELECT value FROM json_each(?1))
 UNION
@@ -49,7 +49,7 @@ SELECT job, 'succeeded' FROM windlass_keys
  WHERE job IN (SELECT value FROM json_each(?1)) AND forever AND NOT free AND ended_at IS NOT NULL
 
 -- name: mark_followed
--- Mark jobs for whose end another job waits: a finish of such a job also writes what its end causes.
+-- Mark jobs that another job waits for: a finish of such a job also writes what its end causes.
 --   ?1 [id]
 UPDATE windlass_jobs SET followed = 1 WHERE id IN (SELECT value FROM json_each(?1))
 RETURNING id, status
@@ -82,7 +82,7 @@ SELECT value ->> 'awaited', value ->> 'waiter', value ->> 'fence', value ->> 'po
    SET fence = excluded.fence, policy = excluded.policy, done = excluded.done, ok = excluded.ok
 
 -- name: begin_waits
--- Write the waits of jobs that are in the state `waiting`; returns the jobs whose signal has been sent already.
+-- Write the waits of jobs that are in the state `waiting`; returns the jobs that have got their signal already.
 --   ?1 [{job, fence, need, pending, succeeded, bad, total, batch, signal, delay}]   ?2 now
 INSERT INTO windlass_waits (job, fence, need, pending, succeeded, bad, total, batch, signal, wake_at)
 SELECT value ->> 'job', value ->> 'fence', value ->> 'need', value ->> 'pending', value ->> 'succeeded',
@@ -148,13 +148,13 @@ UPDATE windlass_jobs SET status = 'queued', run_at = ?2, updated_at = ?2, reason
 RETURNING id, queue
 
 -- name: due_waits
--- Waiting jobs whose timer ran out. A wait whose need is met is over already: SQLite has one writer at a time, so that
--- an arrival never skips a locked row here.
+-- Waiting jobs at the end of their timers. A wait that needs nothing more is over already: SQLite has one writer at a
+-- time, so that an arrival never skips a locked row here.
 --   ?1 [page]   ?2 now
 SELECT job FROM windlass_waits WHERE wake_at <= ?2 ORDER BY wake_at LIMIT (SELECT value FROM json_each(?1))
 
 -- name: bury_waiting
--- Waiting jobs whose awaited job failed: they are dead.
+-- Waiting jobs are dead, because an awaited job failed.
 --   ?1 [{id, reason}]   ?2 now
 INSERT INTO windlass_audit (at, action, job, type, queue, tenant, reason)
 SELECT ?2, 'JOB_DEAD', jobs.id, jobs.type, jobs.queue, jobs.tenant, lost.value ->> 'reason'

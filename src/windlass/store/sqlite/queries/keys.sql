@@ -67,8 +67,8 @@ UPDATE windlass_keys
  WHERE states IS NOT NULL AND job IN (SELECT value ->> 'job' FROM json_each(?1))
 
 -- name: delete_expired_keys
--- A job starts again: its waits whose time was up begin again. Deletes the mark, a step whose name ends in a space, and
--- the deadline of the same name.
+-- A job starts again: its waits that had timed out begin again. Deletes the mark, a step with a name that ends in a
+-- space, and the deadline of the same name.
 --   ?1 [id]
 DELETE FROM windlass_steps
  WHERE job IN (SELECT value FROM json_each(?1))

@@ -121,7 +121,7 @@ UPDATE windlass_jobs
 RETURNING status, limits
 
 -- name: forgotten_cancels
--- Jobs for which a cancel was requested and whose worker died before it stopped them: they must not start again.
+-- Jobs for which a cancel was requested before their worker died: they must not start again.
 --   :sources a JSON array of the claimable states   :page
 SELECT id FROM windlass_jobs
  WHERE cancel_requested AND status IN (SELECT value FROM json_each(:sources))
