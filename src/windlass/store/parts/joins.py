@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from windlass.model.job import Policy, Wait
+from windlass.model.job import Edge, Policy, Wait
 from windlass.model.state import FINAL, State
 from windlass.store.parts.statements import Statements, run, uuid_of
 
@@ -45,19 +45,8 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         count = counts[job] = Arrivals()
         for edge in wait.edges:
             state = states[edge.awaited]
-            done, ok = state in ENDED, state is State.SUCCEEDED
-            count.add(edge.policy, done=done, ok=ok, awaited=edge.awaited)
-            good = ok or (done and edge.policy is Policy.CONTINUE)
-            edges.append(
-                {
-                    "awaited": edge.awaited,
-                    "waiter": job,
-                    "fence": fence,
-                    "policy": edge.policy,
-                    "done": done,
-                    "ok": good,
-                }
-            )
+            count.add(edge.policy, done=state in ENDED, ok=state is State.SUCCEEDED, awaited=edge.awaited)
+            edges.append(_edge_row(job, fence, edge, state))
         if job in in_cycles:
             decided.bury.append({"id": job, "reason": "it waits for a job that waits for it"})
         elif wait.edges or (wait.signal is None and wait.delay is None):
@@ -72,6 +61,18 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         yield from run("count_batch", batches)
     ended = yield from _write_decisions(decided)
     return BegunWaits(frozenset(decided.wake), ended)
+
+
+def _edge_row(job: UUID, fence: int, edge: Edge, state: State | None) -> dict[str, object]:
+    done = state in ENDED
+    return {
+        "awaited": edge.awaited,
+        "waiter": job,
+        "fence": fence,
+        "policy": edge.policy,
+        "done": done,
+        "ok": state is State.SUCCEEDED or (done and edge.policy is Policy.CONTINUE),
+    }
 
 
 def _wait_row(job: UUID, fence: int, wait: Wait, count: Arrivals) -> dict[str, object]:
