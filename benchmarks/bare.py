@@ -11,12 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 from windlass.model.job import NewJob, new_id
-from windlass.store.postgres.claim import claiming
-from windlass.store.postgres.finish import Reach, finishing
+from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import BEGINNING, Floor
 from windlass.store.postgres.rows import COPY_COLUMNS, copy_row
 from windlass.store.protocol import Suspects
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 
 BATCH = 200  # jobs per statement
 LIMIT = 60.0  # seconds
@@ -37,9 +36,9 @@ async def drain(connection: Any) -> None:
     """Claim and finish until nothing is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
     await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
-    while claimed := await connection.fetch(claiming(limited=False), *_wish(worker, floor)):
+    while claimed := await connection.fetch(ordered_query("postgres", "claim", "run_at"), *_wish(worker, floor)):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
-        await connection.fetch(finishing(), *_endings(claimed))
+        await connection.fetch(query("postgres", "finish"), *_endings(claimed))
         if time.monotonic() > end:
             raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
 

@@ -67,7 +67,7 @@ async def now(connection: Any) -> datetime:
 
 async def tidy(connection: Any) -> None:
     """Every measurement begins with a swept table and a quiet disk; otherwise the first pays for the last."""
-    await connection.execute("VACUUM windlass.jobs, windlass.turnstiles")
+    await connection.execute("VACUUM windlass.jobs, windlass.limit_counters")
     with suppress(asyncpg.InsufficientPrivilegeError):
         await connection.execute("CHECKPOINT")
 
