@@ -1,4 +1,4 @@
-"""What the documents name is there: links, anchors, files, folders and tables.
+"""What the documents name is there: links, anchors, files, folders, tables and statements.
 
 A path in back-ticks is relative to `src/windlass/` or to the repository. `<dialect>` and `*` stand for both stores, and
 `queries/x.sql` for the file of that name in each of them.
@@ -39,6 +39,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 MARKED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:[\w<>*.-]+/)+(?:[\w*]+\.\w+)?|[\w*]+\.(?:py|sql|md|toml)")
+BLOCK = re.compile(r"^-- (?:name|fragment): (\w+)$", re.MULTILINE)
+STATEMENT = re.compile(r"(?:[Ss]tatement|fragment) `(\w+)`")
 CREATED = re.compile(r"CREATE TABLE (?:windlass\.|windlass_)(\w+)")
 
 
@@ -93,6 +95,15 @@ def test_every_table_is_described() -> None:
     described = {name for row in rows for name in MARKED.findall(row)}
 
     assert sorted(created ^ described) == [], "the tables of the migrations and those of ARCHITECTURE.md differ"
+
+
+@pytest.mark.parametrize("document", WITH_PATHS, ids=lambda document: document.name)
+def test_every_named_statement_is_there(document: Path) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in PACKAGE.glob("store/*/queries/*.sql")]
+    there = {name for text in texts for name in BLOCK.findall(text)}
+    named = set(STATEMENT.findall(re.sub(r"\s+", " ", prose(document))))
+
+    assert sorted(named - there) == [], "no .sql file has a statement or fragment of this name"
 
 
 def test_every_word_is_explained_once() -> None:
