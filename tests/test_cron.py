@@ -14,7 +14,16 @@ from windlass.errors import ScheduleError
 from windlass.model.job import NewJob
 from windlass.model.schedule import NOBODY, CatchUp, Declared, Edit, ScheduleRow, Timing
 from windlass.policy import cron
-from windlass.policy.cron import COUNTED_AT_ONCE, FIRED_AT_ONCE, changed, due, first, timed, timetable, upcoming
+from windlass.policy.cron import (
+    COUNTED_AT_ONCE,
+    FIRED_AT_ONCE,
+    apply_edit,
+    due,
+    first,
+    parse_timing,
+    timetable,
+    upcoming,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MINUTE = timedelta(minutes=1)
@@ -294,13 +303,13 @@ def test_every_tick_is_fired_or_noted_once_page_by_page(
     ],
 )
 def test_in_plain_words(given: dict[str, Any], words: str) -> None:
-    assert timetable(timed("schedule 'x'", **given)).words() == words
+    assert timetable(parse_timing("schedule 'x'", **given)).describe() == words
 
 
 @given(lines, zones)
 @settings(max_examples=100, deadline=None)
 def test_every_line_has_words(line: str, zone: str) -> None:
-    assert timetable(Timing(cron=line, tz=zone)).words().endswith(f"({zone})")
+    assert timetable(Timing(cron=line, tz=zone)).describe().endswith(f"({zone})")
 
 
 def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
@@ -345,7 +354,7 @@ def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
 )
 def test_what_cannot_be_is_refused_with_what_would_be_right(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ScheduleError) as refused:
-        timed("schedule 'nightly'", **given)
+        parse_timing("schedule 'nightly'", **given)
 
     assert str(refused.value).startswith("schedule 'nightly': ")
     assert message in str(refused.value)
@@ -355,7 +364,7 @@ def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch: pytes
     monkeypatch.setattr(cron, "available_timezones", set)
 
     with pytest.raises(ScheduleError, match="pip install tzdata"):
-        timed("schedule 'nightly'", cron="@daily", tz="Mars/Base")
+        parse_timing("schedule 'nightly'", cron="@daily", tz="Mars/Base")
 
 
 # Edits
@@ -364,14 +373,14 @@ def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch: pytes
 def test_an_edit_keeps_what_it_does_not_name() -> None:
     nightly = Timing(cron="0 3 * * *", tz="Europe/Berlin")
 
-    assert changed("x", nightly, Edit(cron="0 4 * * *")) == Timing(cron="0 4 * * *", tz="Europe/Berlin")
-    assert changed("x", nightly, Edit(tz="UTC")) == Timing(cron="0 3 * * *")
-    assert changed("x", nightly, Edit(every=60.0)) == Timing(every=60.0)
-    assert changed("x", nightly, Edit(queue="mail")) == nightly
+    assert apply_edit("x", nightly, Edit(cron="0 4 * * *")) == Timing(cron="0 4 * * *", tz="Europe/Berlin")
+    assert apply_edit("x", nightly, Edit(tz="UTC")) == Timing(cron="0 3 * * *")
+    assert apply_edit("x", nightly, Edit(every=60.0)) == Timing(every=60.0)
+    assert apply_edit("x", nightly, Edit(queue="mail")) == nightly
 
 
 def test_an_edit_that_cannot_be_is_refused() -> None:
     with pytest.raises(ScheduleError, match="a time zone is for a cron line"):
-        changed("x", Timing(every=60.0), Edit(tz="Europe/Berlin"))
+        apply_edit("x", Timing(every=60.0), Edit(tz="Europe/Berlin"))
     with pytest.raises(ScheduleError, match="never fires"):
-        changed("x", Timing(every=60.0), Edit(cron="0 0 30 2 *"))
+        apply_edit("x", Timing(every=60.0), Edit(cron="0 0 30 2 *"))

@@ -20,10 +20,10 @@ from .rig import PATIENCE, Database
 def work(*, ended: int = 1, concurrency: int | None = None) -> list[JobEnded]:
     """A worker of the project, until so many attempts have ended; they are written by then."""
     from windlass.integrations.django import app
-    from windlass.integrations.django.discovery import discover
-    from windlass.integrations.django.run import carrier
+    from windlass.integrations.django.task_job import task_job_type
+    from windlass.integrations.django.task_registry import discover
 
-    carrier()
+    task_job_type()
     discover()
     heard: list[JobEnded] = []
 
@@ -320,17 +320,16 @@ def test_nothing_is_imported_or_called_because_a_row_names_it(project: Database,
     import sys
 
     from windlass.integrations.django import app
-    from windlass.integrations.django.run import PATIENCE as LOOKS
-    from windlass.integrations.django.run import carrier
+    from windlass.integrations.django.task_job import MOST_PAUSES, task_job_type
 
-    job = carrier().enqueue(task=path, args=[], kwargs={}, backend="default")
+    job = task_job_type().enqueue(task=path, args=[], kwargs={}, backend="default")
 
     [end] = work()
     assert end.ending is Ending.SNOOZED  # another worker may know it
     assert path.rpartition(".")[0] not in set(sys.modules) - {"os", "shop.tasks", ""}
     assert job.record().attempt == 0
 
-    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * LOOKS).decode()
+    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * MOST_PAUSES).decode()
     quoted = snoozed.replace("'", "''").replace("{", "{{").replace("}", "}}")
     project.run(f"UPDATE {{}}jobs SET attempts = '{quoted}', run_at = created_at")
     [end] = work()

@@ -14,14 +14,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from windlass.connection.borrowed import (
-    Awaited,
-    Borrowed,
+    AwaitedConnection,
+    CallerConnection,
     Dialect,
     Rows,
-    autocommitting,
-    closed,
-    failing,
-    named,
+    autocommit_error,
+    closed_error,
+    explain_failed_transaction,
+    name_parameters,
     translate,
 )
 from windlass.errors import UnusableConnection
@@ -38,34 +38,34 @@ DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 FIX = "with engine.begin() as conn: …"
 
 
-class AlchemyConnection(Borrowed):
+class AlchemyConnection(CallerConnection):
     """A `Connection`."""
 
     def __init__(self, conn: Any) -> None:
         self._given = conn
         if conn.closed:
-            raise closed("conn", FIX)
+            raise closed_error("conn", FIX)
         self.dialect = _dialect(conn)
-        self.on_a_loop = bool(conn.dialect.is_async)
+        self.runs_on_loop = bool(conn.dialect.is_async)
 
     def run(self, sql: str, *values: object) -> Rows:
-        with _refusing(), failing():
+        with _explain_refusals(), explain_failed_transaction():
             connection = self._connection()
             if self.dialect == "sqlite":
                 _begin_sqlite(connection)
             return _fetch(connection, sql, values)
 
     def read(self, sql: str) -> Rows:
-        with _refusing(), failing():
+        with _explain_refusals(), explain_failed_transaction():
             return _fetch(self._connection(), sql, ())
 
     def anchor(self) -> object:
-        with _refusing():
+        with _explain_refusals():
             driver: object = self._connection().connection.driver_connection
         return driver
 
     def _connection(self) -> Any:
-        return _checked(self._given)
+        return _check_usable(self._given)
 
 
 class AlchemySession(AlchemyConnection):
@@ -73,13 +73,13 @@ class AlchemySession(AlchemyConnection):
 
     def __init__(self, session: Any) -> None:
         self._given = session
-        with _refusing():
+        with _explain_refusals():
             bind = session.get_bind()
             self.dialect = _dialect(bind)
-            self.on_a_loop = bool(bind.dialect.is_async)
+            self.runs_on_loop = bool(bind.dialect.is_async)
 
     def _connection(self) -> Any:
-        return _checked(self._given.connection())
+        return _check_usable(self._given.connection())
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
         pending = self._given.info.get(PENDING)
@@ -90,7 +90,7 @@ class AlchemySession(AlchemyConnection):
         return True
 
 
-class AsyncAlchemy(Awaited):
+class AsyncAlchemy(AwaitedConnection):
     """An `AsyncConnection` or `AsyncSession`, around the blocking one inside it."""
 
     def __init__(self, outer: Any, inner: AlchemyConnection) -> None:
@@ -106,7 +106,7 @@ class AsyncAlchemy(Awaited):
         rows: Rows = await self._outer.run_sync(lambda _: self._inner.read(sql))
         return rows
 
-    async def under(self, call: Callable[[Borrowed], str]) -> str:
+    async def call_blocking(self, call: Callable[[CallerConnection], str]) -> str:
         """What `call` says of the blocking connection inside."""
         answer: str = await self._outer.run_sync(lambda _: call(self._inner))
         return answer
@@ -137,12 +137,12 @@ def _dialect(bind: Any) -> Dialect:
         ) from None
 
 
-def _checked(connection: Any) -> Any:
+def _check_usable(connection: Any) -> Any:
     """`connection`, unless it is broken or commits by itself."""
     if connection.closed or connection.invalidated:
-        raise closed("conn", FIX)
+        raise closed_error("conn", FIX)
     if _commits_by_itself(connection):
-        raise autocommitting("conn", 'conn = conn.execution_options(isolation_level="READ COMMITTED")')
+        raise autocommit_error("conn", 'conn = conn.execution_options(isolation_level="READ COMMITTED")')
     return connection
 
 
@@ -163,12 +163,12 @@ def _begin_sqlite(connection: Any) -> None:
     if driver.in_transaction:
         return
     if driver.isolation_level is None:
-        raise autocommitting("conn", 'create_engine(url, isolation_level="SERIALIZABLE")')
+        raise autocommit_error("conn", 'create_engine(url, isolation_level="SERIALIZABLE")')
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _fetch(connection: Any, sql: str, values: tuple[object, ...]) -> Rows:
-    result = connection.execute(_text(sql), named(values))
+    result = connection.execute(_text(sql), name_parameters(values))
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
@@ -180,7 +180,7 @@ def _text(sql: str) -> Any:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _explain_refusals() -> Iterator[None]:
     """SQLAlchemy's word for a session or connection in a state that allows nothing, as ours."""
     from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, UnboundExecutionError
 
@@ -188,7 +188,8 @@ def _refusing() -> Iterator[None]:
         yield
     except PendingRollbackError as error:
         raise UnusableConnection(
-            f"conn is in a failed transaction; roll back and begin again: conn.rollback() (SQLAlchemy: {_first(error)})"
+            "conn is in a failed transaction; roll back and begin again: conn.rollback() "
+            f"(SQLAlchemy: {_first_line(error)})"
         ) from error
     except UnboundExecutionError as error:
         raise UnusableConnection(
@@ -198,11 +199,11 @@ def _refusing() -> Iterator[None]:
     except InvalidRequestError as error:
         raise UnusableConnection(
             f"conn allows no statement now; begin a transaction on it first: with conn.begin(): … "
-            f"(SQLAlchemy: {_first(error)})"
+            f"(SQLAlchemy: {_first_line(error)})"
         ) from error
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
-Style = Literal["named", "dollar", "pyformat", "text"]
+Style = Literal["name_parameters", "dollar", "pyformat", "text"]
 Steps = Generator[tuple[str, tuple[object, ...]], Rows, Mapping[UUID, UUID]]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,12 +43,12 @@ TOKEN = re.compile(
 NAMED = re.compile(r"(?<![:\w\\]):(\w+)(?![:\w])")
 
 
-class Borrowed:
+class CallerConnection:
     """The caller's connection, ready for a statement inside the caller's transaction."""
 
     dialect: Dialect
     asynchronous = False
-    on_a_loop = False  # a blocking face over an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
+    runs_on_loop = False  # a blocking face over an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
 
     def run(self, sql: str, *values: object) -> Rows:
         """Run one statement, blocking; the rows it returned, as tuples."""
@@ -70,7 +70,7 @@ class Borrowed:
 
         SQLite has no time of its own: it is `now`, else the machine's.
         """
-        steps = guarded(jobs, self.dialect, now)
+        steps = enqueue_statements(jobs, self.dialect, now)
         try:
             sql, values = next(steps)
             while True:
@@ -81,7 +81,7 @@ class Borrowed:
 
     async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction; as `enqueue`."""
-        steps = guarded(jobs, self.dialect, now)
+        steps = enqueue_statements(jobs, self.dialect, now)
         try:
             sql, values = next(steps)
             while True:
@@ -99,7 +99,7 @@ class Borrowed:
         return False
 
 
-class Awaited(Borrowed):
+class AwaitedConnection(CallerConnection):
     """A connection that has to be awaited, and so cannot serve a blocking call."""
 
     asynchronous = True
@@ -113,7 +113,7 @@ class Awaited(Borrowed):
         raise NotImplementedError
 
 
-def guarded(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
+def enqueue_statements(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
     """The statements of an enqueue, apart from who runs them: blocking or awaiting.
 
     A refused idempotency key among several leaves nothing behind, though the caller may go on and commit.
@@ -181,24 +181,24 @@ def _placeholder(number: str, style: Style) -> str:
     return f":p{number}"
 
 
-def named(values: tuple[object, ...]) -> dict[str, object]:
+def name_parameters(values: tuple[object, ...]) -> dict[str, object]:
     """Values under the names that `translate` gives to placeholders."""
     return {f"p{place}": value for place, value in enumerate(values, start=1)}
 
 
 @contextmanager
-def failing() -> Iterator[None]:
+def explain_failed_transaction() -> Iterator[None]:
     """Say plainly that a transaction had failed before the enqueue came; asyncpg has no other way to tell."""
     try:
         yield
     except Exception as error:
         origin = getattr(error, "orig", None) or error
         if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
-            raise failed("conn") from error
+            raise failed_transaction_error("conn") from error
         raise
 
 
-def failed(what: str) -> UnusableConnection:
+def failed_transaction_error(what: str) -> UnusableConnection:
     return UnusableConnection(
         f"{what} is in a failed transaction: an earlier statement raised, and PostgreSQL refuses everything "
         "until the transaction ends, so the job would be lost with it; roll back, then begin again and "
@@ -206,11 +206,11 @@ def failed(what: str) -> UnusableConnection:
     )
 
 
-def closed(what: str, fix: str) -> UnusableConnection:
+def closed_error(what: str, fix: str) -> UnusableConnection:
     return UnusableConnection(f"{what} is closed, so nothing can be written on it; enqueue while it is open: {fix}")
 
 
-def autocommitting(what: str, fix: str) -> UnusableConnection:
+def autocommit_error(what: str, fix: str) -> UnusableConnection:
     return UnusableConnection(
         f"{what} commits every statement by itself, so the job would stay although your own rows were rolled "
         f"back; open a transaction around both: {fix}"

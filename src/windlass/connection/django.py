@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.connection.borrowed import (
     FAILED_TRANSACTION,
-    Borrowed,
+    CallerConnection,
     Dialect,
     Rows,
-    autocommitting,
-    failed,
-    named,
+    autocommit_error,
+    failed_transaction_error,
+    name_parameters,
     translate,
 )
 from windlass.errors import SchemaMissing, UnusableConnection
@@ -32,16 +32,16 @@ NO_TABLE = "no such table: windlass_jobs"
 FIX = "with transaction.atomic(): …"
 
 
-class DjangoConnection(Borrowed):
+class DjangoConnection(CallerConnection):
     """A `DatabaseWrapper` inside `transaction.atomic`."""
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
         self.dialect = _dialect(conn)
-        with _on_a_thread():
+        with _refuse_event_loop():
             conn.ensure_connection()
         if not conn.in_atomic_block and conn.get_autocommit():
-            raise autocommitting("conn", FIX)
+            raise autocommit_error("conn", FIX)
         if conn.needs_rollback:
             raise UnusableConnection(
                 "conn's atomic block has to roll back: a statement in it raised, so the job would be lost with it; "
@@ -58,8 +58,8 @@ class DjangoConnection(Borrowed):
         return self._fetch(sql, ())
 
     def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
-        with _failing(), self._conn.cursor() as cursor:
-            cursor.execute(translate(sql, "pyformat"), named(values))
+        with _explain_errors(), self._conn.cursor() as cursor:
+            cursor.execute(translate(sql, "pyformat"), name_parameters(values))
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
     def anchor(self) -> object:
@@ -82,7 +82,7 @@ class DjangoConnection(Borrowed):
         return True
 
 
-def proxied(proxy: Any) -> DjangoConnection:
+def borrow_proxy(proxy: Any) -> DjangoConnection:
     """Borrow what `django.db.connection` stands for on this thread."""
     from django.db import connections
 
@@ -102,7 +102,7 @@ def _dialect(conn: Any) -> Dialect:
 
 
 @contextmanager
-def _on_a_thread() -> Iterator[None]:
+def _refuse_event_loop() -> Iterator[None]:
     """Django's connections belong to a thread, and refuse an event loop."""
     from django.core.exceptions import SynchronousOnlyOperation
 
@@ -116,14 +116,14 @@ def _on_a_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Django wraps the driver's errors; the code is on what it wrapped."""
     try:
         yield
     except Exception as error:
         origin = error.__cause__
         if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
-            raise failed("conn") from error
+            raise failed_transaction_error("conn") from error
         if NO_TABLE in str(error):
             raise SchemaMissing("conn's database has no Windlass schema; run: manage.py windlass migrate") from error
         raise

@@ -16,7 +16,7 @@ from windlass.errors import UnusableConnection
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from windlass.connection.borrowed import Borrowed, Rows
+    from windlass.connection.borrowed import CallerConnection, Rows
 
 # From the catalogue, because a SELECT that fails would abort the caller's transaction.
 READABLE = """
@@ -28,16 +28,16 @@ SELECT has_schema_privilege(pg_namespace.oid, 'USAGE') AND has_table_privilege(p
 INSTALLATION = "SELECT CAST(id AS text) FROM windlass.installation"
 MAIN = "PRAGMA database_list"
 
-KNOWN: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+LOCATIONS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 """By driver connection. PostgreSQL's cannot change theirs; SQLite's are asked again: no round trip."""
 
 
-def location(borrowed: Borrowed) -> str:
+def location(borrowed: CallerConnection) -> str:
     """Where a blocking connection leads."""
     anchor = _anchor(borrowed)
-    if anchor is not None and anchor in KNOWN:
-        return KNOWN[anchor]
-    steps = _ask(borrowed, anchor)
+    if anchor is not None and anchor in LOCATIONS:
+        return LOCATIONS[anchor]
+    steps = _locate(borrowed, anchor)
     try:
         sql = next(steps)
         while True:
@@ -46,16 +46,16 @@ def location(borrowed: Borrowed) -> str:
         return str(stop.value)
 
 
-async def alocation(borrowed: Borrowed) -> str:
+async def alocation(borrowed: CallerConnection) -> str:
     """Where any connection leads."""
     if isinstance(borrowed, AsyncAlchemy):
-        return await borrowed.under(location)
+        return await borrowed.call_blocking(location)
     if not borrowed.asynchronous:
         return location(borrowed)
     anchor = _anchor(borrowed)
-    if anchor is not None and anchor in KNOWN:
-        return KNOWN[anchor]
-    steps = _ask(borrowed, anchor)
+    if anchor is not None and anchor in LOCATIONS:
+        return LOCATIONS[anchor]
+    steps = _locate(borrowed, anchor)
     try:
         sql = next(steps)
         while True:
@@ -73,13 +73,13 @@ def check_identity(found: str, app: str) -> None:
         )
 
 
-def _anchor(borrowed: Borrowed) -> object | None:
+def _anchor(borrowed: CallerConnection) -> object | None:
     """What to remember the location by; None where there is nothing that a weak reference can hold."""
     anchor = borrowed.anchor() if borrowed.dialect == "postgres" else None
     return anchor if type(anchor).__weakrefoffset__ else None
 
 
-def _ask(borrowed: Borrowed, anchor: object | None) -> Generator[str, Rows, str]:
+def _locate(borrowed: CallerConnection, anchor: object | None) -> Generator[str, Rows, str]:
     """The questions, apart from who asks them: blocking or awaiting."""
     if borrowed.dialect == "sqlite":
         return _sqlite((yield MAIN))
@@ -97,7 +97,7 @@ def _ask(borrowed: Borrowed, anchor: object | None) -> Generator[str, Rows, str]
     installation = yield INSTALLATION
     found = f"postgres:{installation[0][0]}"
     if anchor is not None:
-        KNOWN[anchor] = found
+        LOCATIONS[anchor] = found
     return found
 
 

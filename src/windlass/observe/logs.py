@@ -21,7 +21,7 @@ from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobFinished, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-UNSETTLED_MOST = 10_000  # ended attempts that wait for their commit; beyond it the oldest is forgotten
+MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond it the oldest is forgotten
 LONGEST_ERROR = 300  # characters of an error on a line
 
 # Control characters, lone surrogates, line and paragraph separators, and what is invisible or turns the direction.
@@ -61,15 +61,15 @@ class LineFormatter(logging.Formatter):
 
 def escape(text: str, *, lines: bool = False) -> str:
     """The text with everything unprintable as an escape; with `lines`, newlines stay."""
-    return UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] == "\n" else _spelt(found[0]), text)
+    return UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] == "\n" else _escape_character(found[0]), text)
 
 
-def _spelt(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-class Narrator:
+class EndingTracker:
     """Puts an attempt's end and its commit together, and tells the two as one. A subscriber.
 
     `tell(end, state)` is called when the transition is committed, with the state the job is in then; with None when
@@ -86,7 +86,7 @@ class Narrator:
                 self._tell(event, None)
             case JobEnded():
                 self._ended[event.job.id] = event
-                if len(self._ended) > UNSETTLED_MOST:  # settled under a lost lease: nobody will tell
+                if len(self._ended) > MOST_UNCOMMITTED:  # settled under a lost lease: nobody will tell
                     del self._ended[next(iter(self._ended))]
             case JobFinished():
                 end = self._ended.pop(event.job, None)
@@ -106,7 +106,7 @@ class LogSubscriber:
     """Events as log lines. Lost leases and rescues are logged where they happen, as warnings."""
 
     def __init__(self) -> None:
-        self._narrator = Narrator(self._tell)
+        self._narrator = EndingTracker(self._tell)
 
     def __call__(self, event: Event) -> None:
         self._narrator(event)
@@ -127,7 +127,7 @@ class LogSubscriber:
 
 def describe_end(end: JobEnded, state: State | None) -> str:
     """`succeeded in 12ms`, `failed in 3ms (attempt 1 of 4), again in 10s: ValueError: …`."""
-    took, why = f"in {spell(end.elapsed)}", f": {shortened(end.error)}" if end.error else ""
+    took, why = f"in {spell(end.elapsed)}", f": {shorten_error(end.error)}" if end.error else ""
     match state:
         case None:
             return f"lost its lease after {spell(end.elapsed)}; nothing was written"
@@ -157,7 +157,7 @@ def attempt_of(job: Job) -> str:
     return f"attempt {job.attempt} of {job.max_attempts}"
 
 
-def shortened(error: str) -> str:
+def shorten_error(error: str) -> str:
     """The first line of an error, not too long."""
     first = error.strip().partition("\n")[0]
     return first if len(first) <= LONGEST_ERROR else f"{first[:LONGEST_ERROR]}…"

@@ -14,7 +14,7 @@ import msgspec
 from windlass.errors import FlowError, InvalidInput
 from windlass.payload.profile import SIMPLE, check_extent, encode
 from windlass.payload.sanitise import to_plain
-from windlass.payload.signature import _result_decoder
+from windlass.payload.signature import result_decoder
 
 
 def pack(value: object, *, what: str) -> str:
@@ -56,4 +56,4 @@ def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any] | None:
         hints = typing.get_type_hints(alone, globalns=getattr(plain, "__globals__", {}), include_extras=True)
     except Exception:  # a name that only a type checker can see
         return None
-    return _result_decoder(hints)
+    return result_decoder(hints)

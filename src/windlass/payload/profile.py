@@ -23,7 +23,7 @@ INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 ENCODER = msgspec.json.Encoder()
 
 
-class Refused(Exception):
+class OutsideProfile(Exception):
     """A value outside the profile. Each level it passes adds its step: a good value pays for no path."""
 
     def __init__(self, message: str) -> None:
@@ -51,7 +51,7 @@ def check(value: object, *, path: str = "$") -> None:
     """Refuse what is outside the profile, with the path of the place."""
     try:
         walk(value, DEEPEST)
-    except Refused as refused:
+    except OutsideProfile as refused:
         place = refused.path(path)
         raise InvalidInput(f"{place} {refused}", path=place) from None
 
@@ -91,61 +91,63 @@ def _containers(value: object) -> list[object]:
 
 
 def walk(value: object, room: int) -> None:
-    """Raise `Refused` at the first place outside the profile; `room` is how many levels may still follow."""
+    """Raise `OutsideProfile` at the first place outside the profile; `room` is how many levels may still follow."""
     kind = type(value)
     if kind is str:
         check_text(value)  # type: ignore[arg-type]
     elif kind is int:
         if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
-            raise Refused("is an integer beyond 64 bits; send it as text")
+            raise OutsideProfile("is an integer beyond 64 bits; send it as text")
     elif value is None or kind is bool:
         return
     elif kind is float:
         if not math.isfinite(value):  # type: ignore[arg-type]
-            raise Refused(f"is {value}, which JSON cannot say; send null or text")
+            raise OutsideProfile(f"is {value}, which JSON cannot say; send null or text")
     elif kind is dict:
         _walk_object(value, room)  # type: ignore[arg-type]
     elif kind is list or kind is tuple:
         _walk_array(value, room)  # type: ignore[arg-type]
     else:
-        raise Refused(f"is a {kind.__module__}.{kind.__qualname__}, which is not JSON")
+        raise OutsideProfile(f"is a {kind.__module__}.{kind.__qualname__}, which is not JSON")
 
 
 def check_text(text: str) -> None:
     """Refuse NUL and lone surrogates."""
     if "\0" in text:
-        raise Refused("contains U+0000, which PostgreSQL cannot store; take it out")
+        raise OutsideProfile("contains U+0000, which PostgreSQL cannot store; take it out")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Refused("contains half a surrogate pair, which is not text; decode it properly first") from None
+            raise OutsideProfile(
+                "contains half a surrogate pair, which is not text; decode it properly first"
+            ) from None
 
 
 def _walk_object(value: dict[object, object], room: int) -> None:
     if room == 0:
-        raise Refused(TOO_DEEP)
+        raise OutsideProfile(TOO_DEEP)
     for key, item in value.items():
         if type(key) is not str:
-            raise Refused(f"has the key {_short(key)}, and keys in JSON are text; use str({_short(key)})")
+            raise OutsideProfile(f"has the key {_short(key)}, and keys in JSON are text; use str({_short(key)})")
         try:
             check_text(key)
-        except Refused as refused:
-            raise Refused(f"has the key {key!a}, which {refused}") from None
+        except OutsideProfile as refused:
+            raise OutsideProfile(f"has the key {key!a}, which {refused}") from None
         try:
             walk(item, room - 1)
-        except Refused as refused:
+        except OutsideProfile as refused:
             refused.steps.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
             raise
 
 
 def _walk_array(value: list[object], room: int) -> None:
     if room == 0:
-        raise Refused(TOO_DEEP)
+        raise OutsideProfile(TOO_DEEP)
     for place, item in enumerate(value):
         try:
             walk(item, room - 1)
-        except Refused as refused:
+        except OutsideProfile as refused:
             refused.steps.append(f"[{place}]")
             raise
 

@@ -37,7 +37,7 @@ def sanitise(value: object, *, largest: int = LARGEST) -> str:
     text = _plain(value)
     whole = len(text) if text is not None else 0
     if text is None or whole > largest:
-        text = _repaired(value, largest)
+        text = _repair(value, largest)
     if len(text) <= largest:
         return text.decode()
     # Half of a document is no JSON any more, so its beginning is kept as text. Quotes may double when it is
@@ -91,7 +91,7 @@ def _plain(value: object) -> bytes | None:
         return None
 
 
-def _repaired(value: object, largest: int) -> bytes:
+def _repair(value: object, largest: int) -> bytes:
     try:
         return ENCODER.encode(Repair(largest).clean(value))
     except BaseException:  # a container that cannot be walked
@@ -111,7 +111,7 @@ class Repair:
         if isinstance(value, str):
             return _clean_text(value, self._largest)
         if isinstance(value, int):
-            return int(value) if INT_MIN <= value <= INT_MAX else _digits(value)
+            return int(value) if INT_MIN <= value <= INT_MAX else _integer_text(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, (dict, list, tuple, set, frozenset)):
@@ -120,10 +120,10 @@ class Repair:
 
     def _clean_items(self, value: Any, room: int) -> object:
         if isinstance(value, dict):
-            return {_key(key): self.clean(item, room - 1) for key, item in self._counted(value.items())}
-        return [self.clean(item, room - 1) for item in self._counted(value)]
+            return {_key(key): self.clean(item, room - 1) for key, item in self._take_within_limit(value.items())}
+        return [self.clean(item, room - 1) for item in self._take_within_limit(value)]
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _take_within_limit(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
             if self._left <= 0:
                 return
@@ -150,7 +150,7 @@ def _key(key: object) -> str:
     return _clean_text(key, LONGEST_REPR) if isinstance(key, str) else _repr(key)
 
 
-def _digits(value: int) -> str:
+def _integer_text(value: int) -> str:
     try:
         return str(int(value))
     except ValueError:  # Python refuses to write more than some thousand digits

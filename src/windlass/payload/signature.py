@@ -39,12 +39,14 @@ class Signature:
     ) -> Signature:
         """The signature of `fn`, or a `RegistrationError` that says what to change."""
         _check_function(fn)
-        return cls(fn, _hints(fn, localns), context)
+        return cls(fn, _resolve_hints(fn, localns), context)
 
     def __init__(self, fn: Callable[..., Any], hints: dict[str, Any], context: type | None) -> None:
         parameters = list(inspect.signature(fn).parameters.values())
         self.name = fn.__name__
-        self.wants_context = bool(context is not None and parameters and _is(hints.get(parameters[0].name), context))
+        self.wants_context = bool(
+            context is not None and parameters and _is_context(hints.get(parameters[0].name), context)
+        )
         if self.wants_context:
             parameters = parameters[1:]
         for parameter in parameters:
@@ -58,7 +60,7 @@ class Signature:
         defaults = {p.name: p.default for p in parameters if p.name not in self.required}
         self._struct = _struct(fn, self.names, hints, defaults)
         self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
-        self._result = _result_decoder(hints)
+        self._result = result_decoder(hints)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a call as JSON text: only those given, so that a later default still counts."""
@@ -90,7 +92,7 @@ class Signature:
         args, kwargs = self.unbind(text, lenient=lenient)
         return {**dict(zip(self.names, args, strict=False)), **kwargs}
 
-    def ending_in(self, last: Signature, *, name: str) -> Signature:
+    def with_result_of(self, last: Signature, *, name: str) -> Signature:
         """A pipeline's signature: arguments as here, the result as of its last phase."""
         whole = copy.copy(self)
         whole.name, whole._result = name, last._result
@@ -117,7 +119,8 @@ class Signature:
     def _assign(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > self._positional:
             raise InvalidInput(
-                f"{self.name}() takes {_arguments(self._positional)} but {len(args)} {_were(len(args))} given"
+                f"{self.name}() takes {_count_arguments(self._positional)} but {len(args)} {_was_or_were(len(args))} "
+                "given"
             )
         given = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
@@ -150,11 +153,11 @@ class Signature:
             try:
                 given[name] = msgspec.to_builtins(value, str_keys=self._str_keys, enc_hook=dump_unknown)
             except Exception as error:  # hooks are the caller's code and may raise anything
-                raise InvalidInput(f"{self.name}(): $.{name}: {_said(error)}", path=f"$.{name}") from error
+                raise InvalidInput(f"{self.name}(): $.{name}: {_error_text(error)}", path=f"$.{name}") from error
         return given
 
     def _invalid(self, error: Exception) -> InvalidInput:
-        text = _said(error)
+        text = _error_text(error)
         found = AT.search(text)
         path = found[1] if found else "$"
         return InvalidInput(f"{self.name}(): {path}: {AT.sub('', text)}", path=path)
@@ -166,39 +169,39 @@ def load_unknown(kind: Any, value: object) -> object:
         try:
             return kind.model_validate(value)
         except ValueError as error:
-            raise ValueError(_pydantic(error)) from None
+            raise ValueError(_first_complaint(error)) from None
     raise TypeError(f"a {kind} cannot be read from JSON")
 
 
 def _check_function(fn: Callable[..., Any]) -> None:
     if inspect.isclass(fn):
-        raise RegistrationError(f"{_place(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
+        raise RegistrationError(f"{_full_name(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
     if not inspect.isfunction(fn):
         raise RegistrationError(
-            f"{_place(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
+            f"{_full_name(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
         )
     if fn.__name__ == "<lambda>":
-        raise RegistrationError(f"{_place(fn)} is a lambda, which has no name and no hints; write: def job(…): …")
+        raise RegistrationError(f"{_full_name(fn)} is a lambda, which has no name and no hints; write: def job(…): …")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise RegistrationError(
-            f"{_place(fn)} is a generator, and a job has one result; return a list instead of using yield"
+            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield"
         )
 
 
-def _hints(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
+def _resolve_hints(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
     local = dict(localns) if localns else None
     try:
         return typing.get_type_hints(fn, localns=local, include_extras=True)
     except Exception as error:
-        name = next((name for name in fn.__annotations__ if not _resolves(fn, name, local)), "?")
+        name = next((name for name in fn.__annotations__ if not _is_resolvable(fn, name, local)), "?")
         what = "the return value" if name == "return" else f"parameter {name!r}"
         raise RegistrationError(
-            f"{_place(fn)}: the hint of {what} cannot be resolved ({type(error).__name__}: {error}); import "
+            f"{_full_name(fn)}: the hint of {what} cannot be resolved ({type(error).__name__}: {error}); import "
             "the name at the top of the module, not under TYPE_CHECKING and not inside a function"
         ) from error
 
 
-def _resolves(fn: Callable[..., Any], name: str, local: dict[str, Any] | None) -> bool:
+def _is_resolvable(fn: Callable[..., Any], name: str, local: dict[str, Any] | None) -> bool:
     alone = SimpleNamespace(__annotations__={name: fn.__annotations__[name]})
     try:
         typing.get_type_hints(alone, globalns=inspect.unwrap(fn).__globals__, localns=local)
@@ -212,23 +215,23 @@ def _check_parameter(
 ) -> None:
     name = parameter.name
     if parameter.kind in REFUSED_KINDS:
-        raise RegistrationError(f"{_place(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
+        raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
     if name not in hints:
-        raise RegistrationError(f"{_place(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
-    if context is not None and _is(hints[name], context):
+        raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
+    if context is not None and _is_context(hints[name], context):
         raise RegistrationError(
-            f"{_place(fn)}: parameter {name!r} is the {context.__name__}, which is only given first; write: "
+            f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which is only given first; write: "
             f"def {fn.__name__}({name}: {context.__name__}, …)"
         )
     unknown = _unknown_class(hints[name])
     if unknown is not None:
         raise RegistrationError(
-            f"{_place(fn)}: parameter {name!r}: {unknown} cannot travel as JSON; use builtins, a dataclass, "
+            f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot travel as JSON; use builtins, a dataclass, "
             "a msgspec.Struct, a TypedDict or a pydantic model"
         )
 
 
-def _is(hint: Any, context: type) -> bool:
+def _is_context(hint: Any, context: type) -> bool:
     return hint is context or typing.get_origin(hint) is context
 
 
@@ -283,16 +286,16 @@ def _struct(
     try:
         return msgspec.defstruct(fn.__name__, fields, kw_only=True, forbid_unknown_fields=True)
     except TypeError as error:
-        raise RegistrationError(f"{_place(fn)}: its hints cannot be read from JSON: {error}") from error
+        raise RegistrationError(f"{_full_name(fn)}: its hints cannot be read from JSON: {error}") from error
 
 
-def _result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
+def result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
     if "return" not in hints or _unknown_class(hints["return"]) is not None:
         return None
     return msgspec.json.Decoder(hints["return"], dec_hook=load_unknown)
 
 
-def _pydantic(error: ValueError) -> str:
+def _first_complaint(error: ValueError) -> str:
     """pydantic's first complaint on one line, without the link to its manual."""
     try:
         first = error.errors()[0]  # type: ignore[attr-defined]
@@ -302,19 +305,19 @@ def _pydantic(error: ValueError) -> str:
         return str(error)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
     return str(error) or type(error).__name__
 
 
-def _arguments(count: int) -> str:
+def _count_arguments(count: int) -> str:
     return f"{count} argument" if count == 1 else f"{count} arguments"
 
 
-def _were(count: int) -> str:
+def _was_or_were(count: int) -> str:
     return "was" if count == 1 else "were"
 
 
-def _place(fn: Any) -> str:
+def _full_name(fn: Any) -> str:
     return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

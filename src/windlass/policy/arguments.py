@@ -10,7 +10,7 @@ from windlass.errors import ConfigError
 from windlass.payload.signature import Signature
 
 
-def named(names: Iterable[object], signature: Signature, what: str) -> tuple[str, ...]:
+def select_arguments(names: Iterable[object], signature: Signature, what: str) -> tuple[str, ...]:
     """The arguments of these names, in the handler's order."""
     wanted, known = list(names), dict.fromkeys(signature.names)
     for name in wanted:
@@ -19,9 +19,9 @@ def named(names: Iterable[object], signature: Signature, what: str) -> tuple[str
     return tuple(name for name in signature.names if name in wanted)
 
 
-def asked_for(fn: Callable[..., object], signature: Signature, what: str) -> tuple[str, ...]:
+def read_parameters(fn: Callable[..., object], signature: Signature, what: str) -> tuple[str, ...]:
     """The arguments that a function asks for by its parameters."""
-    told = f"{what}={called(fn)}"
+    told = f"{what}={name_of(fn)}"
     if inspect.iscoroutinefunction(fn):
         raise ConfigError(f"{told} is a coroutine, and a key is needed at once; write a plain function")
     try:
@@ -42,7 +42,7 @@ def asked_for(fn: Callable[..., object], signature: Signature, what: str) -> tup
     return tuple(parameter.name for parameter in parameters if parameter.name in known)
 
 
-def called(fn: object) -> str:
+def name_of(fn: object) -> str:
     """A function's own name, for messages."""
     return str(getattr(fn, "__qualname__", type(fn).__qualname__)).rpartition(".")[2]
 

@@ -51,7 +51,7 @@ class Timetable(Protocol):
         """The first tick after a moment; None when there is none."""
         ...
 
-    def words(self) -> str: ...
+    def describe(self) -> str: ...
 
 
 class Cron(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Cron(msgspec.Struct, frozen=True):
                 return tick
         return None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         try:
             told = CronSim(self.line, EPOCH).explain()
         except Exception:  # it explains most lines, and fires all of them
@@ -85,7 +85,7 @@ class Every(msgspec.Struct, frozen=True):
         passed = (moment - EPOCH) // MICROSECOND
         return EPOCH + (passed // self.step + 1) * self.step * MICROSECOND
 
-    def words(self) -> str:
+    def describe(self) -> str:
         parts, rest = [], self.step
         for noun, size in SIZES:
             count, rest = divmod(rest, size)
@@ -105,7 +105,7 @@ class Once(msgspec.Struct, frozen=True):
     def after(self, moment: datetime) -> datetime | None:
         return self.at if self.at > moment else None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         return f"once, at {self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} (UTC)"
 
 
@@ -130,10 +130,10 @@ def upcoming(row: ScheduleRow, count: int) -> list[datetime]:
     begin = row.next_at
     if begin is not None and (row.paused or begin < row.now):
         begin = first(row.timing, row.now)
-    return list(islice(_from(timetable(row.timing), begin), count))
+    return list(islice(_ticks_from(timetable(row.timing), begin), count))
 
 
-def _from(table: Timetable, tick: datetime | None) -> Iterator[datetime]:
+def _ticks_from(table: Timetable, tick: datetime | None) -> Iterator[datetime]:
     while tick is not None:
         yield tick
         tick = table.after(tick)
@@ -160,7 +160,7 @@ def due(timing: Timing, next_at: datetime, now: datetime, catch_up: CatchUp) -> 
     most = FIRED_AT_ONCE if catch_up is CatchUp.ALL else COUNTED_AT_ONCE
     passed: list[datetime] = []
     full, following = False, None
-    for tick in _from(timetable(timing), next_at):
+    for tick in _ticks_from(timetable(timing), next_at):
         full = len(passed) == most
         if full or tick > now:
             following = tick
@@ -186,7 +186,7 @@ def _grace(tick: datetime, later: datetime | None) -> timedelta:
 # The door
 
 
-def timed(
+def parse_timing(
     what: str,
     *,
     cron: str | None = None,
@@ -198,29 +198,29 @@ def timed(
     if sum(given is not None for given in (cron, every, at)) != 1:
         raise ScheduleError(f"{what}: give exactly one of cron=, every= and at=; they say when it ticks")
     if cron is not None:
-        zone = _zone(what, tz)
-        return Timing(cron=_line(what, cron, zone), tz=zone)
+        zone = _zone_name(what, tz)
+        return Timing(cron=_parse_line(what, cron, zone), tz=zone)
     if tz is not None:
         raise ScheduleError(
             f"{what}: a time zone is for a cron line; an interval counts from the epoch, and one time has its own"
         )
     if every is not None:
-        return Timing(every=_interval(what, every))
-    return Timing(at=_moment(what, at))
+        return Timing(every=_parse_interval(what, every))
+    return Timing(at=_check_moment(what, at))
 
 
-def changed(what: str, timing: Timing, edit: Edit) -> Timing:
+def apply_edit(what: str, timing: Timing, edit: Edit) -> Timing:
     """The timing with an edit laid over it; a new cron line keeps the time zone unless the edit has one."""
     if edit.cron is None and edit.every is None and edit.at is None:
         if edit.tz is None:
             return timing
-        return timed(what, cron=timing.cron, every=timing.every, at=timing.at, tz=edit.tz)
+        return parse_timing(what, cron=timing.cron, every=timing.every, at=timing.at, tz=edit.tz)
     if edit.cron is not None and edit.every is None and edit.at is None:
-        return timed(what, cron=edit.cron, tz=edit.tz or timing.tz)
-    return timed(what, cron=edit.cron, every=edit.every, at=edit.at, tz=edit.tz)
+        return parse_timing(what, cron=edit.cron, tz=edit.tz or timing.tz)
+    return parse_timing(what, cron=edit.cron, every=edit.every, at=edit.at, tz=edit.tz)
 
 
-def _line(what: str, given: object, zone: str) -> str:
+def _parse_line(what: str, given: object, zone: str) -> str:
     problem = name_problem(given)
     if problem is not None or not isinstance(given, str):
         raise ScheduleError(f"{what}: cron {problem}; write it like '0 3 * * *': at 03:00 every day")
@@ -229,18 +229,18 @@ def _line(what: str, given: object, zone: str) -> str:
         CronSim(line, EPOCH)
     except Exception as error:  # CronSimError, and what odd digits raise inside
         told = str(error)
-        if told == "Bad day-of-month" and _never(line):
-            raise _never_fires(what, line) from None
+        if told == "Bad day-of-month" and _has_no_such_day(line):
+            raise _never_fires_error(what, line) from None
         raise ScheduleError(
             f"{what}: cron {given!r}: {told[:1].lower()}{told[1:]}; it has five fields, minute, hour, day of month, "
             "month and day of week, as in '0 3 * * *': at 03:00 every day"
         ) from None
     if Cron(line, zone).after(EPOCH + timedelta(days=20_000)) is None:
-        raise _never_fires(what, line)
+        raise _never_fires_error(what, line)
     return line
 
 
-def _never(line: str) -> bool:
+def _has_no_such_day(line: str) -> bool:
     """Whether only the months are too short for the day: the same line with every month is a good one."""
     fields = line.split()
     fields[-2] = "*"
@@ -251,11 +251,11 @@ def _never(line: str) -> bool:
     return True
 
 
-def _never_fires(what: str, line: str) -> ScheduleError:
+def _never_fires_error(what: str, line: str) -> ScheduleError:
     return ScheduleError(f"{what}: cron {line!r} never fires: there is no such day in fifty years; mend its days")
 
 
-def _interval(what: str, every: Duration) -> float:
+def _parse_interval(what: str, every: Duration) -> float:
     try:
         length = seconds(every, what=f"{what}: every")
     except ConfigError as error:
@@ -265,7 +265,7 @@ def _interval(what: str, every: Duration) -> float:
     return length
 
 
-def _moment(what: str, at: object) -> datetime:
+def _check_moment(what: str, at: object) -> datetime:
     if not isinstance(at, datetime):
         raise ScheduleError(f"{what}: at={at!r} is not a datetime; write datetime(2026, 8, 1, 3, tzinfo=UTC)")
     if at.tzinfo is None:
@@ -275,7 +275,7 @@ def _moment(what: str, at: object) -> datetime:
     return at.astimezone(UTC)
 
 
-def _zone(what: str, tz: object) -> str:
+def _zone_name(what: str, tz: object) -> str:
     name = tz.key if isinstance(tz, ZoneInfo) else "UTC" if tz is None else tz
     if not isinstance(name, str):
         raise ScheduleError(f"{what}: tz={tz!r} is not the name of a time zone; write it like tz='Europe/Berlin'")
@@ -297,12 +297,12 @@ def _check_zone(name: str) -> None:
             raise ScheduleError(
                 f"time zone {name!r} is unknown, as this machine has no data about time zones; run: pip install tzdata"
             ) from None
-        close = _close(name, known)
+        close = _closest_zone(name, known)
         hint = "write it like 'Europe/Berlin'" if close is None else f"did you mean {close!r}?"
         raise ScheduleError(f"there is no time zone {name!r}; {hint}") from None
 
 
-def _close(name: str, known: set[str]) -> str | None:
+def _closest_zone(name: str, known: set[str]) -> str | None:
     """The zone that was meant: by its whole name, or by its city."""
     folded = {zone.lower(): zone for zone in sorted(known)}
     cities = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}

@@ -21,8 +21,8 @@ from windlass.errors import ConfigError, EnqueueError, InvalidOption
 from windlass.model.admission import APART, LONGEST_KEY, Rule, key_of
 from windlass.names import name_problem
 from windlass.payload.signature import Signature
-from windlass.policy.arguments import asked_for, called, named
-from windlass.policy.unique import SCOPES, escaped, shortened
+from windlass.policy.arguments import name_of, read_parameters, select_arguments
+from windlass.policy.unique import SCOPES, escape_tenant, shorten_key
 
 if TYPE_CHECKING:
     from windlass.declare.registry import Definition
@@ -33,7 +33,7 @@ SHORTEST_PERIOD = 1e-6  # seconds; the stores count no shorter time
 LONGEST_HOLD = 86_400.0  # seconds for which everybody may hold back; for longer there are gates
 LEAST_COUNT, MOST_PARTS = 0.001, 1_000  # of a fraction that is told in whole numbers
 AT_ONCE = 0.1  # seconds whose tokens may be taken at once, unless a rate says otherwise
-OWN = ("tenant", "queue", "type")
+JOB_FIELDS = ("tenant", "queue", "type")
 """Names of rules whose value is the job's own, where no key is given."""
 
 KeyBy = str | Callable[..., object]
@@ -56,9 +56,9 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return self.rule.name
 
     @property
-    def keyed(self) -> bool:
+    def is_keyed(self) -> bool:
         """Whether there is a key per value: then nobody counts against the bare name."""
-        return self.key is not None or self.name in OWN
+        return self.key is not None or self.name in JOB_FIELDS
 
 
 def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
@@ -70,7 +70,9 @@ def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global"
     """
     what = f"per({name!r}, {most!r})"
     _check_count(most, f"{what}: a limit", "to let nothing run for a while, close a gate: windlass gates --help")
-    return Limit(rule=Rule(name=_name(name), most=most), key=_key(what, key), scope=_scope(what, scope))
+    return Limit(
+        rule=Rule(name=_check_name(name), most=most), key=_check_key(what, key), scope=_check_scope(what, scope)
+    )
 
 
 def rate(
@@ -92,7 +94,7 @@ def rate(
     if every is None:
         raise ConfigError(f'{what} has no period; say how long it is: rate({name!r}, {count!r}, every="1s")')
     length = seconds(every, what=f"{what}: every")
-    _check_count(count, f"{what}: the count", _whole(name, count, length))
+    _check_count(count, f"{what}: the count", _suggest_whole_count(name, count, length))
     if length == 0:
         raise ConfigError(f'{what}: every={every!r} is no time at all; say how long the period is: every="1s"')
     if length / count < SHORTEST_PERIOD:
@@ -100,11 +102,11 @@ def rate(
     if burst is None:
         burst = max(1, int(count / length * AT_ONCE))
     _check_count(burst, f"{what}: burst", "1 is an even spacing")
-    rule = Rule(name=_name(name), period=length / count, burst=burst)
-    return Limit(rule=rule, key=_key(what, key), scope=_scope(what, scope))
+    rule = Rule(name=_check_name(name), period=length / count, burst=burst)
+    return Limit(rule=rule, key=_check_key(what, key), scope=_check_scope(what, scope))
 
 
-def told(rule: Rule) -> str:
+def describe_rule(rule: Rule) -> str:
     """A rule in words, for messages."""
     if rule.period is None:
         return f"{rule.most} at a time"
@@ -124,17 +126,17 @@ def bind_limits(given: object, signature: Signature) -> tuple[Limit, ...]:
             raise ConfigError(f"limits lists {limit!r}; write per(…) or rate(…), or what app.rate(…) returned")
         if limit.name in limits:
             raise ConfigError(f"limits names {limit.name!r} twice; give one of them another name")
-        limits[limit.name] = _fitted(limit, signature)
+        limits[limit.name] = _bind_limit(limit, signature)
     return tuple(limits.values())
 
 
-def _fitted(limit: Limit, signature: Signature) -> Limit:
+def _bind_limit(limit: Limit, signature: Signature) -> Limit:
     key, what = limit.key, f"limit {limit.name!r}: key"
-    if key is None and limit.name not in OWN and limit.name in signature.names:
+    if key is None and limit.name not in JOB_FIELDS and limit.name in signature.names:
         key = limit.name
     if key is None:
         return limit
-    names = named([key], signature, what) if isinstance(key, str) else asked_for(key, signature, what)
+    names = select_arguments([key], signature, what) if isinstance(key, str) else read_parameters(key, signature, what)
     return msgspec.structs.replace(limit, key=key, names=names)
 
 
@@ -157,19 +159,20 @@ def keys_of(
     if any(limit.names and limit.name not in given for limit in limits):
         arguments = definition.signature.arguments(input, lenient=lenient)
     own = {"tenant": tenant, "queue": queue, "type": definition.type}
-    values = (given[limit.name] if limit.name in given else _value(limit, own, arguments) for limit in limits)
+    values = (given[limit.name] if limit.name in given else _key_value(limit, own, arguments) for limit in limits)
     return tuple(
-        _under(limit.name, value, scope=limit.scope, tenant=tenant) for limit, value in zip(limits, values, strict=True)
+        _scoped_key(limit.name, value, scope=limit.scope, tenant=tenant)
+        for limit, value in zip(limits, values, strict=True)
     )
 
 
 def bucket_of(name: object, key: object | None, *, scope: str, tenant: str) -> str:
     """The key that a handler names: `ctx.acquire("domain", key="example.org")` means what jobs of that key mean."""
-    value = None if key is None else _text(key, f"the key of {name!r}", "leave it out where one serves all")
-    return _under(_name(name), value, scope=scope, tenant=tenant)
+    value = None if key is None else _to_text(key, f"the key of {name!r}", "leave it out where one serves all")
+    return _scoped_key(_check_name(name), value, scope=scope, tenant=tenant)
 
 
-def chosen(given: object, limits: Sequence[Limit]) -> dict[str, str | None]:
+def parse_limit_values(given: object, limits: Sequence[Limit]) -> dict[str, str | None]:
     """The values that an enqueue gives by the rules' names, as texts; None: the job does not count against that one."""
     if not isinstance(given, Mapping):
         raise InvalidOption(f'limits={given!r} is no dict; write limits={{"domain": "example.org"}}')
@@ -179,33 +182,33 @@ def chosen(given: object, limits: Sequence[Limit]) -> dict[str, str | None]:
             hint = suggest(str(name), known) if known else "; it has none: declare them with @app.job(limits=[…])"
             raise InvalidOption(f"limits: this job type has no limit {name!r}{hint}")
     return {
-        name: None if value is None else _text(value, f"limits: the value of {name!r}", "give a text, or None")
+        name: None if value is None else _to_text(value, f"limits: the value of {name!r}", "give a text, or None")
         for name, value in given.items()
     }
 
 
-def _under(name: str, value: str | None, *, scope: str, tenant: str) -> str:
+def _scoped_key(name: str, value: str | None, *, scope: str, tenant: str) -> str:
     if scope == "tenant":
-        value = escaped(tenant) if value is None else f"{escaped(tenant)}/{value}"
-    return shortened(key_of(name, value), LONGEST_KEY)
+        value = escape_tenant(tenant) if value is None else f"{escape_tenant(tenant)}/{value}"
+    return shorten_key(key_of(name, value), LONGEST_KEY)
 
 
-def _value(limit: Limit, own: Mapping[str, str], arguments: Mapping[str, Any]) -> str | None:
+def _key_value(limit: Limit, own: Mapping[str, str], arguments: Mapping[str, Any]) -> str | None:
     """None: one key for all."""
     if limit.key is None:
         return own.get(limit.name)
     otherwise = f'give it at the enqueue: .options(limits={{"{limit.name}": …}}), with None where it does not count'
     if not callable(limit.key):
-        return _text(arguments[limit.key], f"limit {limit.name!r}: argument {limit.key!r}", otherwise)
-    what = f"limit {limit.name!r}: key={called(limit.key)}"
+        return _to_text(arguments[limit.key], f"limit {limit.name!r}: argument {limit.key!r}", otherwise)
+    what = f"limit {limit.name!r}: key={name_of(limit.key)}"
     try:
         value = limit.key(**{name: arguments[name] for name in limit.names})
     except Exception as error:  # it is the user's code and may raise anything
         raise EnqueueError(f"{what} raised {type(error).__name__}: {error}; mend it, or {otherwise}") from error
-    return _text(value, f"what {what} returned", f"return a text, or {otherwise}")
+    return _to_text(value, f"what {what} returned", f"return a text, or {otherwise}")
 
 
-def _text(value: object, what: str, otherwise: str) -> str:
+def _to_text(value: object, what: str, otherwise: str) -> str:
     if isinstance(value, Enum):  # as the input has it, so that Kind.PDF and "pdf" are one key
         value = value.value
     if not isinstance(value, (str, int, float, UUID)):
@@ -222,7 +225,7 @@ def _text(value: object, what: str, otherwise: str) -> str:
 # What a declaration may say
 
 
-def _name(name: object) -> str:
+def _check_name(name: object) -> str:
     problem = name_problem(name, longest=LONGEST_NAME)
     if problem is None and APART in str(name):
         problem = f"has a {APART!r} in it, which stands between a name and its key: {name!r}; write '-' instead"
@@ -231,7 +234,7 @@ def _name(name: object) -> str:
     return str(name)
 
 
-def _whole(name: str, count: object, length: float) -> str:
+def _suggest_whole_count(name: str, count: object, length: float) -> str:
     """The rate that a fraction means, in whole numbers: 1.5 per second are 3 every 2 s."""
     if isinstance(count, float) and LEAST_COUNT <= count <= MOST:
         meant = Fraction(count).limit_denominator(MOST_PARTS)
@@ -244,13 +247,13 @@ def _check_count(value: object, what: str, otherwise: str) -> None:
         raise ConfigError(f"{what} is a whole number from 1 to {MOST}, not {value!r}; {otherwise}")
 
 
-def _key(what: str, key: object) -> Any:
+def _check_key(what: str, key: object) -> Any:
     if key is None or isinstance(key, str) or callable(key):
         return key
     raise ConfigError(f"{what}: key={key!r}; give the name of an argument, or a function of arguments")
 
 
-def _scope(what: str, scope: object) -> str:
+def _check_scope(what: str, scope: object) -> str:
     if scope not in SCOPES:
         raise ConfigError(f"{what}: scope={scope!r}{suggest(str(scope), dict.fromkeys(SCOPES))}")
     return str(scope)

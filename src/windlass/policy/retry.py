@@ -52,13 +52,13 @@ def exponential(
     if not factor >= 1:
         raise ConfigError(f"exponential(factor={factor!r}): the factor must be at least 1")
     return Exponential(
-        seconds(base, what="exponential(base)"), factor, checked_jitter(jitter), seconds(most, what="most")
+        seconds(base, what="exponential(base)"), factor, check_jitter(jitter), seconds(most, what="most")
     )
 
 
 def delays(first: Duration, *others: Duration, jitter: float = 0.0) -> RetryPolicy:
     """Wait these times, one after the other; the last one repeats."""
-    return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), checked_jitter(jitter))
+    return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), check_jitter(jitter))
 
 
 def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
@@ -66,7 +66,7 @@ def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
     return delays(delay, jitter=jitter)
 
 
-def checked_jitter(jitter: float) -> float:
+def check_jitter(jitter: float) -> float:
     if not 0 <= jitter <= 1:
         raise ConfigError(f"jitter={jitter!r}: a share between 0 and 1, for example 0.1 for ±10 %")
     return jitter

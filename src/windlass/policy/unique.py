@@ -22,11 +22,11 @@ from windlass.model.state import State
 from windlass.names import name_problem
 from windlass.payload.sanitise import dump_unknown
 from windlass.payload.signature import Signature
-from windlass.policy.arguments import asked_for, called, named
+from windlass.policy.arguments import name_of, read_parameters, select_arguments
 
 LONGEST_KEY = 255  # characters; of a longer text this much is kept, with its hash
-HASHED = 75  # characters by which the end of a longer text is told
-REFUSING = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
+HASH_LENGTH = 75  # characters by which the end of a longer text is told
+REFUSING_STATES = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
 """Where a key refuses unless its policy says otherwise: everywhere but in `dead` and `cancelled`."""
 SCOPES = ("tenant", "global")
 
@@ -40,7 +40,7 @@ class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
     """A policy: which jobs of a type exclude one another."""
 
     by: By = True
-    states: tuple[State, ...] = REFUSING
+    states: tuple[State, ...] = REFUSING_STATES
     window: float | None = None  # seconds
     shared: bool = False  # by all tenants
     forever: bool = False  # beyond the job's history
@@ -69,16 +69,18 @@ def unique(
     length = None if window is None else seconds(window, what="unique(window=…)")
     if length == 0:
         raise ConfigError(f"unique(window={window!r}) refuses nothing; leave it out for a key without an end")
-    policy = Uniqueness(by=by, states=_states(states), window=length, shared=scope == "global", forever=bool(forever))
-    return _kept(policy) if forever else policy
+    policy = Uniqueness(
+        by=by, states=_parse_states(states), window=length, shared=scope == "global", forever=bool(forever)
+    )
+    return _check_forever(policy) if forever else policy
 
 
 def parse_unique(given: Unique, signature: Signature, *, what: str = "unique", forever: bool = False) -> Uniqueness:
     """The policy that a declaration or an enqueue means, fitted to the handler's parameters."""
     policy = given if isinstance(given, Uniqueness) else Uniqueness(by=given)
     if forever:
-        policy = _kept(msgspec.structs.replace(policy, forever=True))
-    return msgspec.structs.replace(policy, names=_names(policy.by, signature, what))
+        policy = _check_forever(msgspec.structs.replace(policy, forever=True))
+    return msgspec.structs.replace(policy, names=_argument_names(policy.by, signature, what))
 
 
 # The key of one job
@@ -89,20 +91,20 @@ def text_of(policy: Uniqueness, signature: Signature, input: str) -> str:
     values = signature.arguments(input)
     chosen = {name: values[name] for name in policy.names}
     if callable(policy.by):
-        return _answer(policy.by, chosen)
+        return _call_key_function(policy.by, chosen)
     given = msgspec.json.decode(input).keys()
     for name in policy.names:
-        if name not in given and not _travels(chosen[name]):
+        if name not in given and not _is_json(chosen[name]):
             del chosen[name]  # a default that cannot travel as JSON equals nothing that could be given
     if len(policy.names) == 1 and policy.by is not True and chosen:
-        return _text(chosen.popitem()[1])
+        return _to_text(chosen.popitem()[1])
     return encoder.encode(chosen).decode()
 
 
 def unique_key(policy: Uniqueness, text: str, *, tenant: str, type: str) -> Key:
     """The key that the store keeps."""
     return Key(
-        scope=f"unique/{'*' if policy.shared else escaped(tenant)}/{type}",
+        scope=f"unique/{'*' if policy.shared else escape_tenant(tenant)}/{type}",
         key=text,
         states=tuple(state.value for state in policy.states),
         window=policy.window,
@@ -114,20 +116,20 @@ def idempotency_key(text: str, *, tenant: str, type: str, input: str, window: fl
     """A producer's key: it refuses whatever became of its job, and remembers what it was used for."""
     document = encoder.encode([type, msgspec.json.decode(input)])
     fingerprint = hashlib.sha256(document).hexdigest()
-    return Key(scope=f"idempotency/{escaped(tenant)}", key=text, window=window, fingerprint=fingerprint)
+    return Key(scope=f"idempotency/{escape_tenant(tenant)}", key=text, window=window, fingerprint=fingerprint)
 
 
-def shortened(text: str, longest: int = LONGEST_KEY) -> str:
+def shorten_key(text: str, longest: int = LONGEST_KEY) -> str:
     """A key that fits: a long text is told by its beginning and by the hash of all of it."""
     if len(text) <= longest:
         return text
-    return f"{text[: longest - HASHED]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{text[: longest - HASH_LENGTH]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 # Many jobs at once
 
 
-def merged(jobs: Sequence[NewJob]) -> tuple[Sequence[NewJob], dict[UUID, UUID]]:
+def merge_repeated(jobs: Sequence[NewJob]) -> tuple[Sequence[NewJob], dict[UUID, UUID]]:
     """The jobs of one enqueue without those whose key an earlier one of them has, and whose it is, by their ids.
 
     A statement cannot take one key twice. Raises IdempotencyConflict when an idempotency key stands for two inputs.
@@ -151,10 +153,10 @@ def merged(jobs: Sequence[NewJob]) -> tuple[Sequence[NewJob], dict[UUID, UUID]]:
             holders.setdefault((key.scope, key.key), (repeated.get(job.id, job.id), key.fingerprint))
     if not repeated:
         return jobs, repeated
-    return [_redirected(job, repeated) for job in jobs if job.id not in repeated], repeated
+    return [_redirect(job, repeated) for job in jobs if job.id not in repeated], repeated
 
 
-def _redirected(job: NewJob, repeated: Mapping[UUID, UUID]) -> NewJob:
+def _redirect(job: NewJob, repeated: Mapping[UUID, UUID]) -> NewJob:
     """A node of a graph that depends on a repeated one depends on the one that is there."""
     links = tuple((name, repeated.get(target, target)) for name, target in job.links)
     wait = None if job.wait is None else redirected(job.wait, repeated)
@@ -164,9 +166,9 @@ def _redirected(job: NewJob, repeated: Mapping[UUID, UUID]) -> NewJob:
 # What a policy may say
 
 
-def _states(given: Iterable[State | str] | None) -> tuple[State, ...]:
+def _parse_states(given: Iterable[State | str] | None) -> tuple[State, ...]:
     if given is None:
-        return REFUSING
+        return REFUSING_STATES
     known = {state.value: state for state in State}
     wanted = [given] if isinstance(given, str) else list(given)
     for state in wanted:
@@ -177,7 +179,7 @@ def _states(given: Iterable[State | str] | None) -> tuple[State, ...]:
     return tuple(state for state in State if state in wanted)
 
 
-def _kept(policy: Uniqueness) -> Uniqueness:
+def _check_forever(policy: Uniqueness) -> Uniqueness:
     """A policy for ever, if it can be one."""
     if policy.window is not None:
         raise ConfigError("a unique key with a window is not for ever; leave one of them out")
@@ -186,34 +188,34 @@ def _kept(policy: Uniqueness) -> Uniqueness:
     return policy
 
 
-def _names(by: object, signature: Signature, what: str) -> tuple[str, ...]:
+def _argument_names(by: object, signature: Signature, what: str) -> tuple[str, ...]:
     """The arguments that the key is made of."""
     if by is True:
         return signature.names
     if callable(by):
-        return asked_for(by, signature, what)
+        return read_parameters(by, signature, what)
     names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Sequence) else ()
     if not names:
         raise ConfigError(f"{what}={by!r}; give True, names of arguments, a function of them, or unique(…)")
-    return named(names, signature, what)
+    return select_arguments(names, signature, what)
 
 
 # Texts
 
 
-def _answer(fn: Callable[..., object], arguments: Mapping[str, Any]) -> str:
+def _call_key_function(fn: Callable[..., object], arguments: Mapping[str, Any]) -> str:
     value = fn(**arguments)
     if value is None:
-        raise InvalidOption(f"unique={called(fn)} returned None; return a text, or another value that JSON can say")
+        raise InvalidOption(f"unique={name_of(fn)} returned None; return a text, or another value that JSON can say")
     try:
-        return _text(value)
+        return _to_text(value)
     except Exception as error:  # hooks are the user's code and may raise anything
         raise InvalidOption(
-            f"unique={called(fn)} returned {type(value).__name__}, which is not JSON ({error}); return a text"
+            f"unique={name_of(fn)} returned {type(value).__name__}, which is not JSON ({error}); return a text"
         ) from error
 
 
-def _travels(default: object) -> bool:
+def _is_json(default: object) -> bool:
     try:
         encoder.encode(default)
     except Exception:  # hooks are the user's code and may raise anything
@@ -221,7 +223,7 @@ def _travels(default: object) -> bool:
     return True
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """A text (a date's too, and a UUID's) as it is, where a person could have written it; anything else as JSON."""
     document = encoder.encode(value)
     if document.startswith(b'"'):
@@ -231,6 +233,6 @@ def _text(value: object) -> str:
     return document.decode()
 
 
-def escaped(tenant: str) -> str:
+def escape_tenant(tenant: str) -> str:
     """So that no tenant's name looks like another scope."""
     return tenant.replace("%", "%25").replace("/", "%2F").replace("*", "%2A")
