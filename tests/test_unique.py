@@ -321,7 +321,7 @@ async def later(user_id: int) -> str:
         ((), r"unique=\(\); give True, names of arguments, a function of them, or unique\(…\)"),
         (3, "unique=3; give True"),
         (lambda user: user, r"unique=<lambda> asks for 'user', and report\(\) has no such argument; did you mean"),
-        (takes_none, "unique=takes_none: arguments are given by name, and 'values' takes none"),
+        (takes_none, "unique=takes_none: arguments are passed by name, and 'values' takes only positional ones"),
         (later, "unique=later is a coroutine"),
         (type, "unique=type"),
     ],

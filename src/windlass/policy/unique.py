@@ -1,7 +1,7 @@
-"""Keys that refuse a second job: what they are made of, in which states of their job they refuse, and how long.
+"""Keys that refuse a second job: what a key is made of, in which states of its job it refuses, and for how long.
 
-An enqueue makes a `Key` here; the store compares it in the transaction that writes the job. `unique=` belongs to a type
-and is made of arguments, an idempotency key belongs to a producer and to one input.
+An enqueue makes a `Key` here, and the store compares it in the transaction that writes the job. A `unique=` key belongs
+to a job type and is made of arguments. An idempotency key belongs to a producer and to one input.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from windlass.payload.sanitise import dump_unknown
 from windlass.payload.signature import Signature
 from windlass.policy.arguments import name_of, read_parameters, select_arguments
 
-LONGEST_KEY = 255  # characters; of a longer text this much is kept, with its hash
-HASH_LENGTH = 75  # characters by which the end of a longer text is told
+LONGEST_KEY = 255  # characters; a longer text is cut to this length and ends with its hash
+HASH_LENGTH = 75  # characters of a shortened key that are kept free for `… sha256:` and the hash
 REFUSING_STATES = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
-"""Where a key refuses unless its policy says otherwise: everywhere but in `dead` and `cancelled`."""
+"""A key refuses in these states unless its policy names others: all but `dead` and `cancelled`."""
 SCOPES = ("tenant", "global")
 
 By = bool | str | Sequence[str] | Callable[..., object]
-"""True: all arguments. A name, or several: those. A function of arguments, by their names: what it returns."""
+"""True: all arguments. One name, or several: those arguments. A function: what it returns for its arguments."""
 
 encoder = msgspec.json.Encoder(enc_hook=dump_unknown, order="deterministic")
 
 
 class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy: which jobs of a type exclude one another."""
+    """A policy: which jobs of a type exclude each other."""
 
     by: By = True
     states: tuple[State, ...] = REFUSING_STATES
     window: float | None = None  # seconds
-    shared: bool = False  # by all tenants
-    forever: bool = False  # beyond the job's history
-    names: tuple[str, ...] = ()  # of the arguments that make the key; known when a job type has been found for it
+    shared: bool = False  # one key for all tenants
+    forever: bool = False  # also after the job's history is pruned
+    names: tuple[str, ...] = ()  # of the arguments that make the key; `parse_unique` sets them
 
 
 Unique = By | Uniqueness
-"""What `unique=` takes."""
+"""The values that `unique=` takes."""
 
 
 def unique(
@@ -59,16 +59,17 @@ def unique(
     scope: str = "tenant",
     forever: bool = False,
 ) -> Uniqueness:
-    """Let no second job in: `@app.job(unique=unique(by="user_id", window="1h"))`.
+    """Refuse a second job with the same key: `@app.job(unique=unique(by="user_id", window="1h"))`.
 
-    The key refuses while its job is in one of `states` (all but dead and cancelled), at most for `window` from the
-    enqueue, inside one tenant (`scope="global"`: across all). `forever` keeps it when the job's history has passed.
+    The key refuses while its job is in one of `states` (by default all but dead and cancelled), at most for `window`
+    from the enqueue, inside one tenant (`scope="global"`: across all tenants). With `forever` the key stays after the
+    job's history has been pruned.
     """
     if scope not in SCOPES:
         raise ConfigError(f"unique(scope={scope!r}): there are: {', '.join(SCOPES)}")
     length = None if window is None else seconds(window, what="unique(window=…)")
     if length == 0:
-        raise ConfigError(f"unique(window={window!r}) refuses nothing; leave it out for a key without an end")
+        raise ConfigError(f"unique(window={window!r}) refuses nothing; leave it out for a key that does not expire")
     policy = Uniqueness(
         by=by, states=_parse_states(states), window=length, shared=scope == "global", forever=bool(forever)
     )
@@ -76,7 +77,7 @@ def unique(
 
 
 def parse_unique(given: Unique, signature: Signature, *, what: str = "unique", forever: bool = False) -> Uniqueness:
-    """The policy that a declaration or an enqueue means, fitted to the handler's parameters."""
+    """The policy of a declaration or an enqueue, with the handler's parameters that make its key."""
     policy = given if isinstance(given, Uniqueness) else Uniqueness(by=given)
     if forever:
         policy = _check_forever(msgspec.structs.replace(policy, forever=True))
@@ -87,7 +88,7 @@ def parse_unique(given: Unique, signature: Signature, *, what: str = "unique", f
 
 
 def text_of(policy: Uniqueness, signature: Signature, input: str) -> str:
-    """The text that an input's key is made of: as the handler will see the arguments, its defaults included."""
+    """The text of an input's key. It is made of the arguments as the handler will see them, defaults included."""
     values = signature.arguments(input)
     chosen = {name: values[name] for name in policy.names}
     if callable(policy.by):
@@ -95,14 +96,14 @@ def text_of(policy: Uniqueness, signature: Signature, input: str) -> str:
     given = msgspec.json.decode(input).keys()
     for name in policy.names:
         if name not in given and not _is_json(chosen[name]):
-            del chosen[name]  # a default that cannot travel as JSON equals nothing that could be given
+            del chosen[name]  # a default that JSON cannot hold equals no value that a caller could pass
     if len(policy.names) == 1 and policy.by is not True and chosen:
         return _to_text(chosen.popitem()[1])
     return encoder.encode(chosen).decode()
 
 
 def unique_key(policy: Uniqueness, text: str, *, tenant: str, type: str) -> Key:
-    """The key that the store keeps."""
+    """The key as the store keeps it."""
     return Key(
         scope=f"unique/{'*' if policy.shared else escape_tenant(tenant)}/{type}",
         key=text,
@@ -113,14 +114,14 @@ def unique_key(policy: Uniqueness, text: str, *, tenant: str, type: str) -> Key:
 
 
 def idempotency_key(text: str, *, tenant: str, type: str, input: str, window: float) -> Key:
-    """A producer's key: it refuses whatever became of its job, and remembers what it was used for."""
+    """A producer's key. It refuses in every state of its job, and holds a fingerprint of the type and the input."""
     document = encoder.encode([type, msgspec.json.decode(input)])
     fingerprint = hashlib.sha256(document).hexdigest()
     return Key(scope=f"idempotency/{escape_tenant(tenant)}", key=text, window=window, fingerprint=fingerprint)
 
 
 def shorten_key(text: str, longest: int = LONGEST_KEY) -> str:
-    """A key that fits: a long text is told by its beginning and by the hash of all of it."""
+    """A key that fits: a longer text is replaced by its beginning and the hash of the whole text."""
     if len(text) <= longest:
         return text
     return f"{text[: longest - HASH_LENGTH]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -130,9 +131,10 @@ def shorten_key(text: str, longest: int = LONGEST_KEY) -> str:
 
 
 def merge_repeated(jobs: Sequence[NewJob]) -> tuple[Sequence[NewJob], dict[UUID, UUID]]:
-    """The jobs of one enqueue without those whose key an earlier one of them has, and whose it is, by their ids.
+    """Drop the jobs of one enqueue that repeat the key of an earlier one: a statement cannot take one key twice.
 
-    A statement cannot take one key twice. Raises IdempotencyConflict when an idempotency key stands for two inputs.
+    Returns the remaining jobs, and by the id of each dropped job the id of the job that has its key. Raises
+    IdempotencyConflict when two inputs have the same idempotency key.
     """
     repeated: dict[UUID, UUID] = {}
     if all(job.unique is None and job.idempotency is None for job in jobs):
@@ -157,13 +159,13 @@ def merge_repeated(jobs: Sequence[NewJob]) -> tuple[Sequence[NewJob], dict[UUID,
 
 
 def _redirect(job: NewJob, repeated: Mapping[UUID, UUID]) -> NewJob:
-    """A node of a graph that depends on a repeated one depends on the one that is there."""
+    """Let a node of a graph that depends on a dropped job depend on the job that has its key."""
     links = tuple((name, repeated.get(target, target)) for name, target in job.links)
     wait = None if job.wait is None else redirected(job.wait, repeated)
     return msgspec.structs.replace(job, links=links, wait=wait)
 
 
-# What a policy may say
+# Checks of a policy
 
 
 def _parse_states(given: Iterable[State | str] | None) -> tuple[State, ...]:
@@ -175,12 +177,14 @@ def _parse_states(given: Iterable[State | str] | None) -> tuple[State, ...]:
         if state not in known:
             raise ConfigError(f"unique(states=…): there is no state {state!r}{suggest(str(state), known)}")
     if State.QUEUED not in wanted:
-        raise ConfigError("unique(states=…) must name 'queued': every job begins there, and takes its key with it")
+        raise ConfigError(
+            "unique(states=…) must name 'queued': every job begins in that state, and takes its key there"
+        )
     return tuple(state for state in State if state in wanted)
 
 
 def _check_forever(policy: Uniqueness) -> Uniqueness:
-    """A policy for ever, if it can be one."""
+    """Return the policy if it can last for ever."""
     if policy.window is not None:
         raise ConfigError("a unique key with a window is not for ever; leave one of them out")
     if State.SUCCEEDED not in policy.states:
@@ -189,7 +193,7 @@ def _check_forever(policy: Uniqueness) -> Uniqueness:
 
 
 def _argument_names(by: object, signature: Signature, what: str) -> tuple[str, ...]:
-    """The arguments that the key is made of."""
+    """The names of the arguments that make the key."""
     if by is True:
         return signature.names
     if callable(by):
@@ -206,7 +210,7 @@ def _argument_names(by: object, signature: Signature, what: str) -> tuple[str, .
 def _call_key_function(fn: Callable[..., object], arguments: Mapping[str, Any]) -> str:
     value = fn(**arguments)
     if value is None:
-        raise InvalidOption(f"unique={name_of(fn)} returned None; return a text, or another value that JSON can say")
+        raise InvalidOption(f"unique={name_of(fn)} returned None; return a text, or another value that JSON can hold")
     try:
         return _to_text(value)
     except Exception as error:  # hooks are the user's code and may raise anything
@@ -224,7 +228,7 @@ def _is_json(default: object) -> bool:
 
 
 def _to_text(value: object) -> str:
-    """A text (a date's too, and a UUID's) as it is, where a person could have written it; anything else as JSON."""
+    """A text, a date or a UUID as it is, if it could be a name and begins with no quote; anything else as JSON."""
     document = encoder.encode(value)
     if document.startswith(b'"'):
         text: str = msgspec.json.decode(document)
@@ -234,5 +238,5 @@ def _to_text(value: object) -> str:
 
 
 def escape_tenant(tenant: str) -> str:
-    """So that no tenant's name looks like another scope."""
+    """Escape a tenant's name, so that it cannot be mistaken for another scope."""
     return tenant.replace("%", "%25").replace("/", "%2F").replace("*", "%2A")
