@@ -27,8 +27,9 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from servers import administer, named
-from windlass.connection import alocation, borrow, check_identity, location
 from windlass.connection.borrowed import translate
+from windlass.connection.location import alocation, check_identity, location
+from windlass.connection.recognise import borrow
 from windlass.errors import IdempotencyConflict, UnusableConnection
 from windlass.model.job import Key, NewJob, new_id
 from windlass.store.migrate import migrations

@@ -33,7 +33,7 @@ from windlass.policy.unique import Uniqueness, idempotency_key, merge_repeated, 
 from windlass.store import dialect_of, make_store, sqlite_location
 
 if TYPE_CHECKING:
-    from windlass.connection import CallerConnection
+    from windlass.connection.borrowed import CallerConnection
     from windlass.store.protocol import Store
 
 T = TypeVar("T")
@@ -140,7 +140,8 @@ class Client:
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
     def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> Mapping[UUID, UUID]:
-        from windlass.connection import borrow, check_identity, location
+        from windlass.connection.location import check_identity, location
+        from windlass.connection.recognise import borrow
 
         if isinstance(conn, Joined):
             return conn.run(conn.transaction.enqueue(jobs))
@@ -154,7 +155,8 @@ class Client:
         return existing
 
     async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        from windlass.connection import alocation, borrow, check_identity
+        from windlass.connection.location import alocation, check_identity
+        from windlass.connection.recognise import borrow
 
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)

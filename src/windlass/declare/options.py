@@ -13,7 +13,8 @@ from windlass.config import suggest
 from windlass.declare.registry import PRIORITIES, Definition
 from windlass.errors import ConfigError, InvalidOption
 from windlass.names import LONGEST_NAME, name_problem
-from windlass.payload import LARGEST, Signature
+from windlass.payload.profile import LARGEST
+from windlass.payload.signature import Signature
 from windlass.policy.limit import parse_limit_values
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
 

@@ -22,7 +22,7 @@ from windlass.model.flow import Moment
 from windlass.model.job import DEFAULT_QUEUE, Job
 from windlass.model.schedule import Declaration
 from windlass.names import name_problem
-from windlass.payload import Signature
+from windlass.payload.signature import Signature
 from windlass.policy.limit import Limit, bind_limits, describe_rule
 from windlass.policy.retry import RetryPolicy, exponential, fixed
 from windlass.policy.unique import Unique, Uniqueness, parse_unique

@@ -1,4 +1,4 @@
-"""What steps and signals leave in the store: refused when JSON cannot hold it, and read back by a return hint."""
+"""Values of steps and signals: refused if JSON cannot hold them, and read back by the function's return hint."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from windlass.payload.signature import result_decoder
 
 
 def pack(value: object, *, what: str) -> str:
-    """`value` as JSON text; an error names `what` it is of, and the place that does not fit."""
+    """`value` as JSON text. An error names `what` the value belongs to, and the path that does not fit."""
     try:
         if type(value) not in SIMPLE:
             check_extent(value)
         return encode(to_plain(value, str_keys=True))
     except InvalidInput as error:
         why = str(error)
-    except Exception as error:  # hooks are the program's code and may raise anything
+    except Exception as error:  # msgspec calls methods of the user's classes, and these may raise anything
         why = f"$: {error or type(error).__name__}"
     raise FlowError(
-        f"the value of {what} is nothing that JSON can keep: {why}; use builtins, a dataclass, a msgspec.Struct or a "
+        f"the value of {what} cannot be kept as JSON: {why}; use builtins, a dataclass, a msgspec.Struct or a "
         "pydantic model"
     )
 
 
 def unpack(text: str, fn: Callable[..., Any]) -> Any:
-    """A function's result by its return hint, where it has one that fits; as plain JSON otherwise."""
+    """A function's result, decoded by its return hint; as plain JSON if there is no hint or it does not fit."""
     decoder = _decoder(fn)
     if decoder is not None:
         try:

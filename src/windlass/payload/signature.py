@@ -1,7 +1,7 @@
 """A handler's parameters as a JSON object: bound by name and checked at the enqueue, unbound for the call.
 
-The hints of the function are the schema. They become one msgspec Struct, so that checking costs microseconds
-and names the place that does not fit.
+The function's type hints are the schema. They become one msgspec Struct, so that a check costs microseconds and names
+the path that does not fit.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from windlass.payload.sanitise import dump_unknown, sanitise
 
 AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 REFUSED_KINDS = {
-    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; take the / out: arguments are stored by name",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the /: arguments are stored by name",
     inspect.Parameter.VAR_POSITIONAL: "takes any number; name them, or take a list: items: list[…]",
     inspect.Parameter.VAR_KEYWORD: "takes any keyword; name them, or take one dict: options: dict[str, …]",
 }
 
 
 class Signature:
-    """How a job calls a function. Built at registration; `bind` at the enqueue, `unbind` in the worker."""
+    """How a job calls a function. It is made at registration; an enqueue calls `bind`, a worker calls `unbind`."""
 
     @classmethod
     def of(
         cls, fn: Callable[..., Any], *, localns: Mapping[str, Any] | None = None, context: type | None = None
     ) -> Signature:
-        """The signature of `fn`, or a `RegistrationError` that says what to change."""
+        """The signature of `fn`; raises RegistrationError with what to change."""
         _check_function(fn)
         return cls(fn, _resolve_hints(fn, localns), context)
 
@@ -52,7 +52,7 @@ class Signature:
         for parameter in parameters:
             _check_parameter(fn, parameter, hints, context)
         positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-        # Positional ones first, as the struct's values are told apart by their place.
+        # Positional parameters first: `unbind` separates the struct's values by their position.
         self.names = (*positional, *(p.name for p in parameters if p.name not in positional))
         self.required = frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
         self._positional = len(positional)
@@ -63,7 +63,7 @@ class Signature:
         self._result = result_decoder(hints)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The arguments of a call as JSON text: only those given, so that a later default still counts."""
+        """The given arguments of a call as JSON text. Defaults are left out, so that a later default applies."""
         given = self._assign(args, kwargs)
         plain = self._plain(given)
         try:
@@ -73,9 +73,9 @@ class Signature:
         return encode(plain)
 
     def unbind(self, text: str, *, lenient: bool = False) -> tuple[list[Any], dict[str, Any]]:
-        """Stored input as the arguments of the call; the context is not among them.
+        """Stored input as the arguments of the call, without the context.
 
-        `lenient` ignores what has no parameter here: a later phase reads an input that was bound by the first one.
+        `lenient` ignores input that has no parameter here: a later phase reads an input that the first phase bound.
         """
         try:
             values = msgspec.structs.astuple((self._lenient if lenient else self._decoder).decode(text))
@@ -88,22 +88,22 @@ class Signature:
         )
 
     def arguments(self, text: str, *, lenient: bool = False) -> dict[str, Any]:
-        """Stored input as the handler will see it, by its parameters' names, defaults included."""
+        """Stored input as the handler will see it, by the names of its parameters, defaults included."""
         args, kwargs = self.unbind(text, lenient=lenient)
         return {**dict(zip(self.names, args, strict=False)), **kwargs}
 
     def with_result_of(self, last: Signature, *, name: str) -> Signature:
-        """A pipeline's signature: arguments as here, the result as of its last phase."""
+        """The signature of a pipeline: arguments as here, the result as in its last phase."""
         whole = copy.copy(self)
         whole.name, whole._result = name, last._result
         return whole
 
     def dump_result(self, value: object) -> str:
-        """A handler's result as JSON text; repaired when it must be, never refused."""
+        """A handler's result as JSON text; repaired if necessary, never refused."""
         return sanitise(value)
 
     def result(self, text: str) -> Any:
-        """An output, by the return hint where it fits, and as plain JSON otherwise."""
+        """A job's output, decoded by the return hint if it fits, and as plain JSON otherwise."""
         if self._result is not None:
             try:
                 return self._result.decode(text)
@@ -140,19 +140,19 @@ class Signature:
         free = [known for known in self.names if known not in given]
         close = difflib.get_close_matches(name, free, n=1)
         missing = [known for known in free if known in self.required]
-        meant = close or (missing if len(missing) == 1 else [])
-        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        likely = close or (missing if len(missing) == 1 else [])
+        hint = f"; did you mean {likely[0]!r}?" if likely else ""
         return f"{self.name}() got an unexpected keyword argument {name!r}{hint}"
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments in builtins. Numbers and texts are so already; the rest goes through msgspec."""
+        """The arguments as builtins. Numbers and texts stay as they are; msgspec converts the others."""
         if all(type(value) in SIMPLE for value in given.values()):
             return given
         for name, value in given.items():
             check_extent(value, path=f"$.{name}")
             try:
                 given[name] = msgspec.to_builtins(value, str_keys=self._str_keys, enc_hook=dump_unknown)
-            except Exception as error:  # hooks are the caller's code and may raise anything
+            except Exception as error:  # msgspec calls methods of the caller's classes, and these may raise anything
                 raise InvalidInput(f"{self.name}(): $.{name}: {_error_text(error)}", path=f"$.{name}") from error
         return given
 
@@ -164,7 +164,7 @@ class Signature:
 
 
 def load_unknown(kind: Any, value: object) -> object:
-    """msgspec's way in for types it does not know: pydantic models by their own method."""
+    """msgspec's hook for types that it does not know: load pydantic models by their own method."""
     if hasattr(kind, "model_validate"):
         try:
             return kind.model_validate(value)
@@ -181,7 +181,9 @@ def _check_function(fn: Callable[..., Any]) -> None:
             f"{_full_name(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
         )
     if fn.__name__ == "<lambda>":
-        raise RegistrationError(f"{_full_name(fn)} is a lambda, which has no name and no hints; write: def job(…): …")
+        raise RegistrationError(
+            f"{_full_name(fn)} is a lambda, which has no name and no type hints; write: def job(…): …"
+        )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise RegistrationError(
             f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield"
@@ -220,13 +222,13 @@ def _check_parameter(
         raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
     if context is not None and _is_context(hints[name], context):
         raise RegistrationError(
-            f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which is only given first; write: "
+            f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which must be the first one; write: "
             f"def {fn.__name__}({name}: {context.__name__}, …)"
         )
     unknown = _unknown_class(hints[name])
     if unknown is not None:
         raise RegistrationError(
-            f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot travel as JSON; use builtins, a dataclass, "
+            f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot be sent as JSON; use builtins, a dataclass, "
             "a msgspec.Struct, a TypedDict or a pydantic model"
         )
 
@@ -236,7 +238,7 @@ def _is_context(hint: Any, context: type) -> bool:
 
 
 def _unknown_class(hint: Any) -> str | None:
-    """What in `hint` nobody can turn into JSON and back; None when all of it can."""
+    """The first class in `hint` that cannot be turned into JSON and back; None if there is none."""
     try:
         info = msgspec.inspect.type_info(hint)
     except TypeError as error:
@@ -263,7 +265,7 @@ def _unknown_class(hint: Any) -> str | None:
 
 
 def _has_other_keys(hint: Any) -> bool:
-    """Whether `hint` asks for a dict whose keys are not text: they are stored as text and read back."""
+    """Whether `hint` asks for a dict with keys other than text: such keys are stored as text and converted back."""
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] not in (str, Any):
@@ -277,8 +279,7 @@ def _struct(
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name in names:
         if name in defaults:
-            # A factory, so that the very object is used: a mutable default is shared between calls, as in
-            # Python.
+            # A factory, so that the same object is used: a mutable default is shared between calls, as in Python.
             factory = lambda default=defaults[name]: default  # noqa: E731
             fields.append((name, hints[name], msgspec.field(default_factory=factory)))
         else:
@@ -296,7 +297,7 @@ def result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
 
 
 def _first_complaint(error: ValueError) -> str:
-    """pydantic's first complaint on one line, without the link to its manual."""
+    """pydantic's first error on one line, without the link to its manual."""
     try:
         first = error.errors()[0]  # type: ignore[attr-defined]
         place = ".".join(str(step) for step in first["loc"])

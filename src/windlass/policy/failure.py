@@ -21,7 +21,7 @@ from windlass.model.flow import Advance, Flow
 from windlass.model.job import Attempt, Failure, Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import Verb
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 

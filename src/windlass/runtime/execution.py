@@ -19,7 +19,7 @@ from windlass.handler.waits import Suspended
 from windlass.model.admission import LONGEST_KEY, key_of
 from windlass.model.job import Job
 from windlass.model.outcome import Dead, Ending, Outcome, Retry, Snooze
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 from windlass.policy.unique import shorten_key
 
 log = logging.getLogger("windlass")

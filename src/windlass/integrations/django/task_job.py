@@ -19,7 +19,7 @@ from windlass.integrations.django.results import make_error, make_result, read_r
 from windlass.integrations.django.task_registry import TASK_REGISTRY, DeclaredTask
 from windlass.model.job import Failure, attempts_in
 from windlass.model.outcome import Dead, Ending, Snooze
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 
 TYPE = "django.task"
 PAUSE = 30.0  # seconds for which a worker that does not know the task snoozes it
