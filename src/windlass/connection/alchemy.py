@@ -1,9 +1,8 @@
-"""SQLAlchemy: connections and sessions, blocking and to be awaited.
+"""SQLAlchemy connections and sessions, blocking and asynchronous.
 
-Everything goes through SQLAlchemy itself and never through the raw connection below it: SQLAlchemy begins
-late, and an INSERT on a raw connection that has not begun would survive the caller's rollback. The
-asynchronous kinds run the blocking code under `run_sync`, which is SQLAlchemy's own bridge, so that there is
-one copy of it.
+Every statement goes through SQLAlchemy and never through the raw connection below it: SQLAlchemy begins a transaction
+late, and an INSERT on a raw connection without a transaction would survive the caller's rollback. Asynchronous
+connections run the blocking code under `run_sync`, SQLAlchemy's own bridge, so that the code exists once.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("windlass.connection")
 
 PENDING = "windlass.after_commit"
-"""Where a session keeps the callbacks that wait for its commit."""
+"""The key in `session.info` of the callbacks that wait for the session's commit."""
 
 DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 FIX = "with engine.begin() as conn: …"
 
 
 class AlchemyConnection(CallerConnection):
-    """A `Connection`."""
+    """A SQLAlchemy `Connection`."""
 
     def __init__(self, conn: Any) -> None:
         self._given = conn
@@ -69,7 +68,7 @@ class AlchemyConnection(CallerConnection):
 
 
 class AlchemySession(AlchemyConnection):
-    """A `Session`; the connection is the one its transaction uses, and is begun with it."""
+    """A SQLAlchemy `Session`. Statements use the connection of its transaction, and begin it if necessary."""
 
     def __init__(self, session: Any) -> None:
         self._given = session
@@ -91,7 +90,7 @@ class AlchemySession(AlchemyConnection):
 
 
 class AsyncAlchemy(AwaitedConnection):
-    """An `AsyncConnection` or `AsyncSession`, around the blocking one inside it."""
+    """An `AsyncConnection` or `AsyncSession`, and the blocking connection inside it."""
 
     def __init__(self, outer: Any, inner: AlchemyConnection) -> None:
         self._outer = outer
@@ -107,7 +106,7 @@ class AsyncAlchemy(AwaitedConnection):
         return rows
 
     async def call_blocking(self, call: Callable[[CallerConnection], str]) -> str:
-        """What `call` says of the blocking connection inside."""
+        """Call a function with the blocking connection."""
         answer: str = await self._outer.run_sync(lambda _: call(self._inner))
         return answer
 
@@ -132,24 +131,26 @@ def _dialect(bind: Any) -> Dialect:
         return DIALECTS[bind.dialect.name]
     except KeyError:
         raise UnusableConnection(
-            f"conn speaks {bind.dialect.name}, and jobs live in PostgreSQL or SQLite; leave conn= away, and "
+            f"conn is a connection to {bind.dialect.name}, and jobs are stored in PostgreSQL or SQLite; without conn= "
             "the job is enqueued on Windlass's own connection"
         ) from None
 
 
 def _check_usable(connection: Any) -> Any:
-    """`connection`, unless it is broken or commits by itself."""
+    """Return the connection; refuse it if it is broken or commits every statement."""
     if connection.closed or connection.invalidated:
         raise closed_error("conn", FIX)
-    if _commits_by_itself(connection):
+    if _is_autocommit(connection):
         raise autocommit_error("conn", 'conn = conn.execution_options(isolation_level="READ COMMITTED")')
     return connection
 
 
-def _commits_by_itself(connection: Any) -> bool:
-    """Asked of the driver, where every way ends: the engine's isolation level, an execution option, connect_args.
+def _is_autocommit(connection: Any) -> bool:
+    """Whether the driver commits every statement.
 
-    SQLite's attribute of that name means something else; `_begin_sqlite` looks there.
+    The engine's isolation level, an execution option and connect_args all end in the driver's `autocommit`.
+
+    SQLite's attribute of that name means something else; `_begin_sqlite` checks SQLite.
     """
     driver = connection.connection.dbapi_connection
     return connection.dialect.name == "postgresql" and getattr(driver, "autocommit", False) is True
@@ -181,7 +182,7 @@ def _text(sql: str) -> Any:
 
 @contextmanager
 def _explain_refusals() -> Iterator[None]:
-    """SQLAlchemy's word for a session or connection in a state that allows nothing, as ours."""
+    """Turn SQLAlchemy's errors about an unusable session or connection into `UnusableConnection`."""
     from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, UnboundExecutionError
 
     try:
@@ -193,7 +194,7 @@ def _explain_refusals() -> Iterator[None]:
         ) from error
     except UnboundExecutionError as error:
         raise UnusableConnection(
-            "the session does not say which of its databases is meant; give that connection: "
+            "the session cannot choose which of its databases to use; give that connection: "
             'conn=session.connection(bind_arguments={"mapper": Model})'
         ) from error
     except InvalidRequestError as error:
@@ -208,23 +209,23 @@ def _first_line(error: Exception) -> str:
 
 
 def _listen(session: Any) -> None:
-    """One pair of listeners for a session's life: a listener cannot be removed while it is called."""
+    """Add one pair of listeners for the whole life of a session: a listener cannot be removed while it is called."""
     from sqlalchemy import event
 
-    def committed(session: Any) -> None:
+    def after_commit(session: Any) -> None:
         if session.in_nested_transaction():
-            return  # a savepoint was released; nothing is visible to others yet
+            return  # only a savepoint was released; other transactions see nothing yet
         callbacks, session.info[PENDING][:] = list(session.info[PENDING]), []
         for callback in callbacks:
             try:
                 callback()
             except Exception:
-                # The caller's commit has happened: it must not look as if it had failed.
+                # The caller's commit has succeeded: an error here must not make it look failed.
                 log.exception("a wake-up after the commit failed; workers find the job at their next poll")
 
-    def ended(session: Any, transaction: Any) -> None:
+    def after_transaction_end(session: Any, transaction: Any) -> None:
         if transaction.parent is None:
-            session.info[PENDING].clear()  # rolled back, or closed without a commit
+            session.info[PENDING].clear()  # the session was rolled back, or closed without a commit
 
-    event.listen(session, "after_commit", committed)
-    event.listen(session, "after_transaction_end", ended)
+    event.listen(session, "after_commit", after_commit)
+    event.listen(session, "after_transaction_end", after_transaction_end)

@@ -1,6 +1,6 @@
-"""Bare driver connections: psycopg, psycopg2, asyncpg, sqlite3, aiosqlite; and Windlass's own transactions.
+"""Driver connections: psycopg, psycopg2, asyncpg, sqlite3, aiosqlite; and Windlass's own transactions.
 
-Rows are read through a plain cursor, because the caller's connection may make dicts, or objects, of its own.
+Rows are read through a plain cursor, because the caller's connection may be set to return dicts or objects.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Psycopg(CallerConnection):
 
 
 class AsyncPsycopg(AwaitedConnection):
-    """psycopg 3, to be awaited."""
+    """psycopg 3, asynchronous."""
 
     dialect = "postgres"
 
@@ -83,13 +83,13 @@ def _check_psycopg(conn: Any, fix: str) -> None:
         raise closed_error("conn", fix)
     if conn.pgconn.pipeline_status:
         raise UnusableConnection(
-            "conn is in pipeline mode, where an error is told too late to be yours; enqueue after the block: "
-            "with conn.pipeline(): …"
+            "conn is in pipeline mode, where an error is reported only after later statements; enqueue after the "
+            "block: with conn.pipeline(): …"
         )
     status = conn.pgconn.transaction_status
     if status == IN_ERROR:
         raise failed_transaction_error("conn")
-    # ACTIVE: another task is in the middle of a statement, so whether a transaction is open cannot be known.
+    # ACTIVE: another task runs a statement, so whether a transaction is open is unknown.
     if conn.autocommit and status != IN_TRANSACTION:
         raise autocommit_error("conn", fix)
 
@@ -125,7 +125,7 @@ class Psycopg2(CallerConnection):
 
 
 class Asyncpg(AwaitedConnection):
-    """asyncpg, a connection of its own or one from a pool."""
+    """asyncpg: a connection, or one from a pool."""
 
     dialect = "postgres"
 
@@ -138,8 +138,8 @@ class Asyncpg(AwaitedConnection):
         self._conn = conn
 
     async def arun(self, sql: str, *values: object) -> Rows:
-        # As text, whatever the statement casts it to: callers like to register a codec of their own for json,
-        # and it would quote the JSON once more.
+        # Pass text as text, whatever the statement casts it to: a codec for json that the caller has registered would
+        # quote the JSON once more.
         for place, value in enumerate(values, start=1):
             if isinstance(value, str):
                 sql = sql.replace(f"CAST(${place} AS", f"CAST(${place}::text AS")
@@ -147,7 +147,7 @@ class Asyncpg(AwaitedConnection):
             return [tuple(row) for row in await self._conn.fetch(sql, *values)]
 
     def anchor(self) -> object:
-        return getattr(self._conn, "_con", self._conn)  # a pool's proxy lives for one acquire only
+        return getattr(self._conn, "_con", self._conn)  # a pool's proxy exists for one acquire only
 
 
 def _asyncpg_closed(conn: Any) -> bool:
@@ -155,7 +155,7 @@ def _asyncpg_closed(conn: Any) -> bool:
 
     try:
         return bool(conn.is_closed())
-    except InterfaceError:  # a pool's connection that was given back
+    except InterfaceError:  # the connection was returned to its pool
         return True
 
 
@@ -168,15 +168,15 @@ class Sqlite(CallerConnection):
         from sqlite3 import ProgrammingError
 
         try:
-            conn.total_changes  # noqa: B018 - the one attribute that asks whether the database is open
+            conn.total_changes  # noqa: B018 - the only attribute that raises if the database is closed
         except ProgrammingError:
             raise closed_error("conn", "with conn: …") from None
         check_sqlite(conn)
         self._conn = conn
 
     def run(self, sql: str, *values: object) -> Rows:
-        # sqlite3 begins by itself before INSERT, but not before WITH … INSERT, which would then be committed
-        # at once. Immediate, because a write follows: a deferred one fails without waiting when another
+        # sqlite3 begins a transaction by itself before INSERT, but not before WITH … INSERT, which would then be
+        # committed at once. IMMEDIATE, because a write follows: a deferred transaction fails without waiting if another
         # writer was faster.
         if not self._conn.in_transaction:
             self._conn.execute("BEGIN IMMEDIATE")
@@ -202,7 +202,7 @@ class Aiosqlite(AwaitedConnection):
 
     def __init__(self, conn: Any) -> None:
         try:
-            conn.in_transaction  # noqa: B018 - raises where no database is open
+            conn.in_transaction  # noqa: B018 - raises if the database is closed
         except ValueError:
             raise closed_error("conn", "async with aiosqlite.connect(path) as conn: …") from None
         check_sqlite(conn)
@@ -224,11 +224,11 @@ class Aiosqlite(AwaitedConnection):
 
 
 def check_sqlite(conn: Any) -> None:
-    """Refuse what commits by itself: `isolation_level=None`, or `autocommit=True` since Python 3.12."""
-    raw = getattr(conn, "_conn", conn)  # aiosqlite's inner connection: it does not pass `autocommit` on
+    """Refuse a connection that commits every statement: `isolation_level=None`, or `autocommit=True` since 3.12."""
+    raw = getattr(conn, "_conn", conn)  # aiosqlite's inner connection: the outer one has no `autocommit`
     if conn.in_transaction:
         return
-    # `autocommit` is -1 where isolation_level decides, as it always did before 3.12
+    # `autocommit` is -1 if isolation_level decides, as it always did before 3.12
     if getattr(raw, "autocommit", -1) is True:
         raise autocommit_error("conn", 'conn.execute("BEGIN")')
     if conn.isolation_level is None and getattr(raw, "autocommit", -1) == -1:
@@ -236,7 +236,7 @@ def check_sqlite(conn: Any) -> None:
 
 
 class WindlassTransaction(AwaitedConnection):
-    """A transaction of Windlass itself, as `ctx.transaction()` gives it."""
+    """A transaction of Windlass itself, from `ctx.transaction()`."""
 
     def __init__(self, transaction: Any) -> None:
         self.dialect = transaction.windlass_dialect

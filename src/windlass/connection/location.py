@@ -1,7 +1,7 @@
-"""Where a connection leads: a job must land in the app's own database, and nowhere else.
+"""The location of a connection's database: a job must be written into the app's own database and no other.
 
-A location is text: `sqlite:<real path>` or `postgres:<installation id>`. Two ways to one database (another
-host name, a pooler) have the same location; a copy of a database has its original's.
+A location is text: `sqlite:<real path>` or `postgres:<installation id>`. Two routes to one database (another host name,
+a pooler) have the same location. A copy of a database has the location of its original.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from windlass.connection.borrowed import CallerConnection, Rows
 
-# From the catalogue, because a SELECT that fails would abort the caller's transaction.
+# Read from the catalogue, because a SELECT that fails would abort the caller's transaction.
 READABLE = """
 SELECT has_schema_privilege(pg_namespace.oid, 'USAGE') AND has_table_privilege(pg_class.oid, 'SELECT')
   FROM pg_catalog.pg_class
@@ -29,11 +29,12 @@ INSTALLATION = "SELECT CAST(id AS text) FROM windlass.installation"
 MAIN = "PRAGMA database_list"
 
 LOCATIONS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-"""By driver connection. PostgreSQL's cannot change theirs; SQLite's are asked again: no round trip."""
+"""By driver connection. A PostgreSQL connection cannot change its database. SQLite is asked each time, as that needs no
+round trip."""
 
 
 def location(borrowed: CallerConnection) -> str:
-    """Where a blocking connection leads."""
+    """The location of a blocking connection."""
     anchor = _anchor(borrowed)
     if anchor is not None and anchor in LOCATIONS:
         return LOCATIONS[anchor]
@@ -47,7 +48,7 @@ def location(borrowed: CallerConnection) -> str:
 
 
 async def alocation(borrowed: CallerConnection) -> str:
-    """Where any connection leads."""
+    """The location of any connection."""
     if isinstance(borrowed, AsyncAlchemy):
         return await borrowed.call_blocking(location)
     if not borrowed.asynchronous:
@@ -65,33 +66,33 @@ async def alocation(borrowed: CallerConnection) -> str:
 
 
 def check_identity(found: str, app: str) -> None:
-    """Refuse a connection that leads elsewhere than the app does."""
+    """Refuse a connection to another database than the app's."""
     if found != app:
         raise UnusableConnection(
-            f"conn leads to another database than this app: {found}, and the app's jobs are in {app}; no "
-            "worker of the app would ever see the job. Leave conn= away, or connect to the app's own database"
+            f"conn is connected to another database than this app: {found}, and the app's jobs are in {app}; no worker "
+            "of the app would ever see the job. Leave conn= out, or connect to the app's own database"
         )
 
 
 def _anchor(borrowed: CallerConnection) -> object | None:
-    """What to remember the location by; None where there is nothing that a weak reference can hold."""
+    """The object by which the location is cached; None if a weak reference cannot hold it."""
     anchor = borrowed.anchor() if borrowed.dialect == "postgres" else None
     return anchor if type(anchor).__weakrefoffset__ else None
 
 
 def _locate(borrowed: CallerConnection, anchor: object | None) -> Generator[str, Rows, str]:
-    """The questions, apart from who asks them: blocking or awaiting."""
+    """The queries, for a blocking or an asynchronous driver."""
     if borrowed.dialect == "sqlite":
         return _sqlite((yield MAIN))
     readable = yield READABLE
     if not readable:
         raise UnusableConnection(
             "conn's database has no Windlass schema, so it cannot hold the job; run: windlass migrate, or "
-            "leave conn= away, and the job is enqueued on Windlass's own connection"
+            "leave conn= out, and the job is enqueued on Windlass's own connection"
         )
     if not readable[0][0]:
         raise UnusableConnection(
-            "conn's user may not read windlass.installation, so whose database this is cannot be seen; run: "
+            "conn's user may not read windlass.installation, so this database cannot be compared with the app's; run: "
             "GRANT USAGE ON SCHEMA windlass TO <user>; GRANT SELECT ON windlass.installation TO <user>"
         )
     installation = yield INSTALLATION

@@ -1,6 +1,10 @@
-"""Which kind of connection somebody gave, told by the names of its classes.
+"""Recognises the object that a caller gives as `conn=`, by the names of its classes.
 
-Nothing is imported to find out: a program without psycopg must not need it, and one with it has imported it.
+In:   `conn=` of an enqueue: a connection that the caller has opened
+Out:  a `CallerConnection` that runs statements in the caller's transaction
+
+A connection whose enqueue would not roll back with the caller's rows is refused with `UnusableConnection`. No driver is
+imported here: a program without psycopg must not need it, and a program with psycopg has imported it.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ KINDS: dict[tuple[str, str], Callable[[Any], CallerConnection]] = {
     ("django", "BaseDatabaseWrapper"): django.DjangoConnection,
     ("django", "ConnectionProxy"): django.borrow_proxy,
 }
-"""By the top-level package and the class's own name: the modules in between move with versions."""
+"""By the top-level package and the class's own name: the modules in between change with versions."""
 
 ACCEPTED = (
     "conn= takes an open psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite connection, a SQLAlchemy "
@@ -59,11 +63,11 @@ HINTS = {
     "str": "an address is not a connection; open one: with psycopg.connect(url) as conn: …",
     "URL": "an address is not a connection; open one: with create_engine(url).begin() as conn: …",
 }
-"""What is easily given instead, by the name of one of its classes."""
+"""Hints for objects that callers pass by mistake, by the name of one of their classes."""
 
 
 def borrow(conn: object) -> CallerConnection:
-    """The caller's connection, ready for an enqueue; `UnusableConnection` says why it cannot be."""
+    """The caller's connection, ready for an enqueue; raises UnusableConnection with the reason otherwise."""
     kind = _kind(type(conn))  # type: ignore[arg-type]
     if kind is not None:
         return kind(conn)
@@ -83,14 +87,14 @@ def _kind(cls: type[Any]) -> Callable[[Any], CallerConnection] | None:
 
 def _explain_unknown(conn: object) -> str:
     cls = type(conn)
-    said = f"conn is a {cls.__module__}.{cls.__qualname__}"
+    found = f"conn is a {cls.__module__}.{cls.__qualname__}"
     for base in cls.__mro__:
         if base.__qualname__ in HINTS:
-            return f"{said}: {HINTS[base.__qualname__]}. {ACCEPTED}"
+            return f"{found}: {HINTS[base.__qualname__]}. {ACCEPTED}"
     if inspect.isawaitable(conn):
-        return f"{said}: it has not been awaited; write: conn = await … . {ACCEPTED}"
+        return f"{found}: it has not been awaited; write: conn = await … . {ACCEPTED}"
     if hasattr(cls, "__aenter__"):
-        return f"{said}: it has not been entered; write: async with … as conn: … . {ACCEPTED}"
+        return f"{found}: it has not been entered; write: async with … as conn: … . {ACCEPTED}"
     if hasattr(cls, "__enter__"):
-        return f"{said}: it has not been entered; write: with … as conn: … . {ACCEPTED}"
-    return f"{said}, which cannot carry an enqueue. {ACCEPTED}"
+        return f"{found}: it has not been entered; write: with … as conn: … . {ACCEPTED}"
+    return f"{found}, which cannot carry an enqueue. {ACCEPTED}"
