@@ -34,13 +34,13 @@ lint: install ## Check the code's rules and format with ruff.
 types: install ## Check the types with mypy.
 	$(BIN)/mypy
 
-test: install lint types ## Lint, check types and run all tests but the long ones; PYTEST_ARGS goes to pytest.
+test: install lint types ## Lint, check types and run all tests; PYTEST_ARGS goes to pytest.
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-fast: install ## Run the tests that need no server and do not wait, in under a minute; for use while writing code.
 	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres' $(PYTEST_ARGS)
 
-test-long: install ## The large sizes of the fault and model suites; takes about an hour.
+test-long: install ## Run the fault and model suites in their large sizes; takes about an hour.
 	WINDLASS_TEST_SCALE=$(SCALE) $(PYTEST) -m long $(PYTEST_ARGS)
 
 fix: install ## Fix what ruff can fix, and format the code.

@@ -4,8 +4,7 @@
     make bench-quick ARGS="--only pickup --json figures.json"
 
 Bare SQL and the engine take turns in one run, so that a noisy machine affects both: compare the shares, not the
-absolute figures. No part fails because of a slow machine; a part that takes too long is left out of the report with a
-note.
+absolute figures. No part fails because of a slow machine; a part that takes too long is reported as left out.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class DjangoConnection(CallerConnection):
             try:
                 callback()
             except Exception:
-                # The caller's commit has succeeded: an error here must not make it look failed.
+                # The caller's commit has succeeded: an error of a callback must not reach the caller.
                 log.exception("a wake-up after the commit failed; workers find the job at their next poll")
 
         self._conn.on_commit(call)

@@ -131,7 +131,7 @@ class Asyncpg(AwaitedConnection):
 
     def __init__(self, conn: Any) -> None:
         fix = "async with conn.transaction(): …"
-        if _asyncpg_closed(conn):
+        if _is_asyncpg_closed(conn):
             raise closed_error("conn", fix)
         if not conn.is_in_transaction():
             raise autocommit_error("conn", fix)
@@ -150,7 +150,7 @@ class Asyncpg(AwaitedConnection):
         return getattr(self._conn, "_con", self._conn)  # a pool's proxy exists for one acquire only
 
 
-def _asyncpg_closed(conn: Any) -> bool:
+def _is_asyncpg_closed(conn: Any) -> bool:
     from asyncpg import InterfaceError
 
     try:

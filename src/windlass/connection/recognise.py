@@ -3,7 +3,7 @@
 In:   `conn=` of an enqueue: a connection that the caller has opened
 Out:  a `CallerConnection` that runs statements in the caller's transaction
 
-A connection whose enqueue would not roll back with the caller's rows is refused with `UnusableConnection`. No driver is
+A connection is refused with `UnusableConnection` if the job would not roll back with the caller's rows. No driver is
 imported here: a program without psycopg must not need it, and a program with psycopg has imported it.
 """
 

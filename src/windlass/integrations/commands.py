@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 TAKE_A_PROGRAM = frozenset({"dev", "migrate", "worker"})
-"""Commands whose first argument is a program. The others read the program, or its database, from the environment."""
+"""Commands that take a program as first argument. The others read it, or its database, from the environment."""
 
 
 def run_command_line(arguments: Sequence[str], *, target: str, url: str, name: str) -> None:

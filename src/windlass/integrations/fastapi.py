@@ -21,7 +21,7 @@ from windlass.errors import ConfigError
 
 
 async def client(connection: HTTPConnection) -> Windlass:
-    """The `Windlass` whose lifespan this server runs; for requests and web sockets."""
+    """The `Windlass` of this server's lifespan; for requests and web sockets."""
     found = getattr(connection.app.state, "windlass", None)
     if not isinstance(found, Windlass):
         raise ConfigError(

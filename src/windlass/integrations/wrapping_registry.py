@@ -21,7 +21,7 @@ AroundCoroutine = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class WrappingRegistry(Registry):
-    """A registry whose plain handlers run inside `around()`, and whose coroutines run inside `around_coroutine()`."""
+    """A registry that runs plain handlers inside `around()`, and coroutines inside `around_coroutine()`."""
 
     def __init__(self, plain: Registry, *, around: Around, around_coroutine: AroundCoroutine) -> None:
         super().__init__()

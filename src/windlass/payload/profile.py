@@ -130,7 +130,7 @@ def _walk_object(value: dict[object, object], room: int) -> None:
         raise OutsideProfile(TOO_DEEP)
     for key, item in value.items():
         if type(key) is not str:
-            raise OutsideProfile(f"has the key {_short(key)}, and keys in JSON are text; use str({_short(key)})")
+            raise OutsideProfile(f"has the key {_shorten(key)}, and keys in JSON are text; use str({_shorten(key)})")
         try:
             check_text(key)
         except OutsideProfile as problem:
@@ -153,7 +153,7 @@ def _walk_array(value: list[object], room: int) -> None:
             raise
 
 
-def _short(key: object) -> str:
+def _shorten(key: object) -> str:
     try:
         return ascii(key)[:80]
     except Exception:

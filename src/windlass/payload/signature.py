@@ -58,7 +58,7 @@ class Signature:
         self._positional = len(positional)
         self._str_keys = any(_has_other_keys(hints[name]) for name in self.names)
         defaults = {p.name: p.default for p in parameters if p.name not in self.required}
-        self._struct = _struct(fn, self.names, hints, defaults)
+        self._struct = _make_struct(fn, self.names, hints, defaults)
         self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
         self._result = result_decoder(hints)
 
@@ -69,7 +69,7 @@ class Signature:
         try:
             msgspec.convert(plain, self._struct, dec_hook=load_unknown, str_keys=self._str_keys)
         except msgspec.ValidationError as error:
-            raise self._invalid(error) from None
+            raise self._invalid_input(error) from None
         return encode(plain)
 
     def unbind(self, text: str, *, lenient: bool = False) -> tuple[list[Any], dict[str, Any]]:
@@ -80,7 +80,7 @@ class Signature:
         try:
             values = msgspec.structs.astuple((self._lenient if lenient else self._decoder).decode(text))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._invalid(error) from None
+            raise self._invalid_input(error) from None
         if len(values) == self._positional:
             return list(values), {}
         return list(values[: self._positional]), dict(
@@ -127,7 +127,7 @@ class Signature:
             if name in given:
                 raise InvalidInput(f"{self.name}() got multiple values for argument {name!r}", path=f"$.{name}")
             if name not in self.names:
-                raise InvalidInput(self._unexpected(name, {*given, *kwargs}), path=f"$.{name}")
+                raise InvalidInput(self._describe_unexpected(name, {*given, *kwargs}), path=f"$.{name}")
             given[name] = value
         if not self.required <= given.keys():
             missing = [name for name in self.names if name in self.required and name not in given]
@@ -136,7 +136,7 @@ class Signature:
             raise InvalidInput(f"{self.name}() missing required argument{plural} {listed}", path=f"$.{missing[0]}")
         return given
 
-    def _unexpected(self, name: str, given: set[str]) -> str:
+    def _describe_unexpected(self, name: str, given: set[str]) -> str:
         free = [known for known in self.names if known not in given]
         close = difflib.get_close_matches(name, free, n=1)
         missing = [known for known in free if known in self.required]
@@ -156,7 +156,7 @@ class Signature:
                 raise InvalidInput(f"{self.name}(): $.{name}: {_error_text(error)}", path=f"$.{name}") from error
         return given
 
-    def _invalid(self, error: Exception) -> InvalidInput:
+    def _invalid_input(self, error: Exception) -> InvalidInput:
         text = _error_text(error)
         found = AT.search(text)
         path = found[1] if found else "$"
@@ -273,7 +273,7 @@ def _has_other_keys(hint: Any) -> bool:
     return any(_has_other_keys(arg) for arg in args)
 
 
-def _struct(
+def _make_struct(
     fn: Callable[..., Any], names: tuple[str, ...], hints: dict[str, Any], defaults: dict[str, Any]
 ) -> type[msgspec.Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []

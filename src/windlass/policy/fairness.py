@@ -5,8 +5,8 @@ served next. Each worker keeps virtual times in its own memory, so nothing has t
 hold for each worker hold for all workers together. The code here is pure.
 
 A claim needs quotas before it knows how many jobs each tenant has. A tenant that recently had fewer jobs than its quota
-is `light`: it is offered its share first and in addition to the others, whose quotas fill the whole room without it. So
-a light tenant does not wait for other tenants, and no place stays empty because of a light tenant.
+is `light`: it is offered its share first, and the quotas of the other tenants fill the whole room in addition. So a
+light tenant does not wait for other tenants, and no place stays empty because of a light tenant.
 """
 
 from __future__ import annotations

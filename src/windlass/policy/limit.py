@@ -33,7 +33,7 @@ MOST = 2**31 - 1  # the largest integer of a database column
 SHORTEST_PERIOD = 1e-6  # seconds; the stores measure no shorter time
 LONGEST_HOLD = 86_400.0  # seconds for which a bucket may be held; a gate closes for longer
 LEAST_COUNT, MOST_PARTS = 0.001, 1_000  # bounds of a fraction that an error message rewrites in whole numbers
-AT_ONCE = 0.1  # seconds whose tokens may be taken at once, unless a rate sets `burst`
+AT_ONCE = 0.1  # seconds: a burst is the tokens of this time, unless a rate sets `burst`
 JOB_FIELDS = ("tenant", "queue", "type")
 """Rules of these names count by the job's own field, if the rule has no key."""
 

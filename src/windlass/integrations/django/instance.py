@@ -70,7 +70,7 @@ def _url(configuration: Configuration) -> str:
 
 
 class ProjectClient(Client):
-    """A client whose store is at the app's current URL."""
+    """A client that uses the store at the app's current URL."""
 
     def __init__(self, app: DjangoWindlass) -> None:
         self._app = app
@@ -139,7 +139,7 @@ def fresh_connections() -> Iterator[None]:
 
 @asynccontextmanager
 async def async_fresh_connections() -> AsyncIterator[None]:
-    """The same for a coroutine, whose queries run on asgiref's thread."""
+    """The same for a coroutine. Its queries run on asgiref's thread."""
     close = sync_to_async(close_old_connections)
     await close()
     try:

@@ -106,7 +106,7 @@ def make_result(api: TaskApi, task: Any, job: TaskRecord) -> Any:
 
 
 def make_error(api: TaskApi, failure: Failure) -> Any:
-    """A `TaskError` whose class can be imported, also for an error that the engine itself recorded."""
+    """A `TaskError` with an importable class, also for an error that the engine itself recorded."""
     kind = failure.type
     if "." in kind:
         path = kind
