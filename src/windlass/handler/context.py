@@ -27,7 +27,7 @@ from windlass.handler.waits import Waits
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Flow
 from windlass.model.job import Job
-from windlass.payload import sanitise_text
+from windlass.payload.sanitise import sanitise_text
 from windlass.policy.limit import Value
 
 if TYPE_CHECKING:

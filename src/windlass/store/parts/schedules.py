@@ -214,11 +214,11 @@ def _fire(
 
 def _enqueue(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
     """The jobs that were not written, and by whom their keys are held; that may be one of these jobs."""
-    from windlass.policy.unique import merged
+    from windlass.policy.unique import merge_repeated
 
     if not jobs:
         return {}
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
     existing = yield from enqueueing(fresh)
     return {**existing, **{id: existing.get(holder, holder) for id, holder in repeated.items()}}
 
@@ -271,10 +271,10 @@ def resuming(name: str, actor: str | None) -> Flowing[bool]:
 
 
 def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
-    from windlass.policy.cron import changed, first
+    from windlass.policy.cron import apply_edit, first
 
     row = yield from _locked(name)
-    timing = changed(f"schedule {name!r}", row.timing, edit)
+    timing = apply_edit(f"schedule {name!r}", row.timing, edit)
     if timing.at is not None and timing != row.timing and timing.at <= row.now:
         raise ScheduleError(
             f"schedule {name!r}: {timing.at} has passed; to fire it now: windlass schedules fire {name}"

@@ -155,7 +155,7 @@ class Sharing:
         if len(self._lines) == 1:
             return
         quotas = [(tenant, self._taken[tenant]) for tenant in self._lines]
-        self._fairness.granted(self._group, quotas, self._taken, self._weights, filled=True)
+        self._fairness.record_claim(self._group, quotas, self._taken, self._weights, filled=True)
 
 
 def _places(queues: list[Sharing], room: int) -> list[tuple[Sharing, int]]:
