@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.parse.arguments import read
+from windlass.cli.parse.arguments import parse_arguments
 from windlass.errors import InvalidInput
 from windlass.payload import Signature
 
@@ -47,19 +47,19 @@ def pair(first: str, second: int = 0, *, third: str = "") -> None: ...
     ],
 )
 def test_a_word_becomes_what_the_hint_says(handler: Callable[..., Any], word: str, value: object) -> None:
-    args, kwargs = read(Signature.of(handler), [word])
+    args, kwargs = parse_arguments(Signature.of(handler), [word])
 
     assert (args, kwargs) == ([value], {})
 
 
 def test_keywords_and_positional_words_can_be_mixed() -> None:
-    args, kwargs = read(Signature.of(pair), ["1", "third=3", "second=2"])
+    args, kwargs = parse_arguments(Signature.of(pair), ["1", "third=3", "second=2"])
 
     assert (args, kwargs) == (["1"], {"third": "3", "second": 2})
 
 
 def test_a_text_with_an_equals_sign_is_written_as_json() -> None:
-    args, _ = read(Signature.of(text), ['"a=b"'])
+    args, _ = parse_arguments(Signature.of(text), ['"a=b"'])
 
     assert args == ["a=b"]
 
@@ -81,6 +81,6 @@ def test_what_fits_no_hint_is_refused_with_the_first_reason(
     handler: Callable[..., Any], words: list[str], said: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        read(Signature.of(handler), words)
+        parse_arguments(Signature.of(handler), words)
 
     assert said in str(caught.value)

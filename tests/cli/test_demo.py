@@ -100,7 +100,7 @@ def processes_of(folder: Path) -> list[int]:
 # The whole of it
 
 
-def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Path) -> None:
+def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, program_dir: Path) -> None:
     ended = windlass("demo", "--once", WINDLASS_URL="postgresql://nowhere/nothing", WINDLASS_MAX_CRASHES="1")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -121,7 +121,7 @@ def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Pat
     assert "12 orders went through three phases each, in order: pick, pack, ship" in ended.stdout
     assert "FAILED" not in ended.stdout
     assert "\x1b" not in ended.stdout
-    assert [file.name for file in here.iterdir()] == ["app.py"]
+    assert [file.name for file in program_dir.iterdir()] == ["app.py"]
 
 
 def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(

@@ -29,11 +29,11 @@ from .cli_store import CliStore
 def findings(cli_store: CliStore, **environment: str) -> dict[str, tuple[str, str, str | None]]:
     """What was found by check: its level, its text, its advice. Of several about one thing, the first."""
     result = cli_store.run("doctor", "--json", **environment)
-    told: dict[str, tuple[str, str, str | None]] = {}
+    found: dict[str, tuple[str, str, str | None]] = {}
     for each in json.loads(result.stdout)["findings"]:
-        told.setdefault(each["check"], (each["level"], each["said"], each["advice"]))
-    assert result.exit_code == (1 if any(level == "problem" for level, _, _ in told.values()) else 0)
-    return told
+        found.setdefault(each["check"], (each["level"], each["said"], each["advice"]))
+    assert result.exit_code == (1 if any(level == "problem" for level, _, _ in found.values()) else 0)
+    return found
 
 
 def execute(cli_store: CliStore, sql: str, *arguments: Any) -> None:
@@ -61,22 +61,22 @@ def is_postgres(cli_store: CliStore) -> bool:
 
 
 def test_a_healthy_database_is_exit_0(cli_store: CliStore) -> None:
-    cli_store.register()
+    cli_store.register_worker()
     cli_store.enqueue()
 
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    assert {check for check, (level, _, _) in told.items() if level == "problem"} == set()
+    assert {check for check, (level, _, _) in found.items() if level == "problem"} == set()
     for check in ("database", "schema", "plans", "types", "orphans", "workers", "joins"):
-        assert told[check][0] == "ok", told[check]
+        assert found[check][0] == "ok", found[check]
     if is_postgres(cli_store):
-        assert {told[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
+        assert {found[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
     else:
-        assert {told[check][0] for check in ("rights", "integrity", "log")} == {"ok"}
+        assert {found[check][0] for check in ("rights", "integrity", "log")} == {"ok"}
 
 
 def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(cli_store: CliStore) -> None:
-    cli_store.register(queues=("mail",))
+    cli_store.register_worker(queues=("mail",))
     cli_store.enqueue(type="send", queue="mail")
     cli_store.enqueue(3, type="send", queue="sms")
     cli_store.enqueue(type="later", delay=3600.0)
@@ -90,29 +90,29 @@ def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(cli_store: C
 
 
 def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(cli_store: CliStore) -> None:
-    worker = cli_store.register(name="ship:9")
+    worker = cli_store.register_worker(name="ship:9")
     cli_store.enqueue()
-    cli_store.claim(worker)
+    cli_store.claim_one(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
     assert findings(cli_store)["orphans"][0] == "ok"
     execute(cli_store, "UPDATE {0}workers SET alive_until = {1}", value)
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    level, said, _ = told["orphans"]
+    level, said, _ = found["orphans"]
     assert level == "problem"
     assert re.fullmatch(r"1 running under workers that are gone, for up to 5m(\d+s)?", said)
-    assert told["orphans"][2] == "a live worker gives them back: windlass worker app.py"
-    level, said, advice = told["workers"]
+    assert found["orphans"][2] == "a live worker gives them back: windlass worker app.py"
+    level, said, advice = found["workers"]
     assert (level, advice) == ("warning", "windlass workers")
     assert re.fullmatch(r"0 alive; dead or silent: ship:9 \(for 5m(\d+s)?\)", said)
 
 
 def test_jobs_under_a_worker_that_nobody_knows_are_orphans_too(cli_store: CliStore) -> None:
-    worker = cli_store.register()
+    worker = cli_store.register_worker()
     cli_store.enqueue()
-    cli_store.claim(worker)
+    cli_store.claim_one(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
@@ -127,8 +127,8 @@ def test_jobs_that_wait_are_counted(cli_store: CliStore) -> None:
     assert findings(cli_store)["joins"][:2] == ("ok", "no job is waiting")
     (other,) = cli_store.enqueue(delay=600.0)
     cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1, signal="go", delay=60.0))
-    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
-    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
+    cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
 
     assert findings(cli_store)["joins"][:2] == ("ok", "3 waiting, and something will wake each of them")
 
@@ -170,7 +170,7 @@ def test_a_wait_that_is_met_may_be_on_its_way(poll: str, level: Level) -> None:
 
 
 def test_a_signal_that_woke_nobody_is_a_problem(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    job = cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
     value = "now()" if is_postgres(cli_store) else "0"
 
     execute(
@@ -184,7 +184,7 @@ def test_a_signal_that_woke_nobody_is_a_problem(cli_store: CliStore) -> None:
 
 
 def test_a_timer_that_nobody_heeds_is_a_problem(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
+    job = cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
@@ -199,14 +199,14 @@ def test_a_timer_that_nobody_heeds_is_a_problem(cli_store: CliStore) -> None:
 def test_a_claim_without_its_index_is_a_problem(cli_store: CliStore) -> None:
     execute(cli_store, "DROP INDEX {0}jobs_claim")
 
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    assert told["plans"][0] == "problem"
+    assert found["plans"][0] == "problem"
     if is_postgres(cli_store):
-        assert told["indexes"][:2] == ("problem", "missing or invalid: jobs_claim")
+        assert found["indexes"][:2] == ("problem", "missing or invalid: jobs_claim")
 
 
-def test_a_missing_schema_names_the_command_with_the_program(here: Path, cli_store: CliStore) -> None:
+def test_a_missing_schema_names_the_command_with_the_program(program_dir: Path, cli_store: CliStore) -> None:
     table = "windlass.migrations" if is_postgres(cli_store) else "windlass_migrations"
     execute(cli_store, f"DELETE FROM {table}")
 
@@ -246,7 +246,7 @@ def test_a_database_that_does_not_answer_is_a_problem_and_not_an_error(file_cli_
 def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_cli_store: CliStore) -> None:
     file_cli_store.enqueue(type="a-type-with-a-name-that-goes-on", queue="a-queue-whose-name-is-long")
 
-    seen, code = file_cli_store.terminal("doctor", width=80, NO_COLOR="1")
+    seen, code = file_cli_store.run_in_terminal("doctor", width=80, NO_COLOR="1")
 
     lines = seen.splitlines()
     assert code == 1
@@ -259,22 +259,22 @@ def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_cli_stor
 # SQLite
 
 
-def test_a_file_that_everybody_may_write_is_a_warning(here: Path, file_cli_store: CliStore) -> None:
-    (here / "jobs.db").chmod(0o666)
+def test_a_file_that_everybody_may_write_is_a_warning(program_dir: Path, file_cli_store: CliStore) -> None:
+    (program_dir / "jobs.db").chmod(0o666)
 
     assert findings(file_cli_store)["rights"][0] == "warning"
 
 
-def test_a_file_that_is_not_there_stays_so(here: Path, file_cli_store: CliStore) -> None:
+def test_a_file_that_is_not_there_stays_so(program_dir: Path, file_cli_store: CliStore) -> None:
     result = file_cli_store.run("doctor", "--url", "sqlite:///other.db")
 
     assert result.exit_code == 1
     assert "other.db does not exist" in result.stdout
-    assert not (here / "other.db").exists()
+    assert not (program_dir / "other.db").exists()
 
 
-def test_a_file_that_is_no_database_is_a_problem(here: Path, file_cli_store: CliStore) -> None:
-    (here / "junk.db").write_bytes(b"junk" * 1_000)
+def test_a_file_that_is_no_database_is_a_problem(program_dir: Path, file_cli_store: CliStore) -> None:
+    (program_dir / "junk.db").write_bytes(b"junk" * 1_000)
 
     result = file_cli_store.run("doctor", "--url", "sqlite:///junk.db")
 

@@ -23,9 +23,9 @@ CHECKS = ("limits", "gates", "budgets", "schedules")
 
 def limited(cli_store: CliStore, jobs: int = 4) -> None:
     """A key with two slots, both in use, and the rest waiting."""
-    cli_store.ask(lambda store: store.declare([Rule(name="domain", most=2)]))
+    cli_store.call(lambda store: store.declare([Rule(name="domain", most=2)]))
     cli_store.enqueue(jobs, limits=(KEY,))
-    assert len(cli_store.take(cli_store.register())) == 2
+    assert len(cli_store.claim_jobs(cli_store.register_worker())) == 2
 
 
 def stamp(cli_store: CliStore, moment: datetime) -> Any:
@@ -36,11 +36,11 @@ def test_where_all_is_well_each_check_says_so(cli_store: CliStore) -> None:
     limited(cli_store)
     cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
 
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    assert [told[check][0] for check in CHECKS] == ["ok"] * 4
-    assert told["limits"][1] == "every slot in use is that of a running job, and nobody waits where there is room"
-    assert (told["gates"][1], told["budgets"][1]) == ("every gate is open", "none is spent")
+    assert [found[check][0] for check in CHECKS] == ["ok"] * 4
+    assert found["limits"][1] == "every slot in use is that of a running job, and nobody waits where there is room"
+    assert (found["gates"][1], found["budgets"][1]) == ("every gate is open", "none is spent")
 
 
 def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_anew(cli_store: CliStore) -> None:
@@ -52,7 +52,7 @@ def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_a
     assert (level, said) == ("problem", f"3 slots are in use by no running job: {KEY} (5 in use, 2 running)")
     assert (advice or "").startswith("count them anew: ")
     execute(cli_store, RECOUNT["postgres" if is_postgres(cli_store) else "sqlite"])
-    assert cli_store.json("limits")["limits"][0]["used"] == 2
+    assert cli_store.run_json("limits")["limits"][0]["used"] == 2
 
 
 def test_running_jobs_without_a_slot_are_a_problem(cli_store: CliStore) -> None:
@@ -68,11 +68,11 @@ def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(cli_store: CliStore) 
     limited(cli_store)
     execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
 
-    told = findings(cli_store, WINDLASS_POLL="100ms")["limits"]
+    found = findings(cli_store, WINDLASS_POLL="100ms")["limits"]
 
-    assert told[0] == "problem"
-    assert told[1].startswith(f"2 jobs wait at a limit or rate that has room: {KEY}; such as ")
-    assert (told[2] or "").startswith("a live worker lets them in within 100ms: windlass worker app.py")
+    assert found[0] == "problem"
+    assert found[1].startswith(f"2 jobs wait at a limit or rate that has room: {KEY}; such as ")
+    assert (found[2] or "").startswith("a live worker lets them in within 100ms: windlass worker app.py")
 
 
 @pytest.mark.parametrize("command", [("gates", "pause", "--tenant", "default"), ("gates", "drain", "--all")])
@@ -89,10 +89,10 @@ def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(cli_store: Cli
     execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
     execute(cli_store, "UPDATE {0}jobs SET type = 'other' WHERE status = 'queued'")
 
-    told = findings(cli_store, WINDLASS_POLL="100ms")
+    found = findings(cli_store, WINDLASS_POLL="100ms")
 
-    assert told["limits"][0] == "ok"
-    assert "no live worker serves 'other'" in told["types"][1]
+    assert found["limits"][0] == "ok"
+    assert "no live worker serves 'other'" in found["types"][1]
 
 
 def test_a_limit_that_gets_its_room_meanwhile_is_none(cli_store: CliStore, monkeypatch: pytest.MonkeyPatch) -> None:

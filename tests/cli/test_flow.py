@@ -29,12 +29,12 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
     """A job that waits for the children it created."""
     (id,) = cli_store.enqueue(**options)
-    job = cli_store.claim(cli_store.register())
+    job = cli_store.claim_one(cli_store.register_worker())
     children = [NewJob(id=new_id(), type="send", input="{}", parent=id) for _ in range(count)]
     spawns = tuple(Spawn(name=f" page-{number}", job=child) for number, child in enumerate(children))
     wait = Wait(edges=tuple(Edge(child.id) for child in children), need=count)
     flow = Flow(spawns=spawns, wait=wait, memories=(Memory("charge", "17"), Memory(" wait 00ff", "1")))
-    settled = cli_store.ask(
+    settled = cli_store.call(
         lambda store: store.finish([Transition(lease=job.lease, verb=Verb.WAIT, flow=flow, followed=job.followed)])
     )
     assert settled.states[id] == "waiting"
@@ -42,7 +42,7 @@ def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, li
 
 
 def waiting_for(cli_store: CliStore, signal: str, delay: float | None = None) -> UUID:
-    return cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
+    return cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
 
 
 # The audit
@@ -67,7 +67,7 @@ def test_without_a_name_the_audit_has_user_and_host(cli_store: CliStore) -> None
 
     cli_store.run("jobs", "cancel", str(job), LOGNAME="ann", WINDLASS_ACTOR="")
 
-    (row,) = cli_store.json("audit")["audit"]
+    (row,) = cli_store.run_json("audit")["audit"]
     assert row["actor"].startswith("ann@")
 
 
@@ -76,21 +76,21 @@ def test_the_audit_is_narrowed_and_paged(cli_store: CliStore) -> None:
     cli_store.run("jobs", "cancel", *map(str, jobs))
     cli_store.run("jobs", "resume", str(jobs[0]))
 
-    assert [row["action"] for row in cli_store.json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
+    assert [row["action"] for row in cli_store.run_json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
         "JOB_RESUMED",
         "JOB_CANCELLED",
     ]
-    first = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3")
-    second = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
+    first = cli_store.run_json("audit", "--action", "JOB_CANCELLED", "-n", "3")
+    second = cli_store.run_json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
     assert {row["job"] for row in first["audit"] + second["audit"]} == set(map(str, jobs))
     assert (len(first["audit"]), len(second["audit"]), second["next"]) == (3, 1, None)
 
 
 def test_the_audit_outlives_its_job(cli_store: CliStore) -> None:
-    dead = cli_store.fail(verb=Verb.BURY, action="JOB_DEAD")
+    dead = cli_store.fail_job(verb=Verb.BURY, action="JOB_DEAD")
     cli_store.run("jobs", "discard", str(dead), "--yes")
 
-    actions = [row["action"] for row in cli_store.json("audit", "--job", str(dead))["audit"]]
+    actions = [row["action"] for row in cli_store.run_json("audit", "--job", str(dead))["audit"]]
     short = cli_store.run("audit", "--job", dead.hex[-8:])
 
     assert actions == ["JOB_DISCARDED", "JOB_DEAD"]
@@ -107,11 +107,11 @@ def test_an_empty_audit_says_where_it_looked(file_cli_store: CliStore) -> None:
 
 
 def test_the_audit_is_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
-    file_cli_store.settle(Verb.SUCCEED, action="EMAIL_SENT")
+    file_cli_store.finish_job(Verb.SUCCEED, action="EMAIL_SENT")
     (job,) = file_cli_store.enqueue()
     file_cli_store.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
 
-    seen, _ = file_cli_store.terminal("audit", "-n", "1", NO_COLOR="1")
+    seen, _ = file_cli_store.run_in_terminal("audit", "-n", "1", NO_COLOR="1")
 
     heading, row, more = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "TYPE", "ACTOR", "REASON"]
@@ -124,7 +124,7 @@ def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
         "gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann@ship.example"
     )
 
-    seen, _ = file_cli_store.terminal("audit", width=80, NO_COLOR="1")
+    seen, _ = file_cli_store.run_in_terminal("audit", width=80, NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "ACTOR", "REASON"]
@@ -145,11 +145,11 @@ def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(cli_store: CliStore)
         finally:
             await other.close()
 
-    cli_store.ask(cancel_by_turns)
+    cli_store.call(cancel_by_turns)
 
-    assert [row["job"] for row in cli_store.json("audit")["audit"]] == [str(third), str(second), str(first)]
-    page = cli_store.json("audit", "-n", "2")
-    assert [row["job"] for row in cli_store.json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
+    assert [row["job"] for row in cli_store.run_json("audit")["audit"]] == [str(third), str(second), str(first)]
+    page = cli_store.run_json("audit", "-n", "2")
+    assert [row["job"] for row in cli_store.run_json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
 
 
 # Signals
@@ -166,13 +166,13 @@ def test_a_signal_wakes_the_job_that_waits_for_it(cli_store: CliStore, words: tu
 
     assert (result.exit_code, result.stdout) == (0, f"signal approved sent to send {job}\n")
     assert cli_store.status(job) == "queued"
-    kept = cli_store.ask(lambda store: store.recall(job)).signals
+    kept = cli_store.call(lambda store: store.recall(job)).signals
     assert json.loads(kept["approved"]) == received
 
 
 def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
     (job,) = cli_store.enqueue()
-    assert cli_store.json("jobs", "signal", str(job), "approved", "1") == {
+    assert cli_store.run_json("jobs", "signal", str(job), "approved", "1") == {
         "id": str(job),
         "name": "approved",
         "sent": True,
@@ -182,12 +182,12 @@ def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
 
     assert again.exit_code == 1
     assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before, and the first one counts\n"
-    assert cli_store.json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
-    assert cli_store.ask(lambda store: store.recall(job)).signals == {"approved": "1"}
+    assert cli_store.run_json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
+    assert cli_store.call(lambda store: store.recall(job)).signals == {"approved": "1"}
 
 
 def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.SUCCEED)
+    job = cli_store.finish_job(Verb.SUCCEED)
 
     result = cli_store.run("jobs", "signal", str(job), "approved")
 
@@ -220,15 +220,15 @@ def test_a_wrong_signal_is_one_line_and_exit_2(file_cli_store: CliStore, argumen
 def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore) -> None:
     job, children = parent_of(cli_store, 3)
     cli_store.run("jobs", "cancel", str(children[1]), WINDLASS_ACTOR="ann")
-    cli_store.ask(lambda store: store.signal(job, "approved", "true"))
+    cli_store.call(lambda store: store.signal(job, "approved", "true"))
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
-    document = cli_store.json("jobs", "show", str(job))
+    output = cli_store.run("jobs", "show", str(job)).stdout
+    document = cli_store.run_json("jobs", "show", str(job))
 
-    assert "steps     charge\n" in told
-    assert "signals   approved\n" in told
-    assert "Children  (2 queued, 1 cancelled)\n" in told
-    assert f"  page-1  {children[1]}  cancelled\n" in told
+    assert "steps     charge\n" in output
+    assert "signals   approved\n" in output
+    assert "Children  (2 queued, 1 cancelled)\n" in output
+    assert f"  page-1  {children[1]}  cancelled\n" in output
     assert [(link["name"], link["state"]) for link in document["links"]] == [
         ("page-0", "queued"),
         ("page-1", "cancelled"),
@@ -244,21 +244,21 @@ def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore
 def test_of_many_children_the_first_are_shown_and_the_rest_counted(file_cli_store: CliStore) -> None:
     job, children = parent_of(file_cli_store, 25)
 
-    told = file_cli_store.run("jobs", "show", str(job)).stdout
+    output = file_cli_store.run("jobs", "show", str(job)).stdout
 
-    assert sum(str(child) in told for child in children) == 20
-    assert f"… 5 more: windlass jobs list parent:{job}\n" in told
-    assert len(file_cli_store.json("jobs", "show", str(job))["links"]) == 25
+    assert sum(str(child) in output for child in children) == 20
+    assert f"… 5 more: windlass jobs list parent:{job}\n" in output
+    assert len(file_cli_store.run_json("jobs", "show", str(job))["links"]) == 25
 
 
 def test_a_job_that_was_there_before_is_no_child(cli_store: CliStore) -> None:
     (other,) = cli_store.enqueue(queue="elsewhere")
     (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
+    output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert "Jobs it knows  (1 queued)\n" in told
-    assert f"  fetch  {other}  queued  not its child\n" in told
+    assert "Jobs it knows  (1 queued)\n" in output
+    assert f"  fetch  {other}  queued  not its child\n" in output
 
 
 def test_consequences_are_named(cli_store: CliStore) -> None:
@@ -266,7 +266,7 @@ def test_consequences_are_named(cli_store: CliStore) -> None:
     (job,) = cli_store.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
 
     assert "on dead   alarm\n" in cli_store.run("jobs", "show", str(job)).stdout
-    assert cli_store.json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
+    assert cli_store.run_json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
 
 
 def waits(
@@ -317,15 +317,15 @@ def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(cli_s
     (child,) = cli_store.enqueue(parent=job)
 
     def found(*words: str) -> list[str]:
-        return [item["id"] for item in cli_store.json("jobs", "list", *words)["jobs"]]
+        return [item["id"] for item in cli_store.run_json("jobs", "list", *words)["jobs"]]
 
     assert found(f"parent:{job}") == [str(child)]
     assert found("pipeline:site") == found("phase:form") == found("key:example.org") == [str(job)]
     assert cli_store.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
 
 
-def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, cli_store: CliStore) -> None:
-    (here / "own.py").write_text(
+def test_a_state_is_shown_with_the_programs_own_name_for_it(program_dir: Path, cli_store: CliStore) -> None:
+    (program_dir / "own.py").write_text(
         "from windlass import Windlass\n"
         f"app = Windlass({cli_store.url!r})\n"
         "@app.job(labels={'queued': 'not-started'})\n"
@@ -335,8 +335,8 @@ def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, cli_stor
 
     assert "\tqueued (not-started)\t" in cli_store.run("jobs", "list", "-a", "own.py").stdout
     assert "label     not-started\n" in cli_store.run("jobs", "show", str(job), "-a", "own.py").stdout
-    assert cli_store.json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
-    assert cli_store.json("jobs", "show", str(job))["label"] is None
+    assert cli_store.run_json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
+    assert cli_store.run_json("jobs", "show", str(job))["label"] is None
 
 
 # Cancel
@@ -357,8 +357,8 @@ def test_children_chosen_with_their_parent_are_counted_and_not_refused(
     monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent's turn comes first
     job, children = parent_of(cli_store, 3)
 
-    done = cli_store.json("jobs", "cancel", str(job), *map(str, children))
-    again = cli_store.json("jobs", "cancel", *map(str, children), code=1)
+    done = cli_store.run_json("jobs", "cancel", str(job), *map(str, children))
+    again = cli_store.run_json("jobs", "cancel", *map(str, children), code=1)
 
     assert (done["matched"], done["changed"], done["refused"]) == (4, 4, [])
     assert len(again["refused"]) == 3

@@ -85,27 +85,27 @@ def test_each_end_has_its_words(event: JobEnded, state: State | None, said: str)
 
 
 def test_an_end_is_told_when_it_is_committed_and_not_before() -> None:
-    told: list[tuple[JobEnded, State | None]] = []
-    narrator = Narrator(lambda end, state: told.append((end, state)))
+    received: list[tuple[JobEnded, State | None]] = []
+    narrator = Narrator(lambda end, state: received.append((end, state)))
     event = end()
 
     narrator(event)
-    assert told == []
+    assert received == []
 
     narrator(JobFinished(event.job.id, State.SUCCEEDED))
     narrator(JobFinished(event.job.id, State.SUCCEEDED))
-    assert told == [(event, State.SUCCEEDED)]
+    assert received == [(event, State.SUCCEEDED)]
 
 
 def test_ends_whose_leases_are_lost_are_told_as_lost() -> None:
-    told: list[State | None] = []
-    narrator = Narrator(lambda end, state: told.append(state))
+    received: list[State | None] = []
+    narrator = Narrator(lambda end, state: received.append(state))
 
     narrator(end())
     narrator(LeasesLost(uuid4(), 1))
     narrator(end(Ending.LOST))
 
-    assert told == [None, None]
+    assert received == [None, None]
 
 
 def test_a_worker_logs_starts_and_ends_with_the_job_id(caplog: pytest.LogCaptureFixture) -> None:

@@ -75,12 +75,12 @@ def test_ctrl_c_leaves_the_job_and_says_so(windlass: Windlass, start: Start) -> 
     running.expect(f"job {id} goes on without you")
 
 
-def test_without_a_schema_it_names_the_command(windlass: Windlass, here: Path) -> None:
+def test_without_a_schema_it_names_the_command(windlass: Windlass, program_dir: Path) -> None:
     ended = windlass("run", "app.py:add", "2", "3")
 
     assert ended.returncode == 2
     assert "has no Windlass schema yet; run: windlass migrate app.py (or: windlass dev app.py)" in ended.stderr
-    assert not (here / "windlass.db").exists()
+    assert not (program_dir / "windlass.db").exists()
 
 
 def test_wrong_arguments_are_refused_before_anything_is_written(windlass: Windlass) -> None:

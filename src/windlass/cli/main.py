@@ -28,7 +28,7 @@ from windlass.cli.commands.tenants import tenants
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
 from windlass.cli.demo import demo
-from windlass.cli.show.output import complaint
+from windlass.cli.show.output import format_error
 from windlass.errors import WindlassError
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -56,7 +56,7 @@ Environment:
 """
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """An error of ours as a user sees it: one clear line, and never a traceback."""
 
     exit_code = 2
@@ -64,7 +64,7 @@ class Refusal(click.ClickException):
     def show(self, file: Any = None) -> None:
         from windlass.observe.logs import escape
 
-        click.echo(complaint(escape(self.message, lines=True)), err=True)
+        click.echo(format_error(escape(self.message, lines=True)), err=True)
 
 
 class Commands(click.Group):
@@ -76,11 +76,11 @@ class Commands(click.Group):
         except WindlassError as error:
             if os.environ.get("WINDLASS_DEBUG", "") not in ("", "0"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-            raise Refusal(str(error)) from error
+            raise CommandError(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            _forget_output()
+            _discard_output()
             ctx.exit(NO_READER)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -88,7 +88,7 @@ class Commands(click.Group):
         return list(self.commands)
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Python flushes stdout once more at its end, and would complain about the pipe that is gone."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import click
 
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.find_jobs import PAGE, explain_ambiguous, find
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.find_jobs import PAGE, find_jobs, print_ambiguous
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -60,25 +60,25 @@ def audit(
     instead of a job. Without an ACTOR it was the engine. In a pipe: one line per row, with tabs between the columns
     and the time in UTC.
     """
-    settings = settings_of(url, app)
-    id = None if job is None else _job(ctx, settings, job)
+    settings = load_settings(url, app)
+    id = None if job is None else _parse_job(ctx, settings, job)
     action = None if action is None else action.upper()
-    found = ask(settings, lambda store: _look(store, id, action, limit + 1, below))
+    found = call_store(settings, lambda store: _read(store, id, action, limit + 1, below))
     page, more = found[:limit], len(found) > limit
     if as_json:
-        print_json({"audit": [*map(document, page)], "next": page[-1].number if more else None})
+        print_json({"audit": [*map(audit_document, page)], "next": page[-1].number if more else None})
         return
     if not page:
-        _explain_nothing(settings, id, action, below)
+        _print_nothing_found(settings, id, action, below)
         return
     print_table(COLUMNS, [_row(row) for row in page])
     if more and sys.stdout.isatty():
         given = {"--job": job, "--action": action, "-n": None if limit == USUAL else str(limit)}
         words = [word for name, value in given.items() if value is not None for word in (name, value)]
-        say(f"more: windlass audit {shown([*words, '--below', str(page[-1].number)])}", style="dim")
+        print_text(f"more: windlass audit {join_words([*words, '--below', str(page[-1].number)])}", style="dim")
 
 
-def _job(ctx: click.Context, settings: Settings, typed: str) -> UUID:
+def _parse_job(ctx: click.Context, settings: Settings, typed: str) -> UUID:
     """A whole id needs no job: the audit outlives it."""
     from windlass.errors import JobNotFound
     from windlass.model.filter import partial_id
@@ -87,17 +87,17 @@ def _job(ctx: click.Context, settings: Settings, typed: str) -> UUID:
     if digits is not None and len(digits) == 32:
         return UUID(digits)
     try:
-        found = ask(settings, lambda store: find(store, typed))
+        found = call_store(settings, lambda store: find_jobs(store, typed))
     except JobNotFound as error:
         if digits is None:
             raise
         raise JobNotFound(f"{error}; of a job that is gone, write the whole id") from None
     if len(found) > 1:
-        ctx.exit(explain_ambiguous(typed, found))
+        ctx.exit(print_ambiguous(typed, found))
     return found[0].id
 
 
-async def _look(store: Store, job: UUID | None, action: str | None, limit: int, below: int | None) -> list[AuditRow]:
+async def _read(store: Store, job: UUID | None, action: str | None, limit: int, below: int | None) -> list[AuditRow]:
     found: list[AuditRow] = []
     while len(found) < limit:
         size = min(PAGE, limit - len(found))
@@ -109,7 +109,7 @@ async def _look(store: Store, job: UUID | None, action: str | None, limit: int, 
     return found
 
 
-def document(row: AuditRow) -> dict[str, Any]:
+def audit_document(row: AuditRow) -> dict[str, Any]:
     """A row as `--json` tells it."""
     return {
         "number": row.number,
@@ -126,31 +126,31 @@ def document(row: AuditRow) -> dict[str, Any]:
 
 
 def _row(row: AuditRow) -> list[Cell]:
-    from windlass.cli.show.live_log import short
+    from windlass.cli.show.live_log import short_id
 
     return [
         Cell(f"{row.at.astimezone():%Y-%m-%d %H:%M:%S}", raw=row.at.isoformat()),
-        Cell(row.action, style_of(row.action)),
-        Cell(row.subject or "") if row.job is None else Cell(short(row.job), raw=str(row.job)),
+        Cell(row.action, action_style(row.action)),
+        Cell(row.subject or "") if row.job is None else Cell(short_id(row.job), raw=str(row.job)),
         Cell(row.type or ""),
         Cell(row.actor or ENGINE, "" if row.actor else "dim", raw=row.actor or ""),
         Cell(row.reason or "", "dim"),
     ]
 
 
-def style_of(action: str) -> str:
+def action_style(action: str) -> str:
     from windlass.model.audit import CANCELLED, DEAD, EXHAUSTED, SUCCEEDED
 
     return {SUCCEEDED: "green", DEAD: "red", EXHAUSTED: "red", CANCELLED: "magenta"}.get(action, "")
 
 
-def _explain_nothing(settings: Settings, job: UUID | None, action: str | None, below: int | None) -> None:
+def _print_nothing_found(settings: Settings, job: UUID | None, action: str | None, below: int | None) -> None:
     from windlass.clock import spell
     from windlass.store import masked
 
     what = " ".join(filter(None, (f"of job {job}" if job else "", f"with the action {action}" if action else "")))
     place = f" below {below}" if below is not None else ""
-    say(
+    print_text(
         f"the audit has no row {what}{place}".rstrip()
         + f" in {masked(settings.url)}, where it is kept for {spell(settings.audit)}",
         err=True,

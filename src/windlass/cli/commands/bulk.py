@@ -18,10 +18,10 @@ from uuid import UUID
 
 import click
 
-from windlass.cli.parse.filter_args import Filtering, filter_of, ids_of
-from windlass.cli.parse.find_jobs import each_page, explain_ambiguous, find
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import as_json, note, plural, print_json, say
+from windlass.cli.parse.filter_args import FilterCommand, parse_filter, parse_ids
+from windlass.cli.parse.find_jobs import find_jobs, for_each_page, print_ambiguous
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import as_json, format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
 from windlass.store.parts.messages import cancelling
 
@@ -48,7 +48,7 @@ ABOUT = {
 
 
 @dataclass
-class Chosen:
+class ChosenJobs:
     """The jobs that are meant, and in which words."""
 
     text: str
@@ -65,7 +65,7 @@ class Chosen:
 
 
 @dataclass
-class Done:
+class BulkResult:
     """How far it came."""
 
     changed: int = 0
@@ -78,10 +78,10 @@ class Done:
         return self.changed + self.asked + len(self.refused)
 
 
-def make(verb: Verb) -> click.Command:
+def make_command(verb: Verb) -> click.Command:
     """The command of a verb."""
 
-    @click.command(verb.value, cls=Filtering, short_help=ABOUT[verb][0], help=_help(verb))
+    @click.command(verb.value, cls=FilterCommand, short_help=ABOUT[verb][0], help=_help(verb))
     @click.argument("words", nargs=-1, metavar="FILTER… | ID…")
     @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
     @click.option("--all", "everything", is_flag=True, help="Every job that can be; instead of a filter.")
@@ -101,9 +101,9 @@ def make(verb: Verb) -> click.Command:
         if bool(words) == everything:
             what = "--all and a filter both say which; give one" if words else "say which: ids, a filter, or --all"
             raise click.UsageError(f"{what}, for example: windlass jobs {verb} {_example(verb)}")
-        settings = settings_of(url, app)
+        settings = load_settings(url, app)
         chosen = _choose(ctx, settings, verb, words)
-        named = bool(ids_of(words)) and verb is not Verb.DISCARD
+        named = bool(parse_ids(words)) and verb is not Verb.DISCARD
         if chosen.jobs and not (yes or named):
             _confirm(ctx, settings, verb, chosen)
         ctx.exit(_run(settings, verb, chosen, as_json=as_json))
@@ -128,15 +128,15 @@ def _example(verb: Verb) -> str:
 # Choosing
 
 
-def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> Chosen:
-    ids = ids_of(words)
+def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> ChosenJobs:
+    ids = parse_ids(words)
     if ids:
-        return ask(settings, lambda store: _named(ctx, store, words))
-    filter = filter_of(words)
+        return call_store(settings, lambda store: _choose_by_id(ctx, store, words))
+    filter = parse_filter(words)
     narrowed = filter if filter.asks("status") else _narrow(filter, verb)
-    chosen = ask(settings, lambda store: _matching(store, narrowed))
+    chosen = call_store(settings, lambda store: _choose_matching(store, narrowed))
     if not chosen.jobs and not ctx.params["as_json"]:
-        _explain_nothing(settings, filter, narrowed, verb)
+        _print_nothing_found(settings, filter, narrowed, verb)
     return chosen
 
 
@@ -148,89 +148,93 @@ def _narrow(filter: Filter, verb: Verb) -> Filter:
     return parse(f"{filter.text} state:{','.join(sorted(states))}")
 
 
-async def _named(ctx: click.Context, store: Store, words: Sequence[str]) -> Chosen:
-    chosen = Chosen(" ".join(words))
+async def _choose_by_id(ctx: click.Context, store: Store, words: Sequence[str]) -> ChosenJobs:
+    chosen = ChosenJobs(" ".join(words))
     for word in dict.fromkeys(words):
-        found = await find(store, word)
+        found = await find_jobs(store, word)
         if len(found) > 1:
-            ctx.exit(explain_ambiguous(word, found))
+            ctx.exit(print_ambiguous(word, found))
         chosen.add(found)
     return chosen
 
 
-async def _matching(store: Store, filter: Filter) -> Chosen:
-    chosen = Chosen(filter.text)
-    counting = _Meter("counting", None)
+async def _choose_matching(store: Store, filter: Filter) -> ChosenJobs:
+    chosen = ChosenJobs(filter.text)
+    counting = _ProgressLine("counting", None)
 
     def use(page: list[Job]) -> None:
         chosen.add(page)
         counting.show(len(chosen.jobs))
 
-    await each_page(store, filter, use)
+    await for_each_page(store, filter, use)
     counting.clear()
     return chosen
 
 
-def _explain_nothing(settings: Settings, filter: Filter, narrowed: Filter, verb: Verb) -> None:
-    note(f"no job matches {narrowed.text}; nothing to {verb}")
+def _print_nothing_found(settings: Settings, filter: Filter, narrowed: Filter, verb: Verb) -> None:
+    print_note(f"no job matches {narrowed.text}; nothing to {verb}")
     if narrowed is filter:
         return
-    others = ask(settings, lambda store: store.search(filter, page=1_000))
+    others = call_store(settings, lambda store: store.search(filter, page=1_000))
     if others:
         states = Counter(job.status.value for job in others)
-        told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-        note(f"in other states there are: {told}{' among the newest 1,000' if len(others) == 1_000 else ''}")
+        summary = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+        print_note(f"in other states there are: {summary}{' among the newest 1,000' if len(others) == 1_000 else ''}")
 
 
 # Asking
 
 
-def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen) -> None:
+def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJobs) -> None:
     """Say what would happen, and let only a clear yes pass."""
     from windlass.store import masked
 
     count = len(chosen.jobs)
     types = ", ".join(f"{number:,} {type}" for type, number in chosen.types.most_common(3))
     more = f", {len(chosen.types) - 3} more types" if len(chosen.types) > 3 else ""
-    say(f"{verb} {plural(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}", style="bold", err=True)
-    say(f"  {types}{more}; in {masked(settings.url)}", err=True)
+    print_text(
+        f"{verb} {format_count(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}",
+        style="bold",
+        err=True,
+    )
+    print_text(f"  {types}{more}; in {masked(settings.url)}", err=True)
     if not sys.stdin.isatty():
-        note("nothing was changed: this is not a terminal, so nobody can say yes; add --yes")
+        print_note("nothing was changed: this is not a terminal, so nobody can say yes; add --yes")
         ctx.exit(2)
     wanted = str(count) if count > TYPED_FROM else "y"
     question = f"type {count} to go on: " if count > TYPED_FROM else "go on? [y/N] "
     click.echo(question, err=True, nl=False)
     answer = sys.stdin.readline().strip().lower().replace(",", "")
     if answer != wanted and not (wanted == "y" and answer == "yes"):
-        note("nothing was changed")
+        print_note("nothing was changed")
         ctx.exit(REFUSED)
 
 
 # Doing
 
 
-def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> int:
+def _run(settings: Settings, verb: Verb, chosen: ChosenJobs, *, as_json: bool) -> int:
     """Operate on all of them; the answer is the exit code. Whatever ends it, what was done is told."""
-    done = Done()
+    result = BulkResult()
     code = INTERRUPTED
     try:
-        if ask(settings, lambda store: _operate(store, verb, chosen, done, settings.acting)):
-            code = REFUSED if done.refused else 0
+        if call_store(settings, lambda store: _operate(store, verb, chosen, result, settings.acting)):
+            code = REFUSED if result.refused else 0
     except (KeyboardInterrupt, CancelledError):
         pass
     finally:
         if as_json:
-            print_json(_document(verb, chosen, done))
+            print_json(_document(verb, chosen, result))
         elif chosen.jobs:
-            _report(verb, chosen, done)
+            _print_result(verb, chosen, result)
     return code
 
 
-async def _operate(store: Store, verb: Verb, chosen: Chosen, done: Done, actor: str) -> bool:
+async def _operate(store: Store, verb: Verb, chosen: ChosenJobs, result: BulkResult, actor: str) -> bool:
     """All of them, page by page; False when Ctrl-C came in between."""
-    jobs, turn = chosen.jobs, Turns(store, verb, chosen, done, actor)
-    done.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
-    meter = _Meter(verb.value, len(jobs))
+    jobs, turn = chosen.jobs, JobChanger(store, verb, chosen, result, actor)
+    result.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
+    meter = _ProgressLine(verb.value, len(jobs))
     stop = _stop_at_interrupt()
     for start in range(0, len(jobs), PAGE):
         page = iter(jobs[start : start + PAGE])
@@ -243,7 +247,7 @@ async def _operate(store: Store, verb: Verb, chosen: Chosen, done: Done, actor: 
             raise errors.exceptions[0] from errors  # a database that went away is one line for a person
         for queue in due:
             await store.wake(queue)
-        meter.show(done.total)
+        meter.show(result.total)
         if stop.is_set():
             break
     meter.clear()
@@ -274,13 +278,13 @@ async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
 
 
 @dataclass(frozen=True)
-class Turns:
+class JobChanger:
     """Changes one job after another; several of these share a page."""
 
     store: Store
     verb: Verb
-    chosen: Chosen
-    done: Done
+    chosen: ChosenJobs
+    result: BulkResult
     actor: str
 
     async def __call__(self, page: Iterator[tuple[UUID, str]], due: set[str], stop: asyncio.Event) -> None:
@@ -299,15 +303,15 @@ class Turns:
         except (JobNotFound, TransitionRefused):
             found = await self.store.find(id)
             if found is not None and self._went_along(found):
-                self.done.changed += 1
+                self.result.changed += 1
             else:
-                self.done.refused.append((id, "gone" if found is None else found.status.value))
+                self.result.refused.append((id, "gone" if found is None else found.status.value))
             return None
         if state is State.RUNNING:
-            self.done.asked += 1
+            self.result.asked += 1
             await self.store.wake(cancelling(id))
         else:
-            self.done.changed += 1
+            self.result.changed += 1
         return state
 
     def _went_along(self, job: Job) -> bool:
@@ -316,37 +320,42 @@ class Turns:
         return cancelled and job.parent is not None and job.id not in self.chosen.cancelled
 
 
-def _report(verb: Verb, chosen: Chosen, done: Done) -> None:
+def _print_result(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> None:
     parts: list[str] = []
-    if done.changed or not done.total:
-        parts.append(f"{plural(done.changed, 'job')} {ABOUT[verb][1]}")
-    if done.asked:
-        parts.append(f"{plural(done.asked, 'running job')} asked to stop")
-    if done.children and done.changed + done.asked:
+    if result.changed or not result.total:
+        parts.append(f"{format_count(result.changed, 'job')} {ABOUT[verb][1]}")
+    if result.asked:
+        parts.append(f"{format_count(result.asked, 'running job')} asked to stop")
+    if result.children and result.changed + result.asked:
         parts.append("and the jobs that they created with them")
-    left = len(chosen.jobs) - done.total
+    left = len(chosen.jobs) - result.total
     if left:
         parts.append(f"interrupted: {left:,} left as they were")
-    say(", ".join(parts) or f"no job {ABOUT[verb][1]}", style="green" if not done.refused and not left else None)
-    if done.refused:
+    print_text(
+        ", ".join(parts) or f"no job {ABOUT[verb][1]}", style="green" if not result.refused and not left else None
+    )
+    if result.refused:
         allowed = " or ".join(sorted(sources(verb)))
-        reasons = Counter(why for _, why in done.refused)
-        told = ", ".join(f"{count:,} {'are' if count > 1 else 'is'} {why}" for why, count in reasons.most_common())
-        say(f"{plural(len(done.refused), 'job')} refused, since only {allowed} jobs can: {told}", style="yellow")
+        reasons = Counter(why for _, why in result.refused)
+        summary = ", ".join(f"{count:,} {'are' if count > 1 else 'is'} {why}" for why, count in reasons.most_common())
+        print_text(
+            f"{format_count(len(result.refused), 'job')} refused, since only {allowed} jobs can: {summary}",
+            style="yellow",
+        )
 
 
-def _document(verb: Verb, chosen: Chosen, done: Done) -> dict[str, Any]:
+def _document(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> dict[str, Any]:
     return {
         "verb": verb,
         "filter": chosen.text,
         "matched": len(chosen.jobs),
-        "changed": done.changed,
-        "asked": done.asked,
-        "refused": [{"id": id, "state": None if why == "gone" else why} for id, why in done.refused],
+        "changed": result.changed,
+        "asked": result.asked,
+        "refused": [{"id": id, "state": None if why == "gone" else why} for id, why in result.refused],
     }
 
 
-class _Meter:
+class _ProgressLine:
     """A line on stderr that counts up, for a person, once there is something to wait for."""
 
     def __init__(self, what: str, total: int | None) -> None:
@@ -366,4 +375,4 @@ class _Meter:
             click.echo("\r\x1b[K", err=True, nl=False, color=True)
 
 
-COMMANDS = tuple(make(verb) for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD))
+COMMANDS = tuple(make_command(verb) for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.store_option import APP, settings_of, url_option
+from windlass.cli.parse.store_option import APP, load_settings, url_option
 from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table
 
 if TYPE_CHECKING:
@@ -36,11 +36,16 @@ def config(app: str | None, url: str | None, as_json: bool) -> None:
     """
     from windlass.config import names, variable
 
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
     items = names().items()
     if as_json:
         documents = [
-            {"name": name, "value": _plain(settings, name), "from": _origin(settings, name), "variable": variable(name)}
+            {
+                "name": name,
+                "value": _read_value(settings, name),
+                "from": _origin(settings, name),
+                "variable": variable(name),
+            }
             for name, _ in items
         ]
         print_json({"settings": documents})
@@ -53,7 +58,7 @@ def _row(settings: Settings, name: str, item: Field[Any], variable: str) -> list
     given = origin != "default"
     return [
         Cell(name, "bold" if given else ""),
-        Cell(_spelt(settings, name, item), "bold" if given else ""),
+        Cell(_format_value(settings, name, item), "bold" if given else ""),
         Cell(origin, "" if given else "dim"),
         Cell(variable, "dim"),
         Cell(str(item.metadata["about"]), "dim"),
@@ -64,7 +69,7 @@ def _origin(settings: Settings, name: str) -> str:
     return settings.origins.get(name, "default")
 
 
-def _plain(settings: Settings, name: str) -> Any:
+def _read_value(settings: Settings, name: str) -> Any:
     """The value for a program: seconds and bytes as numbers."""
     from windlass.store import masked
 
@@ -72,12 +77,12 @@ def _plain(settings: Settings, name: str) -> Any:
     return masked(value) if name in ("url", "direct_url") and value is not None else value
 
 
-def _spelt(settings: Settings, name: str, item: Field[Any]) -> str:
+def _format_value(settings: Settings, name: str, item: Field[Any]) -> str:
     """The value as it would be written in a file."""
     from windlass.clock import spell
     from windlass.config import duration
 
-    value = _plain(settings, name)
+    value = _read_value(settings, name)
     if value is None:
         return "–"
     if item.metadata["read"] is duration:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.parse.options import lifeline
-from windlass.cli.show.output import complaint
+from windlass.cli.show.output import format_error
 from windlass.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_lev
 def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_level: str, lifeline: int | None) -> None:
     """The child of `windlass dev`."""
     from windlass.cli.process.child import leave_interrupts_to_parent
-    from windlass.cli.process.run_worker import serve
-    from windlass.cli.show.live_log import JobLines, stop_unread
+    from windlass.cli.process.run_worker import run_worker
+    from windlass.cli.show.live_log import JobLines, stop_own_process
     from windlass.declare.program import load
     from windlass.observe.logs import set_up
 
@@ -89,14 +89,14 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
     )
     if not _prepare(app, target):
         ctx.exit(TRY_AGAIN)
-    lines = JobLines(stop_unread)
-    serve(
+    lines = JobLines(stop_own_process)
+    run_worker(
         lambda: app.worker(concurrency=concurrency),
         subscribers=(lines,),
         lifeline=lifeline,
         interrupts=False,
     )
-    ctx.exit(NO_READER if lines.unread else 0)
+    ctx.exit(NO_READER if lines.has_no_reader else 0)
 
 
 def guess(directory: Path) -> str:
@@ -130,7 +130,7 @@ def _prepare(app: Windlass, target: str) -> bool:
     try:
         steps = app.migrate()
     except StoreUnavailable as error:
-        click.echo(complaint(escape(str(error), lines=True)), err=True)
+        click.echo(format_error(escape(str(error), lines=True)), err=True)
         return False
     finally:
         app.close()

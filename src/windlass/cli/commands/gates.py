@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import SOON, Listing, gate_options, hint, known_names, target_of
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, explain, note, print_json, print_table, say, since
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import SOON, ListGroup, gate_options, parse_target, read_known_names, suggest_name
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    as_json,
+    format_age,
+    print_detail,
+    print_json,
+    print_note,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from windlass.admin import Target
@@ -39,7 +49,7 @@ MEANING = {
 }
 
 
-@click.group(cls=Listing, short_help="Open and close: everything, a queue, a type, a tenant.")
+@click.group(cls=ListGroup, short_help="Open and close: everything, a queue, a type, a tenant.")
 def gates() -> None:
     """Open and close: everything, a queue, a type of job, or a tenant.
 
@@ -59,34 +69,34 @@ def list_gates(app: str | None, url: str | None, as_json: bool) -> None:
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows, closures = ask(settings, _look)
+    settings = load_settings(url, app)
+    rows, closures = call_store(settings, _read)
     if as_json:
-        print_json({"gates": [document(gate) for gate in rows]})
+        print_json({"gates": [gate_document(gate) for gate in rows]})
         return
     if not any(gate.state != "open" for gate in rows):
-        say("every gate is open; close one: windlass gates pause --queue mail --reason …", err=True)
-    _tell_budgets(closures)
+        print_text("every gate is open; close one: windlass gates pause --queue mail --reason …", err=True)
+    _print_spent_budgets(closures)
     now = SystemClock().now()
     if rows:
-        print_table(COLUMNS, [_row(gate, since(gate.since, now)) for gate in rows])
+        print_table(COLUMNS, [_row(gate, format_age(gate.since, now)) for gate in rows])
 
 
-async def _look(store: Store) -> tuple[list[Gate], list[Closure]]:
+async def _read(store: Store) -> tuple[list[Gate], list[Closure]]:
     return await store.gates(), await store.closures()
 
 
-def _tell_budgets(closures: Sequence[Closure]) -> None:
+def _print_spent_budgets(closures: Sequence[Closure]) -> None:
     """A spent budget is no gate, and keeps jobs from starting all the same."""
     spent = [closure for closure in closures if closure.state == "spent"]
     if spent:
         names = ", ".join(f"{closure.kind} {closure.name}" for closure in spent)
-        note(f"the budget of {names} is spent, which closes like a gate: windlass budgets")
+        print_note(f"the budget of {names} is spent, which closes like a gate: windlass budgets")
 
 
 def _row(gate: Gate, age: str) -> list[Cell]:
     return [
-        Cell(words_of(gate), raw=subject_of(gate)),
+        Cell(describe_gate(gate), raw=audit_subject(gate)),
         Cell(gate.state, STYLES[gate.state]),
         Cell(age, raw=gate.since.isoformat()),
         Cell(gate.actor or ""),
@@ -94,22 +104,22 @@ def _row(gate: Gate, age: str) -> list[Cell]:
     ]
 
 
-def words_of(gate: Gate | Target) -> str:
+def describe_gate(gate: Gate | Target) -> str:
     """`queue mail`, as a person says it."""
     return "everything" if gate.kind == "all" else f"{gate.kind} {gate.name}"
 
 
-def subject_of(gate: Gate) -> str:
+def audit_subject(gate: Gate) -> str:
     """`queue:mail`, as the audit names it."""
     return "all" if gate.kind == "all" else f"{gate.kind}:{gate.name}"
 
 
-def opener(kind: str, name: str) -> str:
+def open_command(kind: str, name: str) -> str:
     """The command that opens it."""
-    return "windlass gates open " + (shown([f"--{kind}", name]) if kind != "all" else "--all")
+    return "windlass gates open " + (join_words([f"--{kind}", name]) if kind != "all" else "--all")
 
 
-def document(gate: Gate) -> dict[str, Any]:
+def gate_document(gate: Gate) -> dict[str, Any]:
     """A gate as `--json` tells it."""
     return {
         "kind": gate.kind,
@@ -124,7 +134,7 @@ def document(gate: Gate) -> dict[str, Any]:
 # Turning one
 
 
-def _make(verb: str) -> click.Command:
+def _make_command(verb: str) -> click.Command:
     @click.command(verb, short_help=ABOUT[verb], help=_help(verb))
     @gate_options
     @click.option("--reason", metavar="TEXT", help="Why; the others will read it.")
@@ -143,17 +153,17 @@ def _make(verb: str) -> click.Command:
     ) -> None:
         from windlass.admin import checked_reason
 
-        target = target_of(verb, queue, type, tenant, everything)
+        target = parse_target(verb, queue, type, tenant, everything)
         why = checked_reason(reason)
-        settings = settings_of(url, app)
-        changed, rows, known = ask(settings, lambda store: _turn(store, target, verb, why, settings.acting))
-        hint(target.kind.value, target.name, known)
+        settings = load_settings(url, app)
+        changed, rows, known = call_store(settings, lambda store: _set_gate(store, target, verb, why, settings.acting))
+        suggest_name(target.kind.value, target.name, known)
         gate = next((gate for gate in rows if (gate.kind, gate.name) == (target.kind, target.name)), None)
         if as_json:
-            print_json(_turned(target, gate, changed))
+            print_json(_result_document(target, gate, changed))
         else:
-            _tell(target, gate, verb, changed=changed)
-            _tell_others(target, rows, verb)
+            _print_result(target, gate, verb, changed=changed)
+            _print_still_closed(target, rows, verb)
 
     return command
 
@@ -166,51 +176,51 @@ def _help(verb: str) -> str:
     (windlass audit). Saying it again changes nothing but the reason, where another one is given."""
 
 
-async def _turn(
+async def _set_gate(
     store: Store, target: Target, verb: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
     from windlass.admin import turn
     from windlass.model.admission import GateState
 
-    known = await known_names(store, target.kind)
+    known = await read_known_names(store, target.kind)
     changed = await turn(store, target, GateState(VERBS[verb]), reason=reason, actor=actor)
     return changed, await store.gates(), known
 
 
-def _turned(target: Target, gate: Gate | None, changed: bool) -> dict[str, Any]:
+def _result_document(target: Target, gate: Gate | None, changed: bool) -> dict[str, Any]:
     """A gate that nobody ever touched is open, and has no story."""
     nothing = {"kind": target.kind, "name": target.name, "state": "open", "reason": None, "actor": None, "since": None}
-    return {**(nothing if gate is None else document(gate)), "changed": changed}
+    return {**(nothing if gate is None else gate_document(gate)), "changed": changed}
 
 
-def _tell(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> None:
+def _print_result(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
 
     state = VERBS[verb]
     if changed:
-        say(f"{words_of(target)} is {state}", style=STYLES[state])
-        explain(f"{MEANING[state]}; {SOON}")
+        print_text(f"{describe_gate(target)} is {state}", style=STYLES[state])
+        print_detail(f"{MEANING[state]}; {SOON}")
         if state != "open":
-            explain(f"→ {opener(target.kind, target.name)}", style="dim")
+            print_detail(f"→ {open_command(target.kind, target.name)}", style="dim")
         return
     story = ""
     if gate is not None:
         by = f" by {gate.actor}" if gate.actor else ""
         why = f": {gate.reason}" if gate.reason else ""
-        story = f", since {since(gate.since, SystemClock().now())}{by}{why}"
-    say(f"{words_of(target)} is {state} already{story}")
+        story = f", since {format_age(gate.since, SystemClock().now())}{by}{why}"
+    print_text(f"{describe_gate(target)} is {state} already{story}")
 
 
-def _tell_others(target: Target, rows: Sequence[Gate], verb: str) -> None:
+def _print_still_closed(target: Target, rows: Sequence[Gate], verb: str) -> None:
     """Opening one gate starts nothing that another one holds."""
     closed = [gate for gate in rows if gate.state != "open"]
     if verb != "open" or not closed:
         return
     if target.kind == "all":
-        note(f"still closed: {', '.join(words_of(gate) for gate in closed[:5])}; see: windlass gates")
+        print_note(f"still closed: {', '.join(describe_gate(gate) for gate in closed[:5])}; see: windlass gates")
     elif closed[0].kind == "all":
-        note(f"everything is {closed[0].state} still: windlass gates open --all")
+        print_note(f"everything is {closed[0].state} still: windlass gates open --all")
 
 
 for verb in VERBS:
-    gates.add_command(_make(verb))
+    gates.add_command(_make_command(verb))

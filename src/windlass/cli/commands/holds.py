@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.commands.limits import room_of, rounded, unknown
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import SOON, hint
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import as_json, explain, note, print_json, say
+from windlass.cli.commands.limits import describe_room, round_seconds, unknown_key
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import SOON, suggest_name
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import as_json, print_detail, print_json, print_note, print_text
 
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
@@ -32,20 +32,20 @@ def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -
     """
     from windlass.clock import spell
 
-    span = _span(time)
-    settings = settings_of(url, app)
-    held = ask(settings, lambda store: _hold(store, key, span, settings.acting))
+    span = _parse_duration(time)
+    settings = load_settings(url, app)
+    held = call_store(settings, lambda store: _hold(store, key, span, settings.acting))
     if as_json:
         print_json({"key": key, "held": held})
         return
-    say(f"everybody holds back from {key} for {spell(rounded(held))}", style="yellow")
-    explain(f"running jobs finish; no slot and no token is given until then; {SOON}")
-    explain(f"→ windlass limits release {shown([key])}", style="dim")
+    print_text(f"everybody holds back from {key} for {spell(round_seconds(held))}", style="yellow")
+    print_detail(f"running jobs finish; no slot and no token is given until then; {SOON}")
+    print_detail(f"→ windlass limits release {join_words([key])}", style="dim")
     if held > span + 1:
-        note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
+        print_note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
 
 
-def _span(time: str) -> float:
+def _parse_duration(time: str) -> float:
     from windlass.clock import seconds, spell
     from windlass.errors import ConfigError
     from windlass.policy.limit import LONGEST_HOLD
@@ -65,13 +65,13 @@ def _span(time: str) -> float:
 
 async def _hold(store: Store, key: str, span: float, actor: str) -> float:
     rows = await store.limits()
-    _refuse_a_name(key, rows)
+    _refuse_bare_name(key, rows)
     await store.hold_back(key, span, actor=actor)
-    hint("key", key, [row.key for row in rows])
+    suggest_name("key", key, [row.key for row in rows])
     return await store.held_for(key)
 
 
-def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
+def _refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
     """Where there is a key per value nobody counts against the bare name, and nobody would hold back."""
     from windlass.errors import AdmissionError
 
@@ -79,7 +79,7 @@ def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
     shared = any(row.key == key and (row.used or row.waiting) for row in rows)
     if own and not shared:
         raise AdmissionError(
-            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {shown([key])} lists them); "
+            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {join_words([key])} lists them); "
             "for all of them, close a gate: windlass gates pause --type …"
         )
 
@@ -95,15 +95,15 @@ def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     A rate goes on at its pace: its next token may be as far away as if all of them had just been taken. Where nobody
     holds back, nothing changes.
     """
-    settings = settings_of(url, app)
-    released, row = ask(settings, lambda store: _release(store, key, settings.acting))
+    settings = load_settings(url, app)
+    released, row = call_store(settings, lambda store: _release(store, key, settings.acting))
     if as_json:
         print_json({"key": key, "released": released})
     elif released:
-        say(f"nobody holds back from {key} any more", style="green")
-        explain(f"the next one may start: {room_of(row)}; {SOON}")
+        print_text(f"nobody holds back from {key} any more", style="green")
+        print_detail(f"the next one may start: {describe_room(row)}; {SOON}")
     if not released:
-        note(f"nobody holds back from {key}")
+        print_note(f"nobody holds back from {key}")
 
 
 async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
@@ -111,4 +111,4 @@ async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
     for row in await store.limits(key):
         if row.key == key:
             return released, row
-    raise await unknown(store, key)
+    raise await unknown_key(store, key)

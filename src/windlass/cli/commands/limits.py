@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import ListingByName
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, plural, print_json, print_table, say, since
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import NamedListGroup
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    as_json,
+    format_age,
+    format_count,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
@@ -47,7 +56,7 @@ WAITERS = (
 )
 
 
-@click.group(cls=ListingByName, short_help="Show limits and rates: who holds what, who waits.")
+@click.group(cls=NamedListGroup, short_help="Show limits and rates: who holds what, who waits.")
 def limits() -> None:
     """Show limits and rates: who holds what, and who waits.
 
@@ -74,32 +83,32 @@ def list_limits(name: str | None, limit: int, app: str | None, url: str | None, 
     with tabs between the columns, of a rate the tokens that are gone (1/1: none is left, as in --json), and ROOM as
     seconds until there may be some.
     """
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.limits(name))
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.limits(name))
     if as_json:
-        print_json({"limits": [document(row) for row in rows[:limit]], "total": len(rows)})
+        print_json({"limits": [limit_document(row) for row in rows[:limit]], "total": len(rows)})
         return
     if not rows:
-        _explain_nothing(name)
+        _print_nothing_found(name)
         return
     print_table(COLUMNS, [_row(row) for row in rows[:limit]])
     if len(rows) > limit and sys.stdout.isatty():
         words = [*([name] if name else []), "-n", str(len(rows))]
-        say(f"{len(rows) - limit:,} more: windlass limits list {shown(words)}", style="dim")
+        print_text(f"{len(rows) - limit:,} more: windlass limits list {join_words(words)}", style="dim")
 
 
 def _row(row: LimitRow) -> list[Cell]:
     full = row.waiting or row.held
     return [
         Cell(row.key),
-        Cell(rule_of(row)),
-        Cell(use_of(row), raw=f"{row.used}/{capacity(row)}"),
+        Cell(describe_rule(row)),
+        Cell(describe_use(row), raw=f"{row.used}/{capacity(row)}"),
         Cell(f"{row.waiting:,}", "yellow" if row.waiting else "dim", raw=str(row.waiting)),
-        Cell(room_of(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
+        Cell(describe_room(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
     ]
 
 
-def rule_of(row: LimitRow) -> str:
+def describe_rule(row: LimitRow) -> str:
     """`2 at a time`, `5 per second`, `1 per 10s, 3 at once`."""
     from windlass.clock import spell
 
@@ -117,7 +126,7 @@ def capacity(row: LimitRow) -> str:
     return "" if row.most is None else str(row.most)
 
 
-def use_of(row: LimitRow) -> str:
+def describe_use(row: LimitRow) -> str:
     """`2 of 2` slots that are taken; of a rate, `3 left of 5` tokens."""
     if row.period is not None:
         return f"{row.burst - row.used} left of {row.burst}"
@@ -129,32 +138,32 @@ def free_in(row: LimitRow) -> float:
     return max(row.free_in, row.held)
 
 
-def room_of(row: LimitRow) -> str:
+def describe_room(row: LimitRow) -> str:
     """When the next one may start."""
     from windlass.clock import spell
 
     if row.held > 0:
-        return f"held back for {spell(rounded(row.held))}"
+        return f"held back for {spell(round_seconds(row.held))}"
     if row.period is not None:
-        return f"in {spell(rounded(row.free_in))}" if row.free_in > 0 else "now"
+        return f"in {spell(round_seconds(row.free_in))}" if row.free_in > 0 else "now"
     if row.most is not None and row.used >= row.most:
         return "when one ends"
     return "now"
 
 
-def rounded(seconds: float) -> float:
+def round_seconds(seconds: float) -> float:
     """As precise as a person wants it."""
     return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
 
 
-def _explain_nothing(name: str | None) -> None:
+def _print_nothing_found(name: str | None) -> None:
     if name is None:
-        say("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
+        print_text("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
     else:
-        say(f"no key of {name!r} is in use; all that are: windlass limits", err=True)
+        print_text(f"no key of {name!r} is in use; all that are: windlass limits", err=True)
 
 
-def document(row: LimitRow) -> dict[str, Any]:
+def limit_document(row: LimitRow) -> dict[str, Any]:
     """A key as `--json` tells it."""
     return {
         "key": row.key,
@@ -172,7 +181,7 @@ def document(row: LimitRow) -> dict[str, Any]:
 # One key
 
 
-class _Key:
+class _KeyUse:
     """A key, with who holds it and who waits for it."""
 
     def __init__(self, row: LimitRow, holders: Sequence[Job], waiters: Sequence[Job], names: dict[Any, str]) -> None:
@@ -182,9 +191,9 @@ class _Key:
         self.names = names  # of workers
 
     def worker(self, job: Job) -> str:
-        from windlass.cli.show.live_log import short
+        from windlass.cli.show.live_log import short_id
 
-        return "" if job.worker is None else self.names.get(job.worker, f"worker {short(job.worker)}")
+        return "" if job.worker is None else self.names.get(job.worker, f"worker {short_id(job.worker)}")
 
 
 @limits.command("show", short_help="Tell who holds a key, and who waits for it.")
@@ -196,28 +205,28 @@ def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Tell who holds a slot of KEY, since when, and who waits for one: the next ten, in the order they are let in."""
     from windlass.clock import SystemClock
 
-    found = ask(settings_of(url, app), lambda store: _look(store, key))
+    found = call_store(load_settings(url, app), lambda store: _read(store, key))
     now = SystemClock().now()
     if as_json:
-        holders = [_holder(found, job) for job in found.holders]
-        waiters = [_waiter(job) for job in found.waiters]
-        print_json({**document(found.row), "holders": holders, "waiters": waiters})
+        holders = [_holder_document(found, job) for job in found.holders]
+        waiters = [_waiter_document(job) for job in found.waiters]
+        print_json({**limit_document(found.row), "holders": holders, "waiters": waiters})
         return
-    _tell_key(found.row)
-    _tell_holders(found, now)
-    _tell_waiters(found, now)
+    _print_key(found.row)
+    _print_holders(found, now)
+    _print_waiters(found, now)
 
 
-async def _look(store: Store, key: str) -> _Key:
+async def _read(store: Store, key: str) -> _KeyUse:
     rows = [row for row in await store.limits(key) if row.key == key]
     if not rows:
-        raise await unknown(store, key)
+        raise await unknown_key(store, key)
     holders = await store.holders(key, page=SHOWN_HOLDERS)
     waiters = await store.waiters(key, page=SHOWN_WAITERS)
-    return _Key(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
+    return _KeyUse(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
 
 
-async def unknown(store: Store, key: str) -> Exception:
+async def unknown_key(store: Store, key: str) -> Exception:
     """A key exists from the first claim or call that meets it."""
     import difflib
 
@@ -229,23 +238,26 @@ async def unknown(store: Store, key: str) -> Exception:
     return UnknownLimit(f"the key {key!r} is not in use: no job with it has been claimed{meant}")
 
 
-def _tell_key(row: LimitRow) -> None:
+def _print_key(row: LimitRow) -> None:
     from windlass.clock import spell
 
     tokens = f"{row.burst - row.used} of {row.burst} tokens left"
-    say(f"{row.key}  {rule_of(row)}: {f'{use_of(row)} in use' if row.period is None else tokens}", style="bold")
+    print_text(
+        f"{row.key}  {describe_rule(row)}: {f'{describe_use(row)} in use' if row.period is None else tokens}",
+        style="bold",
+    )
     if row.held > 0:
-        say(f"  everybody holds back for {spell(rounded(row.held))} more", style="yellow")
+        print_text(f"  everybody holds back for {spell(round_seconds(row.held))} more", style="yellow")
     elif row.period is not None and row.free_in > 0:
-        say(f"  the next token is there in {spell(rounded(row.free_in))}", style="yellow")
+        print_text(f"  the next token is there in {spell(round_seconds(row.free_in))}", style="yellow")
 
 
-def _tell_holders(found: _Key, now: datetime) -> None:
+def _print_holders(found: _KeyUse, now: datetime) -> None:
     heading = "held by" if found.row.period is None else "running, of those that took a token"
     if not found.holders:
-        say(f"\n{heading}: nobody")
+        print_text(f"\n{heading}: nobody")
         return
-    say(f"\n{heading}:")
+    print_text(f"\n{heading}:")
     print_table(
         HOLDERS,
         [
@@ -255,7 +267,7 @@ def _tell_holders(found: _Key, now: datetime) -> None:
                 Cell(job.tenant),
                 Cell(found.worker(job)),
                 Cell(
-                    "" if job.claimed_at is None else since(job.claimed_at, now),
+                    "" if job.claimed_at is None else format_age(job.claimed_at, now),
                     raw="" if job.claimed_at is None else job.claimed_at.isoformat(),
                 ),
             ]
@@ -264,12 +276,15 @@ def _tell_holders(found: _Key, now: datetime) -> None:
     )
 
 
-def _tell_waiters(found: _Key, now: datetime) -> None:
+def _print_waiters(found: _KeyUse, now: datetime) -> None:
     if not found.waiters:
-        say("\nwaiting: nobody")
+        print_text("\nwaiting: nobody")
         return
     hidden = found.row.waiting - len(found.waiters)
-    say(f"\nwaiting: {plural(found.row.waiting, 'job')}" + (f", the next {len(found.waiters)}:" if hidden > 0 else ":"))
+    print_text(
+        f"\nwaiting: {format_count(found.row.waiting, 'job')}"
+        + (f", the next {len(found.waiters)}:" if hidden > 0 else ":")
+    )
     print_table(
         WAITERS,
         [
@@ -278,7 +293,7 @@ def _tell_waiters(found: _Key, now: datetime) -> None:
                 Cell(job.type),
                 Cell(job.tenant),
                 Cell(job.queue),
-                Cell(since(job.run_at, now), raw=job.run_at.isoformat()),
+                Cell(format_age(job.run_at, now), raw=job.run_at.isoformat()),
             ]
             for job in found.waiters
         ],
@@ -286,12 +301,12 @@ def _tell_waiters(found: _Key, now: datetime) -> None:
 
 
 def _id(job: Job) -> Cell:
-    from windlass.cli.show.live_log import short
+    from windlass.cli.show.live_log import short_id
 
-    return Cell(short(job.id), raw=str(job.id))
+    return Cell(short_id(job.id), raw=str(job.id))
 
 
-def _holder(found: _Key, job: Job) -> dict[str, Any]:
+def _holder_document(found: _KeyUse, job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "type": job.type,
@@ -303,7 +318,7 @@ def _holder(found: _Key, job: Job) -> dict[str, Any]:
     }
 
 
-def _waiter(job: Job) -> dict[str, Any]:
+def _waiter_document(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "type": job.type,

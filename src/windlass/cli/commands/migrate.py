@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from windlass.cli.parse.store_option import APP, settings_of
+from windlass.cli.parse.store_option import APP, load_settings
 from windlass.cli.show.output import as_json, print_json
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
         raise click.UsageError("TARGET and --url both name a database; give one of them")
     if as_sql and as_json:
         raise click.UsageError("--sql prints SQL and --json a document; give one of them")
-    settings = settings_of(url, target)
+    settings = load_settings(url, target)
     if as_sql or check:
-        ctx.exit(asyncio.run(_look(settings, as_sql=as_sql, as_json=as_json)))
+        ctx.exit(asyncio.run(_print_missing(settings, as_sql=as_sql, as_json=as_json)))
     asyncio.run(_apply(settings, as_json=as_json))
 
 
-async def _look(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
+async def _print_missing(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
     from windlass.store import dialect_of, make_migrator, masked
     from windlass.store.migrate import missing
 

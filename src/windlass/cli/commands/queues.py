@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.gates import STYLES, opener, words_of
+from windlass.cli.commands.gates import STYLES, describe_gate, open_command
 from windlass.cli.commands.workers import is_alive
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since, span
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import Cell, Column, as_json, format_age, format_span, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,47 +47,49 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows, workers, gates = ask(settings, _look)
+    settings = load_settings(url, app)
+    rows, workers, gates = call_store(settings, _read)
     now = SystemClock().now()
-    serving = {row.queue: _serving(row.queue, workers, now) for row in rows}
-    states = {row.queue: _state(row.queue, gates) for row in rows}
+    serving = {row.queue: _count_workers(row.queue, workers, now) for row in rows}
+    states = {row.queue: _gate_state(row.queue, gates) for row in rows}
     if as_json:
         print_json({"queues": [_document(row, serving[row.queue], states[row.queue]) for row in rows]})
         return
     for gate in gates:
-        _tell_gate(gate, now)
+        _print_gate(gate, now)
     if not rows:
         from windlass.store import masked
 
-        say(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
+        print_text(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
         return
     abandoned = [row for row in rows if row.lag is not None and not serving[row.queue]]
     for row in abandoned:
-        _warn(row, app)
-    told = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
-    print_table(told, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
+        _print_unserved(row, app)
+    columns = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
+    print_table(columns, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
 
 
-async def _look(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
+async def _read(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
     """With the gates that are closed for queues."""
     gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
     return await store.queues(), await store.workers(), gates
 
 
-def _state(queue: str, gates: Sequence[Gate]) -> str:
+def _gate_state(queue: str, gates: Sequence[Gate]) -> str:
     """A queue goes through two gates; its own is named first."""
     mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
     return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
 
 
-def _tell_gate(gate: Gate, now: datetime) -> None:
+def _print_gate(gate: Gate, now: datetime) -> None:
     by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
-    say(f"{words_of(gate)} is {gate.state} since {since(gate.since, now)}{by}{why}", style="yellow", err=True)
-    say(f"  → {opener(gate.kind, gate.name)}", err=True)
+    print_text(
+        f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{by}{why}", style="yellow", err=True
+    )
+    print_text(f"  → {open_command(gate.kind, gate.name)}", err=True)
 
 
-def _serving(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
+def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
     return sum(is_alive(row, now) and (row.queues is None or queue in row.queues) for row in workers)
 
 
@@ -102,7 +104,7 @@ def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
         Cell(f"{row.waiting:,}", "" if row.waiting else "dim", raw=str(row.waiting)),
         Cell(f"{row.dead:,}", "red" if row.dead else "dim", raw=str(row.dead)),
         Cell(
-            "–" if row.lag is None else span(lag),
+            "–" if row.lag is None else format_span(lag),
             "yellow" if lag > LATE else "",
             raw="" if row.lag is None else f"{lag:.3f}",
         ),
@@ -111,9 +113,13 @@ def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
     ]
 
 
-def _warn(row: QueueRow, app: str | None) -> None:
-    say(f"no live worker serves {row.queue}: jobs are due since {span(row.lag or 0.0)}", style="bold red", err=True)
-    say(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
+def _print_unserved(row: QueueRow, app: str | None) -> None:
+    print_text(
+        f"no live worker serves {row.queue}: jobs are due since {format_span(row.lag or 0.0)}",
+        style="bold red",
+        err=True,
+    )
+    print_text(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
 
 
 def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:

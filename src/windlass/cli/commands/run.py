@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.options import duration, limit
-from windlass.cli.show.output import as_json, complaint
+from windlass.cli.parse.options import limit, parse_duration
+from windlass.cli.show.output import as_json, format_error
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -26,7 +26,7 @@ NEGATIVE = re.compile(r"-\.?\d")
 SHIELD = "\0"  # before a negative number, which would be an option; no argument of a process can contain it
 
 
-class WithNegatives(click.Command):
+class NegativeNumbersCommand(click.Command):
     """A command whose arguments may be negative numbers: `-5` is five below zero and no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -39,13 +39,13 @@ class WithNegatives(click.Command):
         )
 
 
-@click.command(cls=WithNegatives, short_help="Enqueue one job and print its result.")
+@click.command(cls=NegativeNumbersCommand, short_help="Enqueue one job and print its result.")
 @click.argument("target")
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
 @click.option("--queue", help="The queue, instead of the job type's own.")
-@click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
+@click.option("--delay", metavar="DURATION", callback=parse_duration, help="Start after this time, such as 30s.")
 @limit
-@click.option("--timeout", metavar="DURATION", callback=duration, help="Wait no longer than this, such as 30s.")
+@click.option("--timeout", metavar="DURATION", callback=parse_duration, help="Wait no longer than this, such as 30s.")
 @click.option("--no-wait", is_flag=True, help="Print the job's id and end.")
 @as_json
 @click.pass_context
@@ -65,23 +65,23 @@ def run(
     A VALUE is JSON or plain text, whichever fits the handler's hints: 2, hello, '[1, 2]', '{"a": 1}'. NAME=VALUE is a
     keyword; a text that looks like one is written as JSON: '"a=b"'.
     """
-    from windlass.cli.parse.arguments import read
+    from windlass.cli.parse.arguments import parse_arguments
     from windlass.declare.program import find_job
 
     job_type = find_job(target)
     words = [word.removeprefix(SHIELD) for word in arguments]
-    args, kwargs = read(job_type.definition.signature, words)
+    args, kwargs = parse_arguments(job_type.definition.signature, words)
     handle = _enqueue(job_type, target, args, kwargs, queue=queue, delay=delay, limits=limits)
     if handle.existing and not as_json:
-        _say(f"nothing was enqueued; job {handle.id} has the key already")
+        _print_error(f"nothing was enqueued; job {handle.id} has the key already")
     code = 0
     if not no_wait:
         code = _wait(job_type.app, handle, target, timeout, quiet=as_json)
     if as_json and code != INTERRUPTED:
-        from windlass.cli.show.job_json import record
+        from windlass.cli.show.job_json import job_document
         from windlass.cli.show.output import print_json
 
-        print_json(record(handle.record()))
+        print_json(job_document(handle.record()))
     elif no_wait:
         click.echo(str(handle.id))
     ctx.exit(code)
@@ -114,15 +114,15 @@ def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | N
     try:
         output = _result(app, handle, target, timeout)
         if not quiet:
-            click.echo(_shown(output))
+            click.echo(_format_output(output))
     except JobUnsuccessful as error:
         for verb in ("replay", "resume"):
             error = type(error)(str(error).replace(f"job.{verb}()", f"windlass jobs {verb} {handle.id}"))
-        return _say(str(error), DEAD)
+        return _print_error(str(error), DEAD)
     except ResultTimeout:
-        return _say(f"job {handle.id} has not ended within {timeout:g} s; it goes on", TIMED_OUT)
+        return _print_error(f"job {handle.id} has not ended within {timeout:g} s; it goes on", TIMED_OUT)
     except KeyboardInterrupt:
-        return _say(f"job {handle.id} goes on without you; it was not cancelled", INTERRUPTED)
+        return _print_error(f"job {handle.id} goes on without you; it was not cancelled", INTERRUPTED)
     return 0
 
 
@@ -132,13 +132,13 @@ def _result(app: Windlass, handle: JobHandle[Any], target: str, timeout: float |
     began = time.monotonic()
     if timeout is None or timeout > PATIENCE:
         try:
-            return _raw(handle, PATIENCE)
+            return _wait_for_output(handle, PATIENCE)
         except ResultTimeout:
             _warn_when_unserved(app, handle, target)
-    return _raw(handle, None if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
+    return _wait_for_output(handle, None if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
 
 
-def _raw(handle: JobHandle[Any], timeout: float | None) -> Any:
+def _wait_for_output(handle: JobHandle[Any], timeout: float | None) -> Any:
     """The output as it is stored: a result class would only be turned into JSON again."""
     handle.result(timeout=timeout)
     return handle.record().output
@@ -154,13 +154,13 @@ def _warn_when_unserved(app: Windlass, handle: JobHandle[Any], target: str) -> N
         if serves and not row.dead and row.alive_until > now:
             return
     program = target.rpartition(":")[0]
-    _say(
+    _print_error(
         f"job {job.id} waits: no live worker serves {job.type!r} on queue {job.queue!r}; start one with: windlass "
         f"worker {program} (or: windlass dev {program})"
     )
 
 
-def _shown(output: str | None) -> str:
+def _format_output(output: str | None) -> str:
     """JSON, but a bare text as it is: what a shell wants to use."""
     import msgspec
 
@@ -172,8 +172,8 @@ def _shown(output: str | None) -> str:
     return escape(value, lines=True) if sys.stdout.isatty() else value
 
 
-def _say(text: str, code: int = 0) -> int:
+def _print_error(text: str, code: int = 0) -> int:
     from windlass.observe.logs import escape
 
-    click.echo(complaint(escape(text, lines=True)), err=True)
+    click.echo(format_error(escape(text, lines=True)), err=True)
     return code

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.gate_options import Listing
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say
+from windlass.cli.parse.gate_options import ListGroup
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,7 +32,7 @@ COLUMNS = (
 STYLES = {"paused": "yellow", "late": "bold red", "over": "dim"}
 
 
-@click.group(cls=Listing, short_help="Show jobs that come by themselves; pause, edit and fire them.")
+@click.group(cls=ListGroup, short_help="Show jobs that come by themselves; pause, edit and fire them.")
 def schedules() -> None:
     """Show the jobs that come by themselves; pause, edit and fire them.
 
@@ -54,37 +54,39 @@ def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
     `late`: a tick is due for more than 30 seconds, so no worker of its program is there to fire it. `over`: it does not
     tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
     """
-    from windlass.cli.show.schedule_report import document
+    from windlass.cli.show.schedule_report import schedule_document
 
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.schedules())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.schedules())
     if as_json:
-        print_json({"schedules": [document(row) for row in rows]})
+        print_json({"schedules": [schedule_document(row) for row in rows]})
         return
     if not rows:
         from windlass.store import masked
 
-        say(f"no schedule is known in {masked(settings.url)}", err=True)
-        say('  declare one: app.schedule("nightly", report.call(), cron="0 3 * * *"), and start a worker', err=True)
+        print_text(f"no schedule is known in {masked(settings.url)}", err=True)
+        print_text(
+            '  declare one: app.schedule("nightly", report.call(), cron="0 3 * * *"), and start a worker', err=True
+        )
         return
     for row in rows:
-        _warn(row, app)
+        _print_late(row, app)
     print_table(COLUMNS, [_row(row) for row in rows])
 
 
 def _row(row: ScheduleRow) -> list[Cell]:
-    from windlass.cli.show.schedule_report import coming, relative, words
+    from windlass.cli.show.schedule_report import describe_next, describe_timing, format_relative
 
     state = _state(row)
     return [
         Cell(row.name),
-        Cell(words(row.timing)),
+        Cell(describe_timing(row.timing)),
         Cell(
-            coming(row) or "–",
+            describe_next(row) or "–",
             raw="" if row.next_at is None or row.paused else row.next_at.isoformat(),
         ),
         Cell(
-            "–" if row.last_at is None else relative(row.last_at, row.now),
+            "–" if row.last_at is None else format_relative(row.last_at, row.now),
             "dim",
             raw="" if row.last_at is None else row.last_at.isoformat(),
         ),
@@ -96,19 +98,19 @@ def _row(row: ScheduleRow) -> list[Cell]:
 def _state(row: ScheduleRow) -> str:
     from windlass.cli.show.schedule_report import lateness
 
-    standing = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
-    return standing if row.edited is None else f"{standing}, edited"
+    describe_state = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
+    return describe_state if row.edited is None else f"{describe_state}, edited"
 
 
-def _warn(row: ScheduleRow, app: str | None) -> None:
-    from windlass.cli.show.output import span
+def _print_late(row: ScheduleRow, app: str | None) -> None:
+    from windlass.cli.show.output import format_span
     from windlass.cli.show.schedule_report import lateness
 
     late = lateness(row)
     if late is not None:
-        say(f"{row.name} is due since {span(late)}, and no worker fires it", style="bold red", err=True)
-        say(f"  → windlass worker {app or 'app.py'}   or, when it is declared no more:", err=True)
-        say(f"  → windlass schedules forget {shlex.quote(row.name)}", err=True)
+        print_text(f"{row.name} is due since {format_span(late)}, and no worker fires it", style="bold red", err=True)
+        print_text(f"  → windlass worker {app or 'app.py'}   or, when it is declared no more:", err=True)
+        print_text(f"  → windlass schedules forget {shlex.quote(row.name)}", err=True)
 
 
 @schedules.command("show", short_help="Tell one schedule's story, with its next five fires.")
@@ -121,17 +123,17 @@ def show(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
     Times are those of the schedule's own zone, and of this machine's where it has another time.
     """
-    from windlass.cli.show.schedule_report import document, tell, tick_document
+    from windlass.cli.show.schedule_report import print_schedule, schedule_document, tick_document
 
-    row, ticks = ask(settings_of(url, app), lambda store: _story(store, name))
+    row, ticks = call_store(load_settings(url, app), lambda store: _read(store, name))
     if as_json:
-        print_json({**document(row), "ticks": [tick_document(tick) for tick in ticks]})
+        print_json({**schedule_document(row), "ticks": [tick_document(tick) for tick in ticks]})
         return
-    _warn(row, app)
-    tell(row, ticks)
+    _print_late(row, app)
+    print_schedule(row, ticks)
 
 
-async def _story(store: Store, name: str) -> tuple[ScheduleRow, list[Any]]:
+async def _read(store: Store, name: str) -> tuple[ScheduleRow, list[Any]]:
     return await _find(store, name), await store.ticks(name, page=TICKS_SHOWN)
 
 
@@ -213,12 +215,15 @@ def edit(
     """
     from windlass.handles.schedule import edit_of
 
-    typed = {"every": None if every is None else _interval(every), "at": None if at is None else _moment(at)}
+    typed = {
+        "every": None if every is None else _parse_interval(every),
+        "at": None if at is None else _parse_moment(at),
+    }
     change: Change = {**given, **typed}  # type: ignore[typeddict-item]
-    wish = edit_of(f"schedule {name!r}", change, flags=True)
+    edited = edit_of(f"schedule {name!r}", change, flags=True)
     _operate(
         name,
-        lambda store, actor: store.edit_schedule(name, wish, actor=actor),
+        lambda store, actor: store.edit_schedule(name, edited, actor=actor),
         app,
         url,
         as_json=as_json,
@@ -228,7 +233,7 @@ def edit(
     )
 
 
-def _interval(text: str) -> float:
+def _parse_interval(text: str) -> float:
     from windlass.clock import seconds
     from windlass.errors import ConfigError
     from windlass.policy.cron import SHORTEST
@@ -242,7 +247,7 @@ def _interval(text: str) -> float:
     return every
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     from datetime import datetime
 
     try:
@@ -284,13 +289,13 @@ def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
     The job's id is printed. Where another job holds its unique key, that one's id is.
     """
-    settings = settings_of(url, app)
-    job, existing = ask(settings, lambda store: store.fire_schedule(name, actor=settings.acting))
+    settings = load_settings(url, app)
+    job, existing = call_store(settings, lambda store: store.fire_schedule(name, actor=settings.acting))
     if as_json:
         print_json({"name": name, "job": job, "existing": existing})
         return
     if existing:
-        say(f"no new job: this one has the unique key of {name}", err=True)
+        print_text(f"no new job: this one has the unique key of {name}", err=True)
     click.echo(str(job))
 
 
@@ -306,30 +311,30 @@ def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool
     One that is still declared would stop, and come back when a worker of its program starts: it is refused where it is
     not late and a worker is alive, unless you add --yes. To stop a schedule: windlass schedules pause.
     """
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
 
     async def act(store: Store) -> None:
         if not yes:
             await _check_forgettable(store, name)
         await store.forget_schedule(name, actor=settings.acting)
 
-    ask(settings, act)
+    call_store(settings, act)
     if as_json:
         print_json({"name": name, "forgotten": True})
     else:
-        say(f"{name} is forgotten", style="green")
+        print_text(f"{name} is forgotten", style="green")
 
 
 async def _check_forgettable(store: Store, name: str) -> None:
     """Which program declares it, the store does not know: a schedule that ticks in time beside a live worker may be."""
     from windlass.cli.commands.workers import is_alive
-    from windlass.cli.show.schedule_report import lateness, relative
+    from windlass.cli.show.schedule_report import format_relative, lateness
     from windlass.errors import ScheduleError
 
     row = await _find(store, name)
     if lateness(row) is not None or not any(is_alive(worker, row.now) for worker in await store.workers()):
         return
-    said = f"it fired {relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
+    said = f"it fired {format_relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
     quoted = shlex.quote(name)
     raise ScheduleError(
         f"schedule {name!r} is not forgotten: {said} and a worker is alive, so a program may still declare it,\n"
@@ -351,22 +356,22 @@ def _operate(
     hint: str | None = None,
 ) -> None:
     """Do it, and tell what the schedule looks like now."""
-    from windlass.cli.show.schedule_report import document, standing, tell_fires, words
+    from windlass.cli.show.schedule_report import describe_state, describe_timing, print_fires, schedule_document
 
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
 
-    async def act_and_look(store: Store) -> tuple[bool, ScheduleRow]:
+    async def act_and_read(store: Store) -> tuple[bool, ScheduleRow]:
         changed = await act(store, settings.acting)
         return changed, await _find(store, name)
 
-    changed, row = ask(settings, act_and_look)
+    changed, row = call_store(settings, act_and_read)
     if as_json:
-        print_json({**document(row), "changed": changed})
+        print_json({**schedule_document(row), "changed": changed})
         return
-    say(f"{name} {done if changed else already}", style="green" if changed else None)
-    say(f"  {words(row.timing)}")
+    print_text(f"{name} {done if changed else already}", style="green" if changed else None)
+    print_text(f"  {describe_timing(row.timing)}")
     if row.paused and not changed:
-        say(f"  {standing(row)[0]}")
+        print_text(f"  {describe_state(row)[0]}")
     if hint is not None and (changed or row.paused):
-        say(f"  → {hint}", style="dim")
-    tell_fires(row)
+        print_text(f"  → {hint}", style="dim")
+    print_fires(row)

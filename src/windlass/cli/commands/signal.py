@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.commands.run import SHIELD, WithNegatives
-from windlass.cli.parse.find_jobs import explain_ambiguous, find
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import as_json, note, print_json, say
+from windlass.cli.commands.run import SHIELD, NegativeNumbersCommand
+from windlass.cli.parse.find_jobs import find_jobs, print_ambiguous
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import as_json, print_json, print_note, print_text
 
 if TYPE_CHECKING:
     from windlass.model.job import Job
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REFUSED = 1
 
 
-@click.command("signal", cls=WithNegatives, short_help="Send a signal to a job.")
+@click.command("signal", cls=NegativeNumbersCommand, short_help="Send a signal to a job.")
 @click.argument("id")
 @click.argument("name")
 @click.argument("value", required=False)
@@ -39,24 +39,24 @@ def signal(
 
     name, value = name.removeprefix(SHIELD), None if value is None else value.removeprefix(SHIELD)
     payload = _payload(name, value)
-    settings = settings_of(url, app)
-    found = ask(settings, lambda store: find(store, id))
+    settings = load_settings(url, app)
+    found = call_store(settings, lambda store: find_jobs(store, id))
     if len(found) > 1:
-        ctx.exit(explain_ambiguous(id, found))
+        ctx.exit(print_ambiguous(id, found))
     job = found[0]
     why: str | None = None
     try:
-        if not ask(settings, lambda store: _send(store, job, name, payload, settings.acting)):
+        if not call_store(settings, lambda store: _send(store, job, name, payload, settings.acting)):
             why = f"job {job.id} was sent the signal {name!r} before, and the first one counts"
     except TransitionRefused as error:
         why = str(error)
     if as_json:
         print_json({"id": job.id, "name": name, "sent": why is None})
     if why is not None:
-        note(why)
+        print_note(why)
         ctx.exit(REFUSED)
     if not as_json:
-        say(f"signal {name} sent to {job.type} {job.id}", style="green")
+        print_text(f"signal {name} sent to {job.type} {job.id}", style="green")
 
 
 async def _send(store: Store, job: Job, name: str, payload: str, actor: str) -> bool:
@@ -65,7 +65,7 @@ async def _send(store: Store, job: Job, name: str, payload: str, actor: str) -> 
     if sent:
         await store.wake(job.queue)
     if waiting is not None and waiting.signal not in (None, name):
-        note(f"it is kept; job {job.id} waits for the signal {waiting.signal!r} now")
+        print_note(f"it is kept; job {job.id} waits for the signal {waiting.signal!r} now")
     return sent
 
 

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, WithNegatives
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import Listing, hint
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, explain, print_json, print_table, say, span, wrapped
+from windlass.cli.commands.run import SHIELD, NegativeNumbersCommand
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import ListGroup, suggest_name
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    as_json,
+    format_span,
+    print_detail,
+    print_json,
+    print_table,
+    print_text,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from windlass.model.admission import TenantRow
@@ -27,7 +37,7 @@ COLUMNS = (
 )
 
 
-@click.group(cls=Listing, short_help="Show who shares the queues, and weigh tenants.")
+@click.group(cls=ListGroup, short_help="Show who shares the queues, and weigh tenants.")
 def tenants() -> None:
     """Show who shares the queues, and weigh tenants.
 
@@ -45,8 +55,8 @@ def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
 
     LAG is how long its oldest due job waits, AT A LIMIT how many of the queued ones wait at a limit or rate.
     """
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.tenants())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.tenants())
     if as_json:
         print_json({"tenants": [_document(row) for row in rows]})
         return
@@ -55,7 +65,7 @@ def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
 
         place = masked(settings.url)
         advice = "say whose a job is: windlass enqueue TYPE --tenant acme"
-        say(wrapped(f"no tenant has jobs or a weight in {place}; {advice}"), err=True)
+        print_text(wrap(f"no tenant has jobs or a weight in {place}; {advice}"), err=True)
         return
     print_table(COLUMNS, [_row(row) for row in rows])
 
@@ -67,7 +77,7 @@ def _row(row: TenantRow) -> list[Cell]:
         Cell(f"{row.queued:,}", raw=str(row.queued)),
         Cell(f"{row.running:,}", raw=str(row.running)),
         Cell(f"{row.parked:,}", "yellow" if row.parked else "dim", raw=str(row.parked)),
-        Cell("–" if row.lag is None else span(row.lag), raw="" if row.lag is None else f"{row.lag:.3f}"),
+        Cell("–" if row.lag is None else format_span(row.lag), raw="" if row.lag is None else f"{row.lag:.3f}"),
         Cell(f"{row.cents:,}", "" if row.cents else "dim", raw=str(row.cents)),
     ]
 
@@ -84,7 +94,7 @@ def _document(row: TenantRow) -> dict[str, Any]:
     }
 
 
-@tenants.command("weigh", cls=WithNegatives, short_help="Give a tenant its weight.")
+@tenants.command("weigh", cls=NegativeNumbersCommand, short_help="Give a tenant its weight.")
 @click.argument("tenant")
 @click.argument("weight")
 @app_option
@@ -95,19 +105,21 @@ def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: b
     from windlass.admin import check_name, checked_weight
 
     check_name("tenant", tenant)
-    given = _number(weight.removeprefix(SHIELD))
+    given = _parse_weight(weight.removeprefix(SHIELD))
     if given <= 0:
-        pause = f"windlass gates pause {shown(['--tenant', tenant])}"
+        pause = f"windlass gates pause {join_words(['--tenant', tenant])}"
         raise click.UsageError(f"a weight of {given}: it must be above 0; to let {tenant} start nothing: {pause}")
     given = checked_weight(given)
-    settings = settings_of(url, app)
-    known = ask(settings, lambda store: _weigh(store, tenant, given, settings.acting))
-    hint("tenant", tenant, known)
+    settings = load_settings(url, app)
+    known = call_store(settings, lambda store: _weigh(store, tenant, given, settings.acting))
+    suggest_name("tenant", tenant, known)
     if as_json:
         print_json({"tenant": tenant, "weight": given})
         return
-    say(f"tenant {tenant} has weight {given:g}", style="green")
-    explain(f"where others have jobs, too, it starts {given:g} for each 1 of a tenant with weight 1; within seconds")
+    print_text(f"tenant {tenant} has weight {given:g}", style="green")
+    print_detail(
+        f"where others have jobs, too, it starts {given:g} for each 1 of a tenant with weight 1; within seconds"
+    )
 
 
 async def _weigh(store: Store, tenant: str, weight: float, actor: str) -> set[str]:
@@ -116,7 +128,7 @@ async def _weigh(store: Store, tenant: str, weight: float, actor: str) -> set[st
     return known
 
 
-def _number(text: str) -> float:
+def _parse_weight(text: str) -> float:
     try:
         return float(text)
     except ValueError:

@@ -51,17 +51,17 @@ def _work(
     lifeline: int | None,
     lines: bool,
 ) -> None:
-    from windlass.cli.process.run_worker import serve
-    from windlass.cli.show.live_log import JobLines, stop_unread
+    from windlass.cli.process.run_worker import run_worker
+    from windlass.cli.show.live_log import JobLines, stop_own_process
     from windlass.declare.program import load
     from windlass.errors import SchemaMissing, SchemaOutdated
     from windlass.observe.logs import LogSubscriber
 
     app = load(target)
     try:
-        serve(
+        run_worker(
             lambda: app.worker(concurrency=concurrency, queues=queues or None, types=types or None),
-            subscribers=(JobLines(stop_unread) if lines else LogSubscriber(),),
+            subscribers=(JobLines(stop_own_process) if lines else LogSubscriber(),),
             lifeline=lifeline,
         )
     except (SchemaMissing, SchemaOutdated) as error:  # the program's own database, which a bare `migrate` may not know

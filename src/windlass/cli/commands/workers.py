@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since
+from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.show.output import Cell, Column, as_json, format_age, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,8 +39,8 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.workers())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.workers())
     now = SystemClock().now()
     if as_json:
         print_json({"workers": [_document(row, now) for row in rows]})
@@ -48,7 +48,7 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     if not rows:
         from windlass.store import masked
 
-        say(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
+        print_text(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
         return
     print_table(COLUMNS, [_row(row, now) for row in rows])
 
@@ -57,7 +57,7 @@ def is_alive(row: WorkerRow, now: datetime) -> bool:
     return not row.dead and row.alive_until > now
 
 
-def state_of(row: WorkerRow, now: datetime) -> str:
+def worker_state(row: WorkerRow, now: datetime) -> str:
     if row.dead:
         return "dead"
     if not is_alive(row, now):
@@ -66,10 +66,10 @@ def state_of(row: WorkerRow, now: datetime) -> str:
 
 
 def _row(row: WorkerRow, now: datetime) -> list[Cell]:
-    from windlass.cli.show.live_log import short
+    from windlass.cli.show.live_log import short_id
 
-    state = state_of(row, now)
-    ends = since(now, row.alive_until) if is_alive(row, now) else since(row.alive_until, now)
+    state = worker_state(row, now)
+    ends = format_age(now, row.alive_until) if is_alive(row, now) else format_age(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
     return [
         Cell(row.name),
@@ -82,8 +82,8 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
             "" if is_alive(row, now) else STYLES[state],
             raw=row.alive_until.isoformat(),
         ),
-        Cell(since(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
-        Cell(short(row.id), "dim", raw=str(row.id)),
+        Cell(format_age(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
+        Cell(short_id(row.id), "dim", raw=str(row.id)),
     ]
 
 
@@ -91,7 +91,7 @@ def _document(row: WorkerRow, now: datetime) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
-        "state": state_of(row, now),
+        "state": worker_state(row, now),
         "queues": row.queues,
         "types": row.types,
         "running": row.running,

@@ -64,9 +64,9 @@ def _play(once: bool) -> bool:
             set_up("WARNING", stream=log)
             # Only now: the demo's app reads the environment when its module is imported.
             from windlass.cli.demo.show import Show
-            from windlass.cli.demo.stage import stage
+            from windlass.cli.demo.stage import choose_stage
 
-            return asyncio.run(Show(stage(), folder=folder, once=once, interrupts=interrupts).run())
+            return asyncio.run(Show(choose_stage(), folder=folder, once=once, interrupts=interrupts).run())
 
 
 def _use_only(url: str) -> None:

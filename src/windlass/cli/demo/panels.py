@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.cli.demo import program
-from windlass.cli.demo.reports import Ended, Slot
-from windlass.cli.demo.scene import Health, Lives, Scene, Sentence, Throughput, Tone, WorkerView
+from windlass.cli.demo.reports import AttemptEnded, Slot
+from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, Tone, WorkerHealth, WorkerView
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
 from windlass.model.state import State
@@ -30,7 +30,7 @@ STATES = {  # in the order of the bar: colour, sign, word
     State.QUEUED: ("bright_black", "○", "queued"),
 }
 TONES = {Tone.PLAIN: "default", Tone.GOOD: "green", Tone.BAD: "red"}
-HEALTH = {Health.STARTING: "bright_black", Health.ALIVE: "green", Health.KILLED: "red"}
+HEALTH = {WorkerHealth.STARTING: "bright_black", WorkerHealth.ALIVE: "green", WorkerHealth.KILLED: "red"}
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = len(BLOCKS) - 1
@@ -143,24 +143,28 @@ def worker(view: WorkerView, columns: int, lines: int) -> Panel:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, min_width=PROCESSOR)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    dead = view.health is Health.KILLED
-    for slot in _chosen(view.slots, lines - 2):
+    dead = view.health is WorkerHealth.KILLED
+    for slot in _choose_slots(view.slots, lines - 2):
         table.add_row(
-            Text(slot.name, "bright_black strike" if dead else "default"), _doing(slot, dead, columns >= ROOMY)
+            Text(slot.name, "bright_black strike" if dead else "default"), _describe_slot(slot, dead, columns >= ROOMY)
         )
-    state = {Health.STARTING: "starting …", Health.ALIVE: f"pid {view.pid}", Health.KILLED: f"pid {view.pid}, killed"}
+    state = {
+        WorkerHealth.STARTING: "starting …",
+        WorkerHealth.ALIVE: f"pid {view.pid}",
+        WorkerHealth.KILLED: f"pid {view.pid}, killed",
+    }
     title = Text.assemble(f"worker {view.number}", " · ", (state[view.health], HEALTH[view.health]))
-    return _panel(table, title, HEALTH[view.health] if view.health is not Health.ALIVE else "bright_black")
+    return _panel(table, title, HEALTH[view.health] if view.health is not WorkerHealth.ALIVE else "bright_black")
 
 
-def _chosen(slots: Sequence[Slot], room: int) -> list[Slot]:
+def _choose_slots(slots: Sequence[Slot], room: int) -> list[Slot]:
     """Where there is no room for all: who works, then who worked last. Phases come in the order of their pipeline."""
     ranks = {phase: rank for rank, phase in enumerate(program.order.phases, 1)}
     latest = sorted(slots, key=lambda slot: (slot.state is ProcessorState.IDLE, slot.seconds))
     return sorted(latest[:room], key=lambda slot: (ranks.get(slot.phase, 0), slot.name))
 
 
-def _doing(slot: Slot, dead: bool, roomy: bool) -> Text:
+def _describe_slot(slot: Slot, dead: bool, roomy: bool) -> Text:
     id = f" {slot.job[-SHORT_ID:]}" if roomy and slot.job is not None else ""
     match slot.state:
         case ProcessorState.BUSY if dead:
@@ -175,56 +179,58 @@ def _doing(slot: Slot, dead: bool, roomy: bool) -> Text:
 
 def story(scene: Scene, columns: int, lines: int) -> Panel:
     """The newest sentence at the bottom, whole; older ones as far as there is room."""
-    room, told = max(1, lines - 2), list[Text]()
+    room, shown = max(1, lines - 2), list[Text]()
     for index, sentence in enumerate(reversed(scene.story)):
-        if len(told) >= room:
+        if len(shown) >= room:
             break
-        told = _sentence(sentence, columns - FRAME - CLOCK, newest=index == 0) + told
-    return _panel(Group(*told[-room:]), "what happens", "blue")
+        shown = _sentence(sentence, columns - FRAME - CLOCK, newest=index == 0) + shown
+    return _panel(Group(*shown[-room:]), "what happens", "blue")
 
 
 def _sentence(sentence: Sentence, columns: int, *, newest: bool) -> list[Text]:
     colour = TONES[sentence.tone] if newest else "bright_black"
-    first, *rest = textwrap.wrap(sentence.words, max(1, columns)) or [""]
+    first, *rest = textwrap.wrap(sentence.text, max(1, columns)) or [""]
     clock = f"{sentence.at:>3.0f}s {'▸' if newest else ' '} "
     line = Text.assemble((clock, "bright_black"), (first, f"bold {colour}" if newest else colour))
     return [line, *(Text(" " * CLOCK + more, f"bold {colour}" if newest else colour) for more in rest)]
 
 
-def lives(scene: Scene, columns: int, lines: int, *, framed: bool) -> RenderableType:
+def attempts(scene: Scene, columns: int, lines: int, *, framed: bool) -> RenderableType:
     """The latest attempts that ended, one line each."""
     room = max(1, lines - 2 if framed else lines)
-    latest = Group(*(_lives(lives, ids=columns >= WITH_IDS) for lives in list(scene.lives)[-room:]))
+    latest = Group(*(_attempt_line(attempts, ids=columns >= WITH_IDS) for attempts in list(scene.attempts)[-room:]))
     return _panel(latest, "jobs") if framed else Padding(latest, (0, 2))
 
 
-def _lives(lives: Lives, *, ids: bool) -> Text:
-    life, once = lives.last, lives.times == 1
-    colour = "green" if life.is_good else "red" if life.state is None else STATES.get(life.state, ("default",))[0]
-    which = f"{lives.times}×" if not once else life.job[-SHORT_ID:] if ids else ""
+def _attempt_line(attempts: AttemptGroup, *, ids: bool) -> Text:
+    attempt, once = attempts.last, attempts.times == 1
+    colour = (
+        "green" if attempt.is_good else "red" if attempt.state is None else STATES.get(attempt.state, ("default",))[0]
+    )
+    which = f"{attempts.times}×" if not once else attempt.job[-SHORT_ID:] if ids else ""
     return Text.assemble(
-        (datetime.fromtimestamp(life.at).astimezone().strftime("%H:%M:%S"), "bright_black"),
+        (datetime.fromtimestamp(attempt.at).astimezone().strftime("%H:%M:%S"), "bright_black"),
         (f"  {which:>{SHORT_ID if ids else 4}}", "bright_black" if once else "default"),
-        f"  {life.type:<14}  ",
-        (_fate(life), colour),
+        f"  {attempt.type:<14}  ",
+        (_describe_end(attempt), colour),
         no_wrap=True,
         overflow="ellipsis",
     )
 
 
-def _fate(life: Ended) -> str:
+def _describe_end(attempt: AttemptEnded) -> str:
     """What became of it, the error first: it is what one wants to see where the line is cut."""
-    if life.error is None or life.state is None:
-        return life.words
-    type, _, message = life.error.partition(": ")
-    return f"{life.state} ({life.attempt}): {type.rpartition('.')[2]}: {message}"
+    if attempt.error is None or attempt.state is None:
+        return attempt.text
+    type, _, message = attempt.error.partition(": ")
+    return f"{attempt.state} ({attempt.attempt}): {type.rpartition('.')[2]}: {message}"
 
 
 def conclusion(summary: Summary) -> RenderableType:
     """What stays on the terminal."""
     table = Table.grid(padding=(0, 1))
     for check in summary.checks:
-        table.add_row(Text("✔", "bold green") if check.holds else Text("✖", "bold red"), check.words)
+        table.add_row(Text("✔", "bold green") if check.holds else Text("✖", "bold red"), check.text)
     colour = "green" if summary.holds else "red"
     parts: list[RenderableType] = [table, Text(), Text(summary.verdict, f"bold {colour}")]
     parts += [Text(line, "bright_black") for line in summary.logs]

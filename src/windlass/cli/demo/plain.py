@@ -10,11 +10,11 @@ from typing import assert_never
 
 import click
 
-from windlass.cli.demo.reports import Ended
-from windlass.cli.demo.scene import Health, Scene, Sentence, Tone
+from windlass.cli.demo.reports import AttemptEnded
+from windlass.cli.demo.scene import Scene, Sentence, Tone, WorkerHealth
 from windlass.cli.demo.summary import Summary
-from windlass.cli.show.live_log import COLOURS, SHORT_ID, coloured
-from windlass.cli.show.output import plural
+from windlass.cli.show.live_log import COLOURS, SHORT_ID, uses_colour
+from windlass.cli.show.output import format_count
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 
@@ -29,7 +29,7 @@ class Plain:
     """Each piece of news on a line, and from time to time how things stand."""
 
     def __init__(self) -> None:
-        self._colour = coloured(sys.stdout)
+        self._colour = uses_colour(sys.stdout)
         self._read = True  # somebody reads what we print
         self._next_status = STATUS
         self._next_phases = 0.0
@@ -39,42 +39,42 @@ class Plain:
             sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets question marks, and no traceback
 
     def show(self, scene: Scene) -> bool:
-        for piece in scene.news():
+        for piece in scene.take_news():
             match piece:
                 case Sentence():
-                    self._say(piece.words, TONES[piece.tone])
-                case Ended():
-                    self._print(*_life(piece))
+                    self._print_news(piece.text, TONES[piece.tone])
+                case AttemptEnded():
+                    self._print(*_attempt_line(piece))
                 case _:
                     assert_never(piece)
         if scene.elapsed >= self._next_status:
             self._next_status = scene.elapsed + STATUS
-            self._say(_status(scene), "cyan")
+            self._print_news(_status(scene), "cyan")
         if scene.elapsed >= self._next_phases and (scene.limits or scene.shipped < scene.orders):
             self._next_phases = scene.elapsed + PHASES
             for line in [*_limits(scene), *_phases(scene)]:
-                self._say(line, "cyan")
+                self._print_news(line, "cyan")
         return self._read
 
     def close(self) -> None:
         pass
 
     def conclude(self, summary: Summary) -> None:
-        self._say("what the store says:")
+        self._print_news("what the store says:")
         for check in summary.checks:
             mark, colour = ("ok    ", "green") if check.holds else ("FAILED", "red")
-            self._say(f"  {mark}  {check.words}", colour)
-        self._say(summary.verdict, "green" if summary.holds else "red")
+            self._print_news(f"  {mark}  {check.text}", colour)
+        self._print_news(summary.verdict, "green" if summary.holds else "red")
         for line in summary.logs:
             self._print("", line, "red")
 
-    def _say(self, words: str, colour: str | None = None) -> None:
-        self._print("── ", words, colour)
+    def _print_news(self, text: str, colour: str | None = None) -> None:
+        self._print("── ", text, colour)
 
-    def _print(self, before: str, words: str, colour: str | None) -> None:
+    def _print(self, before: str, text: str, colour: str | None) -> None:
         if not self._read:
             return
-        line = click.style(words, fg=colour) if self._colour and colour else words
+        line = click.style(text, fg=colour) if self._colour and colour else text
         try:
             print(f"{before}{line}", flush=True)
         except OSError:  # the pipe is closed, or the terminal is gone
@@ -83,34 +83,34 @@ class Plain:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _life(life: Ended) -> tuple[str, str, str | None]:
-    now = datetime.fromtimestamp(life.at).astimezone().strftime("%H:%M:%S")
-    before = f"{now}  {life.job[-SHORT_ID:]}  {life.type:<{TYPE_WIDTH}}  "
-    return before, life.words, "red" if life.state is None else COLOURS.get(life.state)
+def _attempt_line(attempt: AttemptEnded) -> tuple[str, str, str | None]:
+    now = datetime.fromtimestamp(attempt.at).astimezone().strftime("%H:%M:%S")
+    before = f"{now}  {attempt.job[-SHORT_ID:]}  {attempt.type:<{TYPE_WIDTH}}  "
+    return before, attempt.text, "red" if attempt.state is None else COLOURS.get(attempt.state)
 
 
 def _status(scene: Scene) -> str:
-    told = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
-    alive = sum(worker.health is Health.ALIVE for worker in scene.workers.values())
+    counts = " · ".join(f"{scene.counts.get(state, 0)} {state}" for state in SHOWN)
+    alive = sum(worker.health is WorkerHealth.ALIVE for worker in scene.workers.values())
     beats = f"heartbeat {len(scene.beats)}"
-    return f"{told} · {plural(alive, 'worker')} · {scene.throughput.current:.0f} jobs/s · {beats}"
+    return f"{counts} · {format_count(alive, 'worker')} · {scene.throughput.current:.0f} jobs/s · {beats}"
 
 
 def _limits(scene: Scene) -> list[str]:
     """How many slots of each domain are in use, and how many jobs wait for one."""
-    told = "; ".join(f"{row.key} {row.used} of {row.most}, {row.waiting} waiting" for row in scene.limits)
-    return [f"limits: {told}"] if told else []
+    counts = "; ".join(f"{row.key} {row.used} of {row.most}, {row.waiting} waiting" for row in scene.limits)
+    return [f"limits: {counts}"] if counts else []
 
 
 def _phases(scene: Scene) -> list[str]:
     """How many orders are in which phase, and who works there."""
     if scene.shipped == scene.orders:
         return []
-    told = ", ".join(f"{phase.jobs} in {phase.name}" for phase in scene.phases)
-    lines = [f"orders: {told}; {scene.shipped} of {scene.orders} shipped"]
+    counts = ", ".join(f"{phase.jobs} in {phase.name}" for phase in scene.phases)
+    lines = [f"orders: {counts}; {scene.shipped} of {scene.orders} shipped"]
     names = {phase.name for phase in scene.phases}
     for worker in scene.workers.values():
         busy = [slot for slot in worker.slots if slot.phase in names and slot.state is not ProcessorState.IDLE]
-        if busy and worker.health is Health.ALIVE:
+        if busy and worker.health is WorkerHealth.ALIVE:
             lines.append(f"worker {worker.number}: " + ", ".join(f"{slot.name} {slot.state}" for slot in busy))
     return lines

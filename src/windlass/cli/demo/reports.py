@@ -51,7 +51,7 @@ class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     slots: list[Slot]
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+class AttemptEnded(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     """An attempt ended, and what follows is committed."""
 
     worker: int
@@ -59,7 +59,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     job: str
     type: str
     attempt: str  # as in "2 of 3"
-    words: str  # the whole of it, for a line
+    text: str  # the whole of it, for a line
     error: str | None
     state: State | None  # None: the lease was lost and nothing was written
     next_phase: str | None = None  # of its pipeline, to which it goes
@@ -78,17 +78,17 @@ class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     dead_after_crashes: int
 
 
-Report = Processors | Ended | Rescued
+Report = Processors | AttemptEnded | Rescued
 
 
-class Reporter:
+class WorkerReporter:
     """In a worker process: a subscriber that writes. Where the pipe is full or gone, a report is dropped."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._number = number
         self._pipe = os.open(folder / PIPE, os.O_WRONLY | os.O_NONBLOCK)
         self._since: dict[str, float] = {}  # processor → when its attempt began
-        self._narrator = Narrator(self._ended)
+        self._narrator = Narrator(self._report_end)
         self._worker: Worker | None = None
 
     def follow(self, worker: Worker) -> Worker:
@@ -122,17 +122,17 @@ class Reporter:
             slots.append(Slot(processor.name, processor.state, name, id, round(now - since, 1)))
         return slots
 
-    def _ended(self, end: JobEnded, state: State | None) -> None:
+    def _report_end(self, end: JobEnded, state: State | None) -> None:
         advance = None if end.flow is None or state is not State.QUEUED else end.flow.advance
         where = "" if advance is None else f": {advance.phase}"
         self._send(
-            Ended(
+            AttemptEnded(
                 worker=self._number,
                 at=time.time(),
                 job=end.job.id.hex,
                 type=end.job.type,
                 attempt=f"{end.job.attempt} of {end.job.max_attempts}",
-                words=escape(describe_end(end, state) + where),
+                text=escape(describe_end(end, state) + where),
                 error=None if end.error is None else escape(shortened(end.error)),
                 state=state,
                 next_phase=None if advance is None else advance.phase,
@@ -148,16 +148,16 @@ class Reporter:
                 pass
 
 
-class EventRecorder:
+class ReportReader:
     """In the demo: hears every worker. A context manager inside a running loop."""
 
-    def __init__(self, folder: Path, heard: Callable[[Report], None]) -> None:
+    def __init__(self, folder: Path, receive: Callable[[Report], None]) -> None:
         self._path = folder / PIPE
-        self._heard = heard
+        self._receive = receive
         self._rest = b""
         self._decoder = msgspec.json.Decoder(Report)
 
-    def __enter__(self) -> EventRecorder:
+    def __enter__(self) -> ReportReader:
         os.mkfifo(self._path, 0o600)
         # For writing too: a pipe whose last writer was killed would otherwise be at its end for ever.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
@@ -171,4 +171,4 @@ class EventRecorder:
     def _read(self) -> None:
         *lines, self._rest = (self._rest + os.read(self._pipe, READ_MOST)).split(b"\n")
         for line in lines:
-            self._heard(self._decoder.decode(line))
+            self._receive(self._decoder.decode(line))

@@ -98,12 +98,12 @@ def _beside_or_below(scene: Scene, columns: int, lines: int, *, tall: bool) -> L
     both = Layout()
     if columns >= WIDE:
         width = columns * 2 // 5
-        told = Layout(panels.story(scene, width, lines), size=width)
-        both.split_row(told, Layout(panels.lives(scene, columns - width, lines, framed=True)))
+        panel = Layout(panels.story(scene, width, lines), size=width)
+        both.split_row(panel, Layout(panels.attempts(scene, columns - width, lines, framed=True)))
     else:
         height = LONG_STORY if tall else SHORT_STORY
-        told = Layout(panels.story(scene, columns, height), size=height)
-        both.split_column(told, Layout(panels.lives(scene, columns, lines - height, framed=tall)))
+        panel = Layout(panels.story(scene, columns, height), size=height)
+        both.split_column(panel, Layout(panels.attempts(scene, columns, lines - height, framed=tall)))
     return both
 
 

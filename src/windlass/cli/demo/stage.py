@@ -31,7 +31,7 @@ class Stage(Protocol):
         ...
 
 
-def stage() -> Stage:
+def choose_stage() -> Stage:
     """The best one that fits here."""
     if _is_terminal():
         from windlass.cli.demo.screen import Screen

@@ -16,14 +16,14 @@ from windlass.model.state import FINAL, State
 from windlass.policy.failure import CRASHED, EXHAUSTED
 
 NEVER = datetime.max.replace(tzinfo=UTC)
-MORTAL = ("import_feed", "refund")  # types whose jobs all die
+DYING = ("import_feed", "refund")  # types whose jobs all die
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """A sentence, and whether it is true."""
 
-    words: str
+    text: str
     holds: bool
 
 
@@ -74,8 +74,8 @@ def check(account: Account) -> list[Check]:
     if account.complete:
         checks.append(_all_ended(account))
     checks += [
-        Check(words, all(holds(job) for job in jobs))
-        for words, chosen, holds in EXPECTED
+        Check(text, all(holds(job) for job in jobs))
+        for text, chosen, holds in EXPECTED
         if (jobs := [job for job in ended if chosen(job)])
     ]
     checks += _overtaking(account.cast)
@@ -84,17 +84,17 @@ def check(account: Account) -> list[Check]:
     checks += _beats(account)
     rescued = [job for job in ended if job.id in account.victims]
     if rescued or account.complete:
-        words = "the killed worker's render was rescued, ran again and succeeded"
-        checks.append(Check(words, bool(rescued) and all(_rescued(job) for job in rescued)))
+        text = "the killed worker's render was rescued, ran again and succeeded"
+        checks.append(Check(text, bool(rescued) and all(_was_rescued(job) for job in rescued)))
     return checks
 
 
 def _all_ended(account: Account) -> Check:
-    mortal = sum(_is_mortal(job) for job in account.cast)
+    dying = sum(_should_die(job) for job in account.cast)
     succeeded, dead = account.counts.get(State.SUCCEEDED, 0), account.counts.get(State.DEAD, 0)
-    expected = account.enqueued - mortal
-    words = f"{succeeded} of {expected} succeeded that should, {dead} of {mortal} died that should"
-    return Check(words, (succeeded, dead) == (expected, mortal))
+    expected = account.enqueued - dying
+    text = f"{succeeded} of {expected} succeeded that should, {dead} of {dying} died that should"
+    return Check(text, (succeeded, dead) == (expected, dying))
 
 
 def _overtaking(cast: Sequence[Job]) -> list[Check]:
@@ -116,12 +116,12 @@ def _limits(fetches: Sequence[Job]) -> list[Check]:
     if not fetches:
         return []
     domains = {str(job.arguments()["domain"]) for job in fetches}
-    most = max(_together([job for job in fetches if job.arguments()["domain"] == domain]) for domain in domains)
-    words = f"{len(fetches)} prices were fetched, never more than {program.AT_ONCE} at a time of one domain"
-    return [Check(words, most <= program.AT_ONCE)]
+    most = max(_most_at_once([job for job in fetches if job.arguments()["domain"] == domain]) for domain in domains)
+    text = f"{len(fetches)} prices were fetched, never more than {program.AT_ONCE} at a time of one domain"
+    return [Check(text, most <= program.AT_ONCE)]
 
 
-def _together(jobs: Sequence[Job]) -> int:
+def _most_at_once(jobs: Sequence[Job]) -> int:
     """A start that falls on an end comes after it."""
     starts = [(job.started_at, 1) for job in jobs if job.started_at and job.finished_at]
     ends = [(job.finished_at, -1) for job in jobs if job.started_at and job.finished_at]
@@ -138,8 +138,8 @@ def _beats(account: Account) -> list[Check]:
         return [Check("the heartbeat fired", False)] if account.complete else []
     ticks = sorted(account.beats)
     even = all(at.timestamp() % program.BEAT == 0 for at in ticks)
-    words = f"the heartbeat fired {len(ticks)} times, one job for each tick"
-    return [Check(words, even and len(set(account.beats.values())) == len(ticks))]
+    text = f"the heartbeat fired {len(ticks)} times, one job for each tick"
+    return [Check(text, even and len(set(account.beats.values())) == len(ticks))]
 
 
 def _phases(orders: Sequence[Job]) -> list[Check]:
@@ -147,16 +147,18 @@ def _phases(orders: Sequence[Job]) -> list[Check]:
     if not orders:
         return []
     names = ", ".join(program.order.phases)
-    through = all(_way(order) == program.order.phases and _result(order) == program.SHIPPED for order in orders)
+    through = all(
+        _phases_passed(order) == program.order.phases and _result(order) == program.SHIPPED for order in orders
+    )
     checks = [Check(f"{len(orders)} orders went through three phases each, in order: {names}", through)]
     unlucky = [order for order in orders if order.arguments()["order"] == program.UNLUCKY]
     if unlucky:
-        words = f"order {program.UNLUCKY} failed in its second phase, and was retried there"
-        checks.append(Check(words, all(_failed_in(order) == ["pack"] for order in unlucky)))
+        text = f"order {program.UNLUCKY} failed in its second phase, and was retried there"
+        checks.append(Check(text, all(_failed_in(order) == ["pack"] for order in unlucky)))
     return checks
 
 
-def _way(job: Job) -> tuple[str, ...]:
+def _phases_passed(job: Job) -> tuple[str, ...]:
     """The phases that succeeded, one after the other; a success of the last one is the job's own."""
     passed = [entry.phase or "" for entry in _attempts(job) if entry.outcome == Ending.SUCCEEDED]
     return (*passed, job.phase) if job.status is State.SUCCEEDED else tuple(passed)
@@ -174,15 +176,15 @@ def _result(job: Job) -> object:
     return None if job.output is None else msgspec.json.decode(job.output)
 
 
-def _is_mortal(job: Job) -> bool:
-    return job.type in MORTAL or _is_broken(job)
+def _should_die(job: Job) -> bool:
+    return job.type in DYING or _is_broken(job)
 
 
 def _is_broken(job: Job) -> bool:
     return job.type == "thumbnail" and program.BROKEN in job.input
 
 
-def _rescued(job: Job) -> bool:
+def _was_rescued(job: Job) -> bool:
     return job.status is State.SUCCEEDED and job.crashes > 0
 
 

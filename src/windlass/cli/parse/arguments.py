@@ -21,9 +21,9 @@ KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 STEP = re.compile(r"\$\.(\w+)")
 
 
-def read(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def parse_arguments(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments that fit the signature, or `InvalidInput`."""
-    typed = _Typed(words)
+    typed = _TypedArguments(words)
     refused: dict[str, InvalidInput] = {}
     while True:
         args, kwargs = typed.values()
@@ -31,7 +31,7 @@ def read(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[st
             signature.bind(args, kwargs)
             return args, kwargs
         except InvalidInput as error:
-            name = _parameter(error)
+            name = _parameter_of(error)
             if name in refused:
                 raise refused[name] from None  # what is wrong with the JSON is told, not what with the text
             if name is None or not typed.take_as_text(name, signature.names):
@@ -39,7 +39,7 @@ def read(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[st
             refused[name] = error
 
 
-class _Typed:
+class _TypedArguments:
     """The words of a command line, each with what it is read as."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -80,7 +80,7 @@ class _Typed:
             return word
 
 
-def _parameter(error: InvalidInput) -> str | None:
+def _parameter_of(error: InvalidInput) -> str | None:
     """The parameter that an error's path leads into."""
     found = STEP.match(error.path)
     return found[1] if found else None

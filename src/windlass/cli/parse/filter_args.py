@@ -16,15 +16,15 @@ NEGATED = re.compile(r"-(?=[a-z]+[.:]|[0-9a-fA-F-]{6,36}$)", re.IGNORECASE)
 SHIELD = "\0"  # before a negated term, which would be an option; no argument of a process can contain it
 
 
-class Filtering(click.Command):
+class FilterCommand(click.Command):
     """A command whose arguments are a filter: `-tenant:acme` is a term and no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(_shielded, args[:end]), *args[end:]])
+        return super().parse_args(ctx, [*map(_shield, args[:end]), *args[end:]])
 
 
-def _shielded(word: str) -> str:
+def _shield(word: str) -> str:
     from windlass.model.filter import FIELDS, partial_id
 
     if NEGATED.match(word) is None:
@@ -34,19 +34,19 @@ def _shielded(word: str) -> str:
 
 
 def filter_argument(command: Any) -> Any:
-    return click.argument("words", nargs=-1, metavar="[FILTER]…", shell_complete=complete)(command)
+    return click.argument("words", nargs=-1, metavar="[FILTER]…", shell_complete=complete_filter)(command)
 
 
-def filter_of(words: Sequence[str]) -> Filter:
+def parse_filter(words: Sequence[str]) -> Filter:
     """The filter that these words are. Ids beside each other mean "one of them"."""
     from windlass.model.filter import parse
 
     plain = [word.removeprefix(SHIELD) for word in words]
-    ids = ids_of(plain)
-    return parse(f"id:{','.join(ids)}" if len(ids) > 1 else " ".join(map(_requoted, plain)))
+    ids = parse_ids(plain)
+    return parse(f"id:{','.join(ids)}" if len(ids) > 1 else " ".join(map(_requote, plain)))
 
 
-def ids_of(words: Sequence[str]) -> list[str]:
+def parse_ids(words: Sequence[str]) -> list[str]:
     """The words, when each of them is an id or a part of one; else nothing."""
     from windlass.model.filter import partial_id
 
@@ -54,12 +54,12 @@ def ids_of(words: Sequence[str]) -> list[str]:
     return [] if "" in ids else ids
 
 
-def shown(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """The words as they can be typed again."""
     return shlex.join(word.removeprefix(SHIELD) for word in words)
 
 
-def _requoted(word: str) -> str:
+def _requote(word: str) -> str:
     """`error:"timed out"` reaches us without its quotes; a word that is a filter by itself stays as it is."""
     from windlass.errors import FilterError
     from windlass.model.filter import parse
@@ -74,7 +74,7 @@ def _requoted(word: str) -> str:
         return f'{field}:"{value}"' if colon else word
 
 
-def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell: fields, and the states."""
     from windlass.model.filter import FIELDS
     from windlass.model.state import State

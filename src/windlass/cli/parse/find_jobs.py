@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from windlass.cli.show.output import note, say
+from windlass.cli.show.output import print_note, print_text
 
 if TYPE_CHECKING:
     from windlass.model.filter import Filter
@@ -17,7 +17,7 @@ PAGE = 1_000  # jobs per question to the store
 ALTERNATIVES = 10  # jobs that an ambiguous id is explained with
 
 
-async def look(store: Store, filter: Filter, limit: int, below: UUID | None = None) -> list[Job]:
+async def search_jobs(store: Store, filter: Filter, limit: int, below: UUID | None = None) -> list[Job]:
     """So many jobs that match, newest first."""
     found: list[Job] = []
     while len(found) < limit:
@@ -30,7 +30,7 @@ async def look(store: Store, filter: Filter, limit: int, below: UUID | None = No
     return found
 
 
-async def each_page(store: Store, filter: Filter, use: Callable[[list[Job]], None]) -> None:
+async def for_each_page(store: Store, filter: Filter, use: Callable[[list[Job]], None]) -> None:
     """Every job that matches, without keeping them all."""
     below: UUID | None = None
     while page := await store.search(filter, page=PAGE, below=below):
@@ -40,7 +40,7 @@ async def each_page(store: Store, filter: Filter, use: Callable[[list[Job]], Non
         below = page[-1].id
 
 
-async def find(store: Store, id: str) -> list[Job]:
+async def find_jobs(store: Store, id: str) -> list[Job]:
     """The job with this id, or all whose ids begin or end so; raises JobNotFound."""
     from windlass.errors import JobNotFound
     from windlass.model.filter import parse, partial_id
@@ -54,10 +54,10 @@ async def find(store: Store, id: str) -> list[Job]:
     return found
 
 
-def explain_ambiguous(id: str, found: Sequence[Job]) -> int:
+def print_ambiguous(id: str, found: Sequence[Job]) -> int:
     """Tell the jobs that an id may mean; the answer is the exit code."""
     most = " or more" if len(found) == ALTERNATIVES else ""
-    note(f"{id} is the beginning or end of {len(found)}{most} ids; write more of it:")
+    print_note(f"{id} is the beginning or end of {len(found)}{most} ids; write more of it:")
     for job in found:
-        say(f"  {job.id}  {job.type}  {job.status}", err=True)
+        print_text(f"  {job.id}  {job.type}  {job.status}", err=True)
     return 2

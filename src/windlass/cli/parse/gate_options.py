@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.show.output import note
+from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
     from windlass.admin import Target
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SOON = "workers know within a second"
 
 
-class Listing(click.Group):
+class ListGroup(click.Group):
     """`windlass gates` is short for `windlass gates list`, and so is `windlass gates --json`."""
 
     takes_name = False  # whether a word that is no command is an argument of `list`
@@ -29,7 +29,7 @@ class Listing(click.Group):
         return super().parse_args(ctx, args)
 
 
-class ListingByName(Listing):
+class NamedListGroup(ListGroup):
     """`windlass limits domain` is short for `windlass limits list domain`."""
 
     takes_name = True
@@ -43,7 +43,7 @@ def gate_options(command: Any) -> Any:
         click.option("--tenant", metavar="TENANT", help="The gate of a tenant."),
         click.option("--all", "everything", is_flag=True, help="The gate of everything."),
     )
-    return _with(options, command)
+    return _apply_options(options, command)
 
 
 def spender_options(command: Any) -> Any:
@@ -52,16 +52,16 @@ def spender_options(command: Any) -> Any:
         click.option("--tenant", metavar="TENANT", help="The budget of a tenant."),
         click.option("--queue", metavar="QUEUE", help="The budget of a queue."),
     )
-    return _with(options, command)
+    return _apply_options(options, command)
 
 
-def _with(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
+def _apply_options(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
     for option in reversed([*options]):
         command = option(command)
     return command
 
 
-def target_of(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> Target:
+def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> Target:
     """The one gate that the options name."""
     from windlass.admin import target
 
@@ -77,7 +77,7 @@ def target_of(verb: str, queue: str | None, type: str | None, tenant: str | None
     return target(queue, type, tenant, everything)
 
 
-def spender_of(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
+def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
     """Whose budget the options name: kind and name."""
     from windlass.admin import spender
 
@@ -87,7 +87,7 @@ def spender_of(verb: str, tenant: str | None, queue: str | None) -> tuple[str, s
     return spender(tenant, queue)
 
 
-async def known_names(store: Store, kind: str) -> set[str]:
+async def read_known_names(store: Store, kind: str) -> set[str]:
     """Queues, types or tenants that jobs, workers or operators have named."""
     match kind:
         case "queue":
@@ -102,11 +102,11 @@ async def known_names(store: Store, kind: str) -> set[str]:
     return names | {gate.name for gate in await store.gates() if gate.kind == kind}
 
 
-def hint(what: str, name: str, known: Iterable[str]) -> None:
+def suggest_name(what: str, name: str, known: Iterable[str]) -> None:
     """A name that nobody has used may be one for later; one that looks like another is more likely a slip."""
     import difflib
 
     names = set(known) - {name}
     close = difflib.get_close_matches(name, sorted(names), n=1)
     if name not in known and close:
-        note(f"no {what} {name!r} has been seen yet; did you mean {close[0]!r}?")
+        print_note(f"no {what} {name!r} has been seen yet; did you mean {close[0]!r}?")

@@ -7,7 +7,7 @@ import click
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """An option's callback: `30s`, `5m`, `1h30m` or seconds."""
     from windlass.clock import seconds
     from windlass.errors import ConfigError

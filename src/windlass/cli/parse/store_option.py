@@ -22,7 +22,7 @@ app_option: Callable[[Any], Any] = click.option(
 )
 
 
-def settings_of(url: str | None, app: str | None) -> Settings:
+def load_settings(url: str | None, app: str | None) -> Settings:
     """--url, else the program's own database, else the environment and the files."""
     from windlass.config import Settings
 
@@ -35,7 +35,7 @@ def settings_of(url: str | None, app: str | None) -> Settings:
     return settings if url is None or settings.direct_url is None else settings.with_(direct_url=None)
 
 
-def labels_of(app: str | None) -> Callable[[Job], str | None]:
+def load_labels(app: str | None) -> Callable[[Job], str | None]:
     """What the program calls a job's state, where it has a name of its own; without a program, nothing."""
     if app is None:
         return lambda job: None
@@ -45,20 +45,20 @@ def labels_of(app: str | None) -> Callable[[Job], str | None]:
 
     def label(job: Job) -> str | None:
         definition = registry.of(job)
-        told = job.status.value if definition is None else definition.label(job)
-        return None if told == job.status.value else told
+        label_text = job.status.value if definition is None else definition.label(job)
+        return None if label_text == job.status.value else label_text
 
     return label
 
 
-def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
+def call_store(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
     """Open the store, ask, close it."""
     import asyncio
 
-    return asyncio.run(_ask(settings, question))
+    return asyncio.run(_call_store(settings, question))
 
 
-async def _ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
+async def _call_store(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
     import asyncio
 
     from windlass.clock import SystemClock

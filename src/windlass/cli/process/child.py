@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 
-class Child:
+class WindlassProcess:
     """One process: started once, waited for once."""
 
     def __init__(self, arguments: Sequence[str], *, foreground: bool = False) -> None:
@@ -25,15 +25,19 @@ class Child:
 
     async def start(self) -> None:
         """Start the interpreter; raises OSError when the system has no room for it."""
-        theirs, self._lifeline = os.pipe()
-        command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(theirs)]
+        read_end, self._lifeline = os.pipe()
+        command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(read_end)]
         try:
-            self._process = await (self._spawn_beside(command, theirs) if self._foreground else _spawn(command, theirs))
+            self._process = await (
+                self._spawn_in_foreground(command, read_end)
+                if self._foreground
+                else _spawn_in_own_group(command, read_end)
+            )
         except BaseException:
-            self._cut()
+            self._close_lifeline()
             raise
         finally:
-            os.close(theirs)
+            os.close(read_end)
 
     async def wait(self) -> int:
         """The exit status; negative is the signal that ended it."""
@@ -41,7 +45,7 @@ class Child:
         try:
             return await self._process.wait()
         finally:
-            self._cut()
+            self._close_lifeline()
 
     def signal(self, number: int) -> None:
         """Send a signal, if there is still somebody to receive it."""
@@ -55,7 +59,7 @@ class Child:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def _spawn_beside(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+    async def _spawn_in_foreground(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
         """In our own process group, where Ctrl-C reaches both. The parent decides what it means, so the child is born
         with SIGINT blocked, and unblocks it when it has a handler that does nothing."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -64,21 +68,21 @@ class Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _cut(self) -> None:
+    def _close_lifeline(self) -> None:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
 
-async def _spawn(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+async def _spawn_in_own_group(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
     """In a process group of its own: Ctrl-C reaches the parent alone, and what handlers started stays untouched."""
     return await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(lifeline,), process_group=0
     )
 
 
-def hold(lifeline: int, orphaned: Callable[[], object]) -> None:
-    """In the child: call `orphaned`, on a thread, when the parent is gone."""
+def watch_lifeline(lifeline: int, on_parent_exit: Callable[[], object]) -> None:
+    """In the child: call `on_parent_exit`, on a thread, when the parent is gone."""
     os.set_inheritable(lifeline, False)
 
     def watch() -> None:
@@ -87,7 +91,7 @@ def hold(lifeline: int, orphaned: Callable[[], object]) -> None:
                 pass
         except OSError:
             pass
-        orphaned()
+        on_parent_exit()
 
     threading.Thread(target=watch, name="windlass-lifeline", daemon=True).start()
 
@@ -98,7 +102,7 @@ def leave_interrupts_to_parent() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def ended_how(status: int) -> str:
+def describe_exit(status: int) -> str:
     """An exit status in words."""
     if status >= 0:
         return f"exit {status}"

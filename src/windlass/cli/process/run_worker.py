@@ -24,8 +24,8 @@ log = logging.getLogger("windlass")
 LAST_THREADS = 1.0  # seconds for idle threads to notice that their pool is closed
 
 
-def serve(
-    make: Callable[[], Worker],
+def run_worker(
+    make_worker: Callable[[], Worker],
     *,
     subscribers: tuple[Callable[[Event], None], ...],
     lifeline: int | None = None,
@@ -33,28 +33,28 @@ def serve(
 ) -> None:
     """Work until SIGTERM or SIGINT (or the parent's end). A second signal ends the process at once."""
     try:
-        asyncio.run(_serve(make, subscribers, lifeline, interrupts))
+        asyncio.run(_run_worker(make_worker, subscribers, lifeline, interrupts))
     finally:
         leave_stuck_threads(failed=sys.exc_info()[0] is not None)
 
 
-async def _serve(
-    make: Callable[[], Worker],
+async def _run_worker(
+    make_worker: Callable[[], Worker],
     subscribers: tuple[Callable[[Event], None], ...],
     lifeline: int | None,
     interrupts: bool,
 ) -> None:
-    worker = make()
+    worker = make_worker()
     for subscriber in subscribers:
         worker.subscribe(subscriber)
     loop = asyncio.get_running_loop()
     wanted = asyncio.Event()
-    stop = _Stop(lambda: loop.call_soon_threadsafe(wanted.set))
+    stop = _StopSignals(lambda: loop.call_soon_threadsafe(wanted.set))
     stop.install(interrupts)
     if lifeline is not None:
-        from windlass.cli.process.child import hold
+        from windlass.cli.process.child import watch_lifeline
 
-        hold(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
+        watch_lifeline(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
     async with worker:
         finished = asyncio.ensure_future(worker.finished())
         asked = asyncio.ensure_future(wanted.wait())
@@ -73,11 +73,11 @@ def _to_wait_for(worker: Worker) -> tuple[int, float]:
     return len(worker.state.leases.attempts), worker.settings.grace
 
 
-class _Stop:
+class _StopSignals:
     """What signals do. Python's own handlers and not the loop's: they run while a handler blocks the loop."""
 
     def __init__(self, first: Callable[[], object]) -> None:
-        self._first = first
+        self._on_first = first
         self._count = 0
 
     def install(self, interrupts: bool) -> None:
@@ -89,7 +89,7 @@ class _Stop:
         self._count += 1
         if self._count > 1:
             end_at_once(128 + number)
-        self._first()
+        self._on_first()
 
 
 def end_at_once(code: int) -> None:

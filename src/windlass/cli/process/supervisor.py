@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from windlass.cli.process.child import Child, ended_how
+from windlass.cli.process.child import WindlassProcess, describe_exit
 
 log = logging.getLogger("windlass")
 
@@ -31,7 +31,7 @@ class Supervisor:
         self._processes = processes
         self._stopping = asyncio.Event()
         self._signals: list[int] = []
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, WindlassProcess] = {}
 
     async def run(self) -> int:
         """Until told to stop and every child has ended; the answer is the exit code."""
@@ -41,7 +41,7 @@ class Supervisor:
         log.info("supervising %d worker processes", self._processes)
         async with asyncio.TaskGroup() as group:
             for number in range(1, self._processes + 1):
-                group.create_task(self._keep(number))
+                group.create_task(self._keep_running(number))
         log.info("every worker process has ended")
         return 128 + self._signals[-1] if len(self._signals) > 1 else 0
 
@@ -54,7 +54,7 @@ class Supervisor:
         for child in self.children.values():
             child.signal(signal.SIGTERM if len(self._signals) < 3 else signal.SIGKILL)
 
-    async def _keep(self, number: int) -> None:
+    async def _keep_running(self, number: int) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -62,7 +62,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             failures = 1 if time.monotonic() - began >= STEADY else failures + 1
-            wait = pause(failures)
+            wait = restart_delay(failures)
             log.warning("worker process %d ended (%s); a new one starts in %.1f s", number, how, wait)
             try:
                 async with asyncio.timeout(wait):
@@ -72,7 +72,7 @@ class Supervisor:
 
     async def _run_child(self, number: int) -> str:
         """One life of a child; how it ended."""
-        child = Child(self._arguments(number))
+        child = WindlassProcess(self._arguments(number))
         try:
             await child.start()
         except OSError as error:
@@ -81,12 +81,12 @@ class Supervisor:
         try:
             if self._stopping.is_set():  # the signal came while it was being started
                 child.signal(signal.SIGTERM)
-            return ended_how(await child.wait())
+            return describe_exit(await child.wait())
         finally:
             del self.children[number]
 
 
-def pause(failures: int) -> float:
+def restart_delay(failures: int) -> float:
     """Seconds before the next start: half of a bound that doubles, and a random share of the other half."""
     bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
     return bound * random.uniform(0.5, 1.0)

@@ -12,26 +12,26 @@ ENVIRONMENT = "pyvenv.cfg"  # a directory that holds it is a virtual environment
 Stamp = tuple[int, int]  # nanoseconds of the last change, bytes
 
 
-class Watch:
-    """Remembers how the files looked; `changed` tells what is different since the last time."""
+class FileWatch:
+    """Remembers how the files looked; `read_changes` tells what is different since the last time."""
 
     def __init__(self, directories: Iterable[Path]) -> None:
         self._directories = tuple(dict.fromkeys(directories))
-        self._seen = self._look()
+        self._seen = self._read()
 
-    def changed(self) -> list[Path]:
-        now = self._look()
+    def read_changes(self) -> list[Path]:
+        now = self._read()
         before, self._seen = self._seen, now
         return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def _look(self) -> dict[Path, Stamp]:
-        return {path: stamp for directory in self._directories for path, stamp in _files(directory)}
+    def _read(self) -> dict[Path, Stamp]:
+        return {path: stamp for directory in self._directories for path, stamp in _walk_files(directory)}
 
 
-def _files(top: Path) -> Iterator[tuple[Path, Stamp]]:
+def _walk_files(top: Path) -> Iterator[tuple[Path, Stamp]]:
     for folder, folders, names in os.walk(top):
         if ENVIRONMENT in names:
             folders.clear()

@@ -12,7 +12,7 @@ LISTED = 120  # characters of an error in a list
 UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
 
 
-def record(job: Job, label: str | None = None) -> dict[str, Any]:
+def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
     """Everything about a job but its lease's token. Input, output and errors are documents and not texts.
 
     The label is the program's own name for the state.
@@ -56,7 +56,7 @@ def record(job: Job, label: str | None = None) -> dict[str, Any]:
     }
 
 
-def failure_of(job: Job) -> Failure | None:
+def read_failure(job: Job) -> Failure | None:
     """The last error; None where there is none. An error of another shape is shown as it was written."""
     if job.error is None:
         return None
@@ -66,12 +66,12 @@ def failure_of(job: Job) -> Failure | None:
         return Failure(type=UNREADABLE, message=job.error, attempt=job.attempt, attempted_at=job.updated_at)
 
 
-def attempts_of(job: Job) -> list[Attempt]:
+def read_attempts(job: Job) -> list[Attempt]:
     """The attempts worth a word, oldest first, without those of another shape."""
     return attempts_in(job.attempts)
 
 
-def summary(failure: Failure) -> str:
+def summarize_failure(failure: Failure) -> str:
     """An error on one line: its type, and the first line of its message."""
     first = failure.message.strip().partition("\n")[0]
     text = f"{failure.type.rpartition('.')[2]}: {first}" if first else failure.type

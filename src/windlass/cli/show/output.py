@@ -58,35 +58,35 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> No
     """Aligned, with headings, as wide as the terminal; or, in a pipe, whole values between tabs and no headings."""
     if not sys.stdout.isatty():
         for row in rows:
-            click.echo("\t".join(inert(cell.text if cell.raw is None else cell.raw) for cell in row))
+            click.echo("\t".join(escape_text(cell.text if cell.raw is None else cell.raw) for cell in row))
         return
-    from windlass.cli.show.live_log import coloured
+    from windlass.cli.show.live_log import uses_colour
 
     width = shutil.get_terminal_size().columns
-    click.echo(_rendered(_table(columns, rows, width), width, colour=coloured(sys.stdout)), nl=False, color=True)
+    click.echo(_render(_make_table(columns, rows, width), width, colour=uses_colour(sys.stdout)), nl=False, color=True)
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Table:
+def _make_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    kept = _kept(columns, rows, width)
+    kept = _choose_columns(columns, rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
     for place in kept:
         column = columns[place]
         table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=not column.flexible)
     for row in rows:
         cells = (row[place] for place in kept)
-        table.add_row(*(Text(inert(cell.text), cell.style, no_wrap=True, overflow="ellipsis") for cell in cells))
+        table.add_row(*(Text(escape_text(cell.text), cell.style, no_wrap=True, overflow="ellipsis") for cell in cells))
     return table
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+def _choose_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
     """The places of the columns that there is room for."""
     from rich.cells import cell_len
 
     def widest(place: int) -> int:
-        return max(cell_len(inert(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
+        return max(cell_len(escape_text(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
 
     def least(place: int) -> int:
         return min(widest(place), columns[place].least) if columns[place].flexible else widest(place)
@@ -102,7 +102,7 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
     return kept
 
 
-def _rendered(table: Table, width: int, *, colour: bool) -> str:
+def _render(table: Table, width: int, *, colour: bool) -> str:
     """As text: click prints it, and knows what to do when the pipe closes."""
     import io
 
@@ -123,16 +123,16 @@ def _rendered(table: Table, width: int, *, colour: bool) -> str:
     return re.sub(r"[ ]+$", "", stream.getvalue(), flags=re.MULTILINE)
 
 
-def say(text: str, *, style: str | None = None, err: bool = False) -> None:
+def print_text(text: str, *, style: str | None = None, err: bool = False) -> None:
     """A line for a person; in colour where that is wanted."""
-    from windlass.cli.show.live_log import coloured
+    from windlass.cli.show.live_log import uses_colour
 
-    shown = inert(text, lines=True)
-    wanted = style is not None and coloured(sys.stderr if err else sys.stdout)
-    click.echo(click.style(shown, **click_style(style)) if wanted and style else shown, err=err, color=True)
+    shown = escape_text(text, lines=True)
+    wanted = style is not None and uses_colour(sys.stderr if err else sys.stdout)
+    click.echo(click.style(shown, **to_click_style(style)) if wanted and style else shown, err=err, color=True)
 
 
-def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
+def wrap(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
     """The text in the room beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
     import textwrap
 
@@ -148,35 +148,35 @@ def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False
     )
 
 
-def explain(text: str, *, style: str | None = None) -> None:
+def print_detail(text: str, *, style: str | None = None) -> None:
     """What the line above means, below it; on a terminal it breaks between words."""
-    say(wrapped(text, "  "), style=style)
+    print_text(wrap(text, "  "), style=style)
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Something beside the answer: on stderr, so that a pipe gets the answer alone."""
-    say(wrapped(f"windlass: {text}", hanging="  ", err=True), err=True)
+    print_text(wrap(f"windlass: {text}", hanging="  ", err=True), err=True)
 
 
-def complaint(text: str) -> str:
+def format_error(text: str) -> str:
     """What went wrong, for stderr: each of its lines breaks between words where there is a terminal."""
-    return "\n".join(wrapped(line, hanging="  ", err=True) for line in f"windlass: {text}".splitlines())
+    return "\n".join(wrap(line, hanging="  ", err=True) for line in f"windlass: {text}".splitlines())
 
 
-def click_style(style: str) -> dict[str, Any]:
+def to_click_style(style: str) -> dict[str, Any]:
     words = style.split()
     colours = [word for word in words if word not in ("bold", "dim")]
     return {"fg": colours[0] if colours else None, "bold": "bold" in words or None, "dim": "dim" in words or None}
 
 
-def inert(text: str, *, lines: bool = False) -> str:
+def escape_text(text: str, *, lines: bool = False) -> str:
     """The text without anything that a terminal would obey."""
     from windlass.observe.logs import escape
 
     return escape(text, lines=lines)
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """A time in one unit, to be read at a glance: `45s`, `12m`, `30h`, `9d`."""
     seconds = max(0.0, seconds)
     for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
@@ -185,11 +185,11 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f}d"
 
 
-def since(moment: datetime, now: datetime) -> str:
-    return span((now - moment).total_seconds())
+def format_age(moment: datetime, now: datetime) -> str:
+    return format_span((now - moment).total_seconds())
 
 
-def local(moment: datetime) -> datetime:
+def to_local(moment: datetime) -> datetime:
     """In this machine's time zone; at the ends of the calendar, where no zone has such a time, as it is."""
     try:
         return moment.astimezone()
@@ -197,6 +197,6 @@ def local(moment: datetime) -> datetime:
         return moment
 
 
-def plural(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """`1 job`, `1,204 jobs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
