@@ -35,7 +35,7 @@ def test_a_gate_is_closed_and_opened_in_plain_words(cli_store: CliStore) -> None
     assert paused.exit_code == opened.exit_code == 0
     assert paused.stdout.splitlines() == [
         "queue mail is paused",
-        "  running jobs finish; nothing new starts, and what waits in a worker's memory goes back to the queue; "
+        "  running jobs finish; no other job starts, and claimed jobs that wait in a worker go back to the queue; "
         "workers know within a second",
         "  → windlass gates open --queue mail",
     ]
@@ -64,9 +64,7 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
 
     drained = cli_store.run("gates", "drain", *options)
 
-    assert drained.stdout.startswith(
-        f"{words} is draining\n  running jobs finish, and so does what workers have claimed"
-    )
+    assert drained.stdout.startswith(f"{words} is draining\n  running jobs finish, and jobs that workers have claimed")
     assert cli_store.run("gates").stdout.startswith(f"{subject}\tdraining\t")
     assert cli_store.claim_jobs() == []
     again = "windlass " + drained.stdout.splitlines()[2].partition("→ windlass ")[2]
@@ -123,7 +121,7 @@ def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStor
     cli_store.run("gates", "pause", "--type", "send")
     everything = cli_store.run("gates", "open", "--all")
 
-    assert one.stderr == "windlass: everything is paused still: windlass gates open --all\n"
+    assert one.stderr == "windlass: everything is still paused: windlass gates open --all\n"
     assert everything.stderr == "windlass: still closed: type send; see: windlass gates\n"
 
 
@@ -153,7 +151,7 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: C
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "say which gate: --queue, --type or --tenant, or --all for everything"),
+        ((), "name a gate: --queue, --type or --tenant, or --all for everything"),
         (("--queue", "a", "--tenant", "b"), "--queue and --tenant are 2 gates"),
         (("--queue", "a", "--all"), "--queue and --all are 2 gates"),
         (("--queue", ""), "queue is empty"),

@@ -33,7 +33,7 @@ def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
     (row,) = cli_store.run_json("budgets")["budgets"]
     listed = cli_store.run("budgets").stdout.split("\t")
 
-    assert output.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, anew in ")
+    assert output.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, new window in ")
     until = datetime.fromisoformat(row.pop("until"))
     assert timedelta(0) < until - datetime.now(UTC) <= timedelta(days=1)
     assert (until.hour, until.minute, until.second) == (0, 0, 0)
@@ -49,7 +49,7 @@ def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
     assert listed[:5] == ["tenant:acme", "500", "86400", "520", "0"]
     assert cli_store.claim_jobs() == []
     assert (
-        "the budget of tenant acme is spent, which closes like a gate: windlass budgets"
+        "the budget of tenant acme is spent: its jobs do not start; see: windlass budgets"
         in cli_store.run("gates").stderr
     )
 
@@ -88,7 +88,8 @@ def test_a_budget_of_nothing_lets_nothing_start(cli_store: CliStore) -> None:
     assert cli_store.claim_jobs() == []
     assert output.splitlines()[1:] == [
         "  0 spent, 0 left; 0: nothing starts",
-        "  running jobs finish; nothing new starts until it has another budget or none; workers know within a second",
+        "  running jobs finish; no other job starts until the budget is changed or dropped; "
+        "workers know within a second",
         "  → windlass budgets drop --tenant acme",
     ]
 
@@ -149,15 +150,15 @@ ACME = ("--tenant", "acme")
         (("set", *ACME, "٥", "--per", "day"), "is no whole number of cents"),
         (("set", *ACME, "9" * 30, "--per", "day"), "is more than"),
         (("set", *ACME, "--per", "day"), "Missing argument 'CENTS'"),
-        (("set", *ACME, "500"), "say per what: --per hour, day, week, month"),
+        (("set", *ACME, "500"), "the window is missing: --per hour, day, week, month"),
         (("set", *ACME, "500", "--per", "fortnight"), "'fortnight' is no window"),
         (("set", *ACME, "500", "--per", "0s"), "is too short a window; 1s is the least"),
         (("set", *ACME, "500", "--per", "-1"), "is no window"),
-        (("set", "500", "--per", "day"), "say whose budget: --tenant or --queue"),
-        (("set", *ACME, "--queue", "a", "500", "--per", "day"), "a budget is a tenant's or a queue's"),
+        (("set", "500", "--per", "day"), "name a budget: --tenant or --queue"),
+        (("set", *ACME, "--queue", "a", "500", "--per", "day"), "a budget belongs to a tenant or to a queue"),
         (("set", "--tenant", " ", "500", "--per", "day"), "tenant is empty"),
-        (("drop",), "say whose budget: --tenant or --queue"),
-        (("drop", *ACME, "--queue", "a"), "a budget is a tenant's or a queue's"),
+        (("drop",), "name a budget: --tenant or --queue"),
+        (("drop", *ACME, "--queue", "a"), "a budget belongs to a tenant or to a queue"),
     ],
 )
 def test_a_budget_that_cannot_be_is_refused_at_the_door(
@@ -200,7 +201,7 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("acme", "0"), "it must be above 0; to let acme start nothing: windlass gates pause --tenant acme"),
+        (("acme", "0"), "it must be above 0; to start no job of acme: windlass gates pause --tenant acme"),
         (("acme", "-3"), "a weight of -3.0: it must be above 0"),
         (("acme", "nan"), "it must be above 0 and finite"),
         (("acme", "inf"), "it must be above 0 and finite"),

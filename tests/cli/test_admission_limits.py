@@ -56,7 +56,7 @@ def test_a_limit_is_shown_with_its_slots_and_those_who_wait(cli_store: CliStore)
         == output
     )
     assert cli_store.run_json("limits", "other") == {"limits": [], "total": 0}
-    assert cli_store.run("limits", "other").stderr == "no key of 'other' is in use; all that are: windlass limits\n"
+    assert cli_store.run("limits", "other").stderr == "no key of 'other' is in use; see all keys: windlass limits\n"
 
 
 def test_a_key_is_shown_with_who_holds_it_and_who_is_next(cli_store: CliStore) -> None:
@@ -102,8 +102,8 @@ def test_a_rate_is_shown_with_its_tokens(cli_store: CliStore) -> None:
     assert cli_store.run("limits").stdout.split("\t")[2] == "3/3"
     assert 0 < empty["free_in"] <= 600
     output = cli_store.run("limits", "show", "wikidata").stdout
-    assert re.search(r"^  the next token is there in (10m|9m\d+s)$", output, re.MULTILINE)
-    assert "running, of those that took a token:" in output
+    assert re.search(r"^  the next token is free in (10m|9m\d+s)$", output, re.MULTILINE)
+    assert "running jobs that took a token:" in output
 
 
 def test_everybody_holds_back(cli_store: CliStore) -> None:
@@ -114,13 +114,11 @@ def test_everybody_holds_back(cli_store: CliStore) -> None:
     shorter = cli_store.run("limits", "hold", KEY, "30s")
 
     assert cli_store.claim_jobs() == []
-    assert output.stdout.startswith(f"everybody holds back from {KEY} for ")
+    assert output.stdout.startswith(f"{KEY} is held back for ")
     assert output.stderr == ""
-    assert shorter.stderr == "windlass: a longer hold was there already, and stays; 30s changed nothing\n"
+    assert shorter.stderr == "windlass: a longer hold was in effect already, and stays; 30s changed nothing\n"
     assert 60 < cli_store.run_json("limits")["limits"][0]["held"] <= 120
-    assert re.search(
-        r"^  everybody holds back for (2m|1m\d+s) more$", cli_store.run("limits", "show", KEY).stdout, re.MULTILINE
-    )
+    assert re.search(r"^  held back for (2m|1m\d+s) more$", cli_store.run("limits", "show", KEY).stdout, re.MULTILINE)
     document = cli_store.run_json("limits", "hold", KEY, "5m")
     assert (list(document), document["key"]) == (["key", "held"], KEY)
     assert 290 < document["held"] <= 300
@@ -140,9 +138,9 @@ def test_a_hold_is_ended_and_both_are_in_the_audit(cli_store: CliStore) -> None:
 
     assert held.stdout.splitlines()[-1] == f"  → windlass limits release {KEY}"
     assert output.stdout == (
-        f"nobody holds back from {KEY} any more\n  the next one may start: now; workers know within a second\n"
+        f"{KEY} is no longer held back\n  the next job may start: now; workers know within a second\n"
     )
-    assert (again.exit_code, again.stdout, again.stderr) == (0, "", f"windlass: nobody holds back from {KEY}\n")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", f"windlass: {KEY} is not held back\n")
     assert cli_store.run_json("limits", "release", KEY) == {"key": KEY, "released": False}
     assert len(cli_store.claim_jobs()) == 1
     assert [line.split("\t")[1:] for line in cli_store.run("audit").stdout.splitlines()] == [
@@ -180,16 +178,16 @@ def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words
     [
         (("show", "domain:example.com"), "the key 'domain:example.com' is not in use: no job with it has been claimed"),
         (("show", "domain:example.com"), f"did you mean '{KEY}'?"),
-        (("show", "zzz"), "those in use: windlass limits"),
+        (("show", "zzz"), "see the keys in use: windlass limits"),
         (("show",), "Missing argument 'KEY'"),
         (("hold", "nothing", "2m"), "no limit or rate is called 'nothing'"),
-        (("hold", KEY, "0s"), "is no time at all"),
+        (("hold", KEY, "0s"), "is no duration above 0"),
         (("hold", KEY, "soon"), "TIME: 'soon' is not a duration; write it like 30s, 2m or 1h30m"),
         (("hold", KEY, "2d"), "is more than 1d, the longest hold; close a gate: windlass gates"),
         (("hold", KEY), "Missing argument 'TIME'"),
-        (("hold", "domain", "2m"), f"domain has a key per value; say which, as in {KEY} (windlass limits domain lists"),
+        (("hold", "domain", "2m"), f"domain has a key per value; name one, as in {KEY} (windlass limits domain lists"),
         (("hold", "domain", "2m"), "for all of them, close a gate: windlass gates pause --type"),
-        (("release", "zzz"), "those in use: windlass limits"),
+        (("release", "zzz"), "see the keys in use: windlass limits"),
         (("list", "-n", "0"), "0 is not in the range"),
     ],
 )
@@ -235,8 +233,8 @@ def test_a_job_at_a_rate_and_at_a_hold_says_so(cli_store: CliStore) -> None:
     cli_store.run("limits", "hold", "wikidata", "2h")
     at_hold = cli_store.run("jobs", "show", waiting).stdout.splitlines()[0]
 
-    assert at_rate.startswith("send  queued, waits for rate wikidata (1 per 10m, a token is there in ")
-    assert re.fullmatch(r"send  queued, waits for rate wikidata \(everybody holds back for (2h|1\d\dm) more\)", at_hold)
+    assert at_rate.startswith("send  queued, waits for rate wikidata (1 per 10m, next token in ")
+    assert re.fullmatch(r"send  queued, waits for rate wikidata \(held back for (2h|1\d\dm) more\)", at_hold)
 
 
 def test_no_key_in_use_says_so(file_cli_store: CliStore) -> None:

@@ -106,7 +106,7 @@ def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, program_d
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     assert "kill -9" in ended.stdout
-    assert re.search(r"its lease ran out: \d+ jobs? given back", ended.stdout)
+    assert re.search(r"its lease has expired: \d+ jobs? released", ended.stdout)
     assert re.search(r"\d{3} jobs enqueued, 0 lost", ended.stdout)
     assert "the killed worker's render was rescued, ran again and succeeded" in ended.stdout
     assert "thumbnail of broken.raw is quarantined" in ended.stdout
@@ -135,7 +135,7 @@ def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
     live, _, after = shown.rpartition(LEAVE_SCREEN)
     assert live.count(ENTER_SCREEN) == 1
     assert shown.rindex(SHOW_CURSOR) > shown.rindex(HIDE_CURSOR)
-    for text in ("queues", "jobs/s", "worker 2", "mail-processor-1", "kill -9", ", killed", "given back", "error"):
+    for text in ("queues", "jobs/s", "worker 2", "mail-processor-1", "kill -9", ", killed", "released", "error"):
         assert text in CODES.sub("", live)
     assert re.search(r"limits +rope.example 2 of 2, \d waiting", CODES.sub("", live))
     assert re.search(r"♥ [1-9]", CODES.sub("", live))

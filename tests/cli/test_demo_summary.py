@@ -1,4 +1,4 @@
-"""The check at the end of `windlass demo`: only what the store says counts."""
+"""The check at the end of `windlass demo`: only what the store holds counts."""
 
 from __future__ import annotations
 

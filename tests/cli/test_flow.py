@@ -95,7 +95,7 @@ def test_the_audit_outlives_its_job(cli_store: CliStore) -> None:
 
     assert actions == ["JOB_DISCARDED", "JOB_DEAD"]
     assert short.exit_code == 2
-    assert "of a job that is gone, write the whole id" in short.stderr
+    assert "for a job that no longer exists, write the whole id" in short.stderr
 
 
 def test_an_empty_audit_says_where_it_looked(file_cli_store: CliStore) -> None:
@@ -181,7 +181,7 @@ def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
     again = cli_store.run("jobs", "signal", str(job), "approved", "2")
 
     assert again.exit_code == 1
-    assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before, and the first one counts\n"
+    assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before; only the first one counts\n"
     assert cli_store.run_json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
     assert cli_store.call(lambda store: store.recall(job)).signals == {"approved": "1"}
 
@@ -257,7 +257,7 @@ def test_a_job_that_was_there_before_is_no_child(cli_store: CliStore) -> None:
 
     output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert "Jobs it knows  (1 queued)\n" in output
+    assert "Linked jobs  (1 queued)\n" in output
     assert f"  fetch  {other}  queued  not its child\n" in output
 
 
@@ -347,7 +347,7 @@ def test_a_cancel_of_a_parent_says_that_its_children_go_along(cli_store: CliStor
 
     result = cli_store.run("jobs", "cancel", str(job))
 
-    assert result.stdout == "1 job cancelled, and the jobs that they created with them\n"
+    assert result.stdout == "1 job cancelled, and the jobs that they created\n"
     assert {cli_store.status(child) for child in children} == {"cancelled"}
 
 

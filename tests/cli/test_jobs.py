@@ -215,7 +215,7 @@ def test_a_job_that_is_not_there_is_told_so(cli_store: CliStore) -> None:
     result = cli_store.run("jobs", "show", str(uuid4()))
 
     assert result.exit_code == 2
-    assert "it never was, was discarded, or its history has passed" in result.stderr
+    assert "it never existed, was discarded, or has left the history" in result.stderr
 
 
 # Operating
@@ -289,7 +289,7 @@ def test_without_a_terminal_a_filter_needs_yes(cli_store: CliStore) -> None:
 
     assert result.exit_code == 2
     assert "cancel 1 job that matches queue:default state:failed,queued,running,waiting" in result.stderr
-    assert "nobody can say yes; add --yes" in result.stderr
+    assert "the command cannot ask; add --yes" in result.stderr
     assert cli_store.status(job) == "queued"
 
 
@@ -345,7 +345,7 @@ def test_nothing_to_do_says_in_which_states_they_are(cli_store: CliStore) -> Non
 
     assert result.exit_code == 0
     assert "no job matches queue:mail state:dead; nothing to replay" in result.stderr
-    assert "in other states there are: 2 queued" in result.stderr
+    assert "jobs in other states match: 2 queued" in result.stderr
 
 
 def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(

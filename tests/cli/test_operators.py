@@ -257,12 +257,12 @@ def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(program_dir
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say which job: windlass enqueue app:add 2 3"),
+        ((), "name a job: windlass enqueue app:add 2 3"),
         (("app.py",), "say which job to run, for example app.py:add"),
         (("app:ad", "1", "2"), "did you mean 'add'"),
         (("app:add", "one", "2"), "$.a: Expected `int`, got `str`"),
         (("app.py", "--type", "ad"), "did you mean 'add'?"),
-        (("--type", "add"), "say which program has it"),
+        (("--type", "add"), "name its program"),
         (("app.py", "--type", "add", "--input", "[1]"), "--input is an array"),
         (("app.py", "--type", "add", "--input", "{a"), "--input is not JSON"),
         (("app.py", "--type", "add", "--input", "[" * 5_000), "--input is not JSON"),

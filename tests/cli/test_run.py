@@ -72,7 +72,7 @@ def test_ctrl_c_leaves_the_job_and_says_so(windlass: Windlass, start: Start) -> 
     running.signal(signal.SIGINT)
 
     assert running.wait() == 130
-    running.expect(f"job {id} goes on without you")
+    running.expect(f"job {id} goes on; it was not cancelled")
 
 
 def test_without_a_schema_it_names_the_command(windlass: Windlass, program_dir: Path) -> None:

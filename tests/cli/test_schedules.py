@@ -232,9 +232,9 @@ def test_edit_and_reset(cli_store: CliStore) -> None:
         "  at 04:00 every day (Asia/Tokyo)",
         "  → windlass schedules reset nightly",
     ]
-    assert "timing by ann; the code says: at 03:00 every day (Asia/Tokyo)" in shown
+    assert "timing by ann; in the code: at 03:00 every day (Asia/Tokyo)" in shown
     assert (document["edited"], document["edited_by"]) == (["timing", "catch_up"], "ann")
-    assert reset.stdout.splitlines()[:2] == ["nightly is as the code says", "  at 03:00 every day (Asia/Tokyo)"]
+    assert reset.stdout.splitlines()[:2] == ["nightly is as the code declares it", "  at 03:00 every day (Asia/Tokyo)"]
     assert again.stdout.startswith("nightly was not edited")
 
 
@@ -341,8 +341,8 @@ def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, co
         (["--cron", "0 0 30 2 *"], "never fires"),
         (["--cron", "at three"], "wrong number of fields"),
         (["--tz", "Asia/Tokio"], "did you mean 'Asia/Tokyo'?"),
-        (["--every", "0s"], "--every '0s' is too short; 0.1 s is the least"),
-        (["--every", "-5m"], "--every '-5m' is no time; write it like 90s, 15m or 1h30m"),
+        (["--every", "0s"], "--every '0s' is too short; it must be 0.1 s or more"),
+        (["--every", "-5m"], "--every '-5m' is no duration; write it like 90s, 15m or 1h30m"),
         (["--every", "1h", "--tz", "Asia/Tokyo"], "a time zone is for a cron line"),
         (["--at", "2020-01-01T00:00+00:00"], "has passed; to fire it now: windlass schedules fire nightly"),
         (["--at", "2999-01-01"], "--at '2999-01-01' has no time zone; write it like 2026-08-01T03:00+02:00, or"),

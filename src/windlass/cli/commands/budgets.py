@@ -1,4 +1,4 @@
-"""`windlass budgets`: what tenants and queues may cost, what they have cost, and when a spent one opens."""
+"""`windlass budgets`: how much tenants and queues may spend, what they have spent, and when a spent budget opens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, NegativeNumbersCommand
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import (
     SOON,
@@ -17,13 +16,14 @@ from windlass.cli.parse.gate_options import (
     spender_options,
     suggest_name,
 )
-from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
     Cell,
     Column,
-    as_json,
     format_age,
     format_count,
+    number_cell,
     print_detail,
     print_json,
     print_note,
@@ -49,21 +49,20 @@ WHOLE = re.compile(r"-?\d+", re.ASCII)
 EUROS = re.compile(r"(-?\d+)[.,](\d\d?)", re.ASCII)
 
 
-@click.group(cls=ListGroup, short_help="Show and set what tenants and queues may cost.")
+@click.group(cls=ListGroup, short_help="Show and set how much tenants and queues may spend.")
 def budgets() -> None:
-    """Show and set what tenants and queues may cost per window of time.
+    """Show and set how much tenants and queues may spend per window of time.
 
-    Handlers tell what they cost (ctx.cost). When a budget is spent, nothing of that tenant or queue starts until its
-    next window; what runs may finish, and is counted. Without a command, this lists the budgets.
+    Handlers report their cost (ctx.cost). When a budget is spent, no job of that tenant or queue starts until the
+    next window. Running jobs finish, and their cost counts. Without a command, this lists the budgets.
     """
 
 
 @budgets.command("list", short_help="Show each budget: spent, left, and when it opens.")
-@app_option
-@url_option
-@as_json
+@store_options
 def list_budgets(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each budget: what it is, what its window that is now has cost, what is left, and when a spent one opens."""
+    """Show each budget: its cents per window, the cents spent in the current window, the cents left, and when a spent
+    budget opens again."""
     from windlass.clock import SystemClock
 
     settings = load_settings(url, app)
@@ -82,10 +81,10 @@ def _row(row: BudgetRow, now: datetime) -> list[Cell]:
     spent = is_spent(row)
     return [
         Cell(f"{row.kind} {row.name}", raw=f"{row.kind}:{row.name}"),
-        Cell(f"{row.cents:,}", raw=str(row.cents)),
+        number_cell(row.cents),
         Cell(format_window(row.seconds), raw="month" if row.seconds is None else f"{row.seconds:g}"),
-        Cell(f"{row.spent:,}", raw=str(row.spent)),
-        Cell(f"{cents_left(row):,}", "bold red" if spent else "", raw=str(cents_left(row))),
+        number_cell(row.spent),
+        number_cell(cents_left(row), "bold red" if spent else ""),
         Cell(describe_state(row, now), "bold red" if spent else "green", raw=row.until.isoformat()),
     ]
 
@@ -105,19 +104,19 @@ def describe_state(row: BudgetRow, now: datetime) -> str:
     return (
         f"spent, opens in {format_age(now, row.until)}"
         if is_spent(row)
-        else f"open, anew in {format_age(now, row.until)}"
+        else f"open, new window in {format_age(now, row.until)}"
     )
 
 
 def format_window(seconds: float | None) -> str:
-    """`day`, or how long it is."""
+    """`day`, or the length of the window."""
     from windlass.model.admission import spelled_window
 
     return spelled_window(seconds)
 
 
 def budget_document(row: BudgetRow) -> dict[str, Any]:
-    """A budget as `--json` tells it."""
+    """A budget as `--json` prints it."""
     return {
         "kind": row.kind,
         "name": row.name,
@@ -130,16 +129,14 @@ def budget_document(row: BudgetRow) -> dict[str, Any]:
     }
 
 
-# Setting one
+# Changes
 
 
 @budgets.command("set", cls=NegativeNumbersCommand, short_help="Set or change a budget, in cents.")
 @click.argument("cents")
 @spender_options
-@click.option("--per", metavar="WINDOW", help="hour, day, week, month, or a span such as 30m; needed.")
-@app_option
-@url_option
-@as_json
+@click.option("--per", metavar="WINDOW", help="hour, day, week, month, or a span such as 30m; required.")
+@store_options
 def set_budget(
     cents: str,
     tenant: str | None,
@@ -149,17 +146,17 @@ def set_budget(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Set what a tenant or a queue may cost per window: `windlass budgets set --tenant acme 500 --per day`.
+    """Set how much a tenant or a queue may spend per window: `windlass budgets set --tenant acme 500 --per day`.
 
-    CENTS is a whole number; 0 lets nothing start. Windows are counted in UTC: days begin at midnight, months on the
-    first, spans and weeks from the beginning of 1970. What the window that is now has cost already counts.
+    CENTS is a whole number; with 0 no job starts. Windows are counted in UTC: days begin at midnight, months on the
+    first, spans and weeks from the beginning of 1970. Cents already spent in the current window count.
     """
     from windlass.admin import budget
 
     parse_spender("set", tenant, queue)
     if per is None:
-        raise click.UsageError("say per what: --per hour, day, week, month, or a span such as --per 30m")
-    given = budget(tenant, queue, _parse_cents(cents.removeprefix(SHIELD)), per)
+        raise click.UsageError("the window is missing: --per hour, day, week, month, or a span such as --per 30m")
+    given = budget(tenant, queue, _parse_cents(remove_shield(cents)), per)
     settings = load_settings(url, app)
     row, known = call_store(settings, lambda store: _set(store, given, settings.acting))
     suggest_name(given.kind, given.name, known)
@@ -170,7 +167,7 @@ def set_budget(
 
 
 def _parse_cents(text: str) -> int:
-    """Only cents: 5.00 may mean five euros, and is asked about rather than guessed."""
+    """Only whole cents: 5.00 may mean five euros, and the error message shows how to write that."""
     if WHOLE.fullmatch(text):
         return int(text)
     meant = EUROS.fullmatch(text)
@@ -188,7 +185,7 @@ async def _set(store: Store, budget: Budget, actor: str) -> tuple[BudgetRow, set
     for row in await store.budgets():
         if (row.kind, row.name) == (budget.kind, budget.name):
             return row, known
-    raise AdmissionError(f"the budget of {budget.kind} {budget.name} was set, and dropped by somebody else at once")
+    raise AdmissionError(f"the budget of {budget.kind} {budget.name} was set, and dropped by another operator at once")
 
 
 def _print_budget(row: BudgetRow) -> None:
@@ -201,19 +198,17 @@ def _print_budget(row: BudgetRow) -> None:
     )
     print_detail(f"{row.spent:,} spent, {cents_left(row):,} left; {describe_state(row, now)}")
     if row.cents == 0:
-        print_detail("running jobs finish; nothing new starts until it has another budget or none; " + SOON)
+        print_detail("running jobs finish; no other job starts until the budget is changed or dropped; " + SOON)
         print_detail(f"→ windlass budgets drop {join_words([f'--{row.kind}', row.name])}", style="dim")
     elif is_spent(row):
-        print_detail(f"running jobs finish; nothing new starts until then; {SOON}")
+        print_detail(f"running jobs finish; no other job starts until then; {SOON}")
 
 
-@budgets.command("drop", short_help="Forget a budget.")
+@budgets.command("drop", short_help="Remove a budget.")
 @spender_options
-@app_option
-@url_option
-@as_json
+@store_options
 def drop_budget(tenant: str | None, queue: str | None, app: str | None, url: str | None, as_json: bool) -> None:
-    """Forget a budget: the tenant or queue may cost what it costs. Where there is none, nothing changes."""
+    """Remove a budget: the tenant or queue may spend without limit. Where there is no budget, nothing changes."""
     kind, name = parse_spender("drop", tenant, queue)
     settings = load_settings(url, app)
     dropped, known = call_store(settings, lambda store: _drop(store, kind, name, settings.acting))

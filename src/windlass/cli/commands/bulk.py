@@ -1,7 +1,7 @@
-"""`windlass jobs cancel|retry|replay|resume|discard`: one job, or all that match.
+"""`windlass jobs cancel|retry|replay|resume|discard`: change one job, or all that match.
 
-What matches is fixed before the question is asked: its count is exact, and what is changed afterwards is that and no
-more. Each job is changed by a conditional write of its own; one that has moved on meanwhile is refused and counted.
+The jobs are chosen before the user is asked to confirm: the count is exact, and no other job is changed afterwards.
+Each job is changed by its own conditional write; a job that has changed its state meanwhile is refused and counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from uuid import UUID
 
 import click
 
+from windlass.cli.exit_codes import INTERRUPTED, REFUSED
 from windlass.cli.parse.filter_args import FilterCommand, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_jobs, for_each_page, print_ambiguous
-from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
-from windlass.cli.show.output import as_json, format_count, print_json, print_note, print_text
+from windlass.cli.parse.find_jobs import find_one, for_each_page
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
 from windlass.store.parts.messages import cancelling
 
@@ -31,17 +32,15 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.store.protocol import Store
 
-TYPED_FROM = 100  # jobs: above, the number has to be typed
-PAGE = 200  # jobs between two looks at the progress
-ASKED = 20  # jobs that are asked after their children
-AT_ONCE = 4  # statements: the store has a few connections
-REFUSED = 1
-INTERRUPTED = 130
+TYPED_FROM = 100  # jobs: above this, the user confirms by typing the number
+PAGE = 200  # jobs between two updates of the progress line
+ASKED = 20  # jobs and links per job that are checked for children
+AT_ONCE = 4  # statements at a time: the store has only a few connections
 
 ABOUT = {
     Verb.CANCEL: ("Cancel jobs: at once, or by asking the worker that runs them.", "cancelled"),
     Verb.RETRY: ("Make failed jobs due now.", "made due now"),
-    Verb.REPLAY: ("Let dead jobs start over: same id, attempts from zero.", "replayed"),
+    Verb.REPLAY: ("Start dead jobs over: same id, attempts from zero.", "replayed"),
     Verb.RESUME: ("Bring cancelled jobs back.", "resumed"),
     Verb.DISCARD: ("Remove dead jobs for good.", "discarded"),
 }
@@ -49,12 +48,12 @@ ABOUT = {
 
 @dataclass
 class ChosenJobs:
-    """The jobs that are meant, and in which words."""
+    """The jobs that the command changes, and the filter or ids that chose them."""
 
     text: str
     jobs: list[tuple[UUID, str]] = field(default_factory=list)  # id and queue
-    followed: list[UUID] = field(default_factory=list)  # those that may have children
-    cancelled: set[UUID] = field(default_factory=set)  # those that were so before
+    followed: list[UUID] = field(default_factory=list)  # jobs that may have children
+    cancelled: set[UUID] = field(default_factory=set)  # jobs that were cancelled before
     types: Counter[str] = field(default_factory=Counter)
 
     def add(self, jobs: Sequence[Job]) -> None:
@@ -66,12 +65,12 @@ class ChosenJobs:
 
 @dataclass
 class BulkResult:
-    """How far it came."""
+    """What has been done so far."""
 
     changed: int = 0
-    asked: int = 0  # running jobs whose worker has been asked to cancel
+    asked: int = 0  # running jobs that were asked to cancel
     refused: list[tuple[UUID, str]] = field(default_factory=list)  # id and why
-    children: bool = False  # whether jobs went along that were not named
+    children: bool = False  # whether children are cancelled together with the chosen jobs
 
     @property
     def total(self) -> int:
@@ -84,10 +83,8 @@ def make_command(verb: Verb) -> click.Command:
     @click.command(verb.value, cls=FilterCommand, short_help=ABOUT[verb][0], help=_help(verb))
     @click.argument("words", nargs=-1, metavar="FILTER… | ID…")
     @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-    @click.option("--all", "everything", is_flag=True, help="Every job that can be; instead of a filter.")
-    @app_option
-    @url_option
-    @as_json
+    @click.option("--all", "everything", is_flag=True, help="Every job in a state that allows it; instead of a filter.")
+    @store_options
     @click.pass_context
     def command(
         ctx: click.Context,
@@ -99,7 +96,7 @@ def make_command(verb: Verb) -> click.Command:
         as_json: bool,
     ) -> None:
         if bool(words) == everything:
-            what = "--all and a filter both say which; give one" if words else "say which: ids, a filter, or --all"
+            what = "give --all or a filter, not both" if words else "give ids, a filter, or --all"
             raise click.UsageError(f"{what}, for example: windlass jobs {verb} {_example(verb)}")
         settings = load_settings(url, app)
         chosen = _choose(ctx, settings, verb, words)
@@ -112,12 +109,12 @@ def make_command(verb: Verb) -> click.Command:
 
 
 def _help(verb: Verb) -> str:
-    allowed = " or ".join(sorted(sources(verb)))
-    running = ", or running" if verb is Verb.CANCEL else ""
+    *others, last = sorted(_states(verb))
+    allowed = f"{', '.join(others)} or {last}" if others else last
     return (
-        f"{ABOUT[verb][0]}\n\nGive ids, or a FILTER (see: windlass jobs --help). Without a state in it, only jobs that "
-        f"are {allowed}{running} are taken. A filter is answered with the exact count and a question; above "
-        f"{TYPED_FROM} jobs the number has to be typed. Exit 1 when a job was refused."
+        f"{ABOUT[verb][0]}\n\nGive ids, or a FILTER (see: windlass jobs --help). Unless the filter names a state, "
+        f"only jobs that are {allowed} are chosen. For a filter the command shows the exact count and asks; "
+        f"above {TYPED_FROM} jobs you confirm by typing the number. Exit 1 when a job was refused."
     )
 
 
@@ -125,7 +122,7 @@ def _example(verb: Verb) -> str:
     return "queue:mail age:>1h"
 
 
-# Choosing
+# Choose
 
 
 def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> ChosenJobs:
@@ -141,20 +138,21 @@ def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str
 
 
 def _narrow(filter: Filter, verb: Verb) -> Filter:
-    """Only jobs in a state that allows it: the others could only be refused."""
+    """Only jobs in a state that allows the verb: all others would be refused."""
     from windlass.model.filter import parse
 
-    states = {*sources(verb), *((State.RUNNING,) if verb is Verb.CANCEL else ())}
-    return parse(f"{filter.text} state:{','.join(sorted(states))}")
+    return parse(f"{filter.text} state:{','.join(sorted(_states(verb)))}")
+
+
+def _states(verb: Verb) -> set[State]:
+    """The states of jobs that the verb changes; a running job is asked to cancel."""
+    return {*sources(verb), *((State.RUNNING,) if verb is Verb.CANCEL else ())}
 
 
 async def _choose_by_id(ctx: click.Context, store: Store, words: Sequence[str]) -> ChosenJobs:
     chosen = ChosenJobs(" ".join(words))
     for word in dict.fromkeys(words):
-        found = await find_jobs(store, word)
-        if len(found) > 1:
-            ctx.exit(print_ambiguous(word, found))
-        chosen.add(found)
+        chosen.add([await find_one(ctx, store, word)])
     return chosen
 
 
@@ -179,14 +177,14 @@ def _print_nothing_found(settings: Settings, filter: Filter, narrowed: Filter, v
     if others:
         states = Counter(job.status.value for job in others)
         summary = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-        print_note(f"in other states there are: {summary}{' among the newest 1,000' if len(others) == 1_000 else ''}")
+        print_note(f"jobs in other states match: {summary}{' among the newest 1,000' if len(others) == 1_000 else ''}")
 
 
-# Asking
+# Confirm
 
 
 def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJobs) -> None:
-    """Say what would happen, and let only a clear yes pass."""
+    """Show what would be changed, and end the command unless the user agrees."""
     from windlass.store import masked
 
     count = len(chosen.jobs)
@@ -199,7 +197,7 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJ
     )
     print_text(f"  {types}{more}; in {masked(settings.url)}", err=True)
     if not sys.stdin.isatty():
-        print_note("nothing was changed: this is not a terminal, so nobody can say yes; add --yes")
+        print_note("nothing was changed: this is not a terminal, so the command cannot ask; add --yes")
         ctx.exit(2)
     wanted = str(count) if count > TYPED_FROM else "y"
     question = f"type {count} to go on: " if count > TYPED_FROM else "go on? [y/N] "
@@ -210,11 +208,11 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJ
         ctx.exit(REFUSED)
 
 
-# Doing
+# Change
 
 
 def _run(settings: Settings, verb: Verb, chosen: ChosenJobs, *, as_json: bool) -> int:
-    """Operate on all of them; the answer is the exit code. Whatever ends it, what was done is told."""
+    """Change all chosen jobs; returns the exit code. The result is printed even after an error or Ctrl-C."""
     result = BulkResult()
     code = INTERRUPTED
     try:
@@ -231,7 +229,7 @@ def _run(settings: Settings, verb: Verb, chosen: ChosenJobs, *, as_json: bool) -
 
 
 async def _operate(store: Store, verb: Verb, chosen: ChosenJobs, result: BulkResult, actor: str) -> bool:
-    """All of them, page by page; False when Ctrl-C came in between."""
+    """Change all chosen jobs, page by page; False when Ctrl-C came in between."""
     jobs, turn = chosen.jobs, JobChanger(store, verb, chosen, result, actor)
     result.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
     meter = _ProgressLine(verb.value, len(jobs))
@@ -241,10 +239,10 @@ async def _operate(store: Store, verb: Verb, chosen: ChosenJobs, result: BulkRes
         due: set[str] = set()
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(AT_ONCE):  # they share the iterator
+                for _ in range(AT_ONCE):  # the tasks share the iterator
                     group.create_task(turn(page, due, stop))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors  # a database that went away is one line for a person
+            raise errors.exceptions[0] from errors  # the user reads one error when the database went away
         for queue in due:
             await store.wake(queue)
         meter.show(result.total)
@@ -255,7 +253,8 @@ async def _operate(store: Store, verb: Verb, chosen: ChosenJobs, result: BulkRes
 
 
 def _stop_at_interrupt() -> asyncio.Event:
-    """Set by the first Ctrl-C: what is on its way is finished, so that the count told is exact. The second one ends."""
+    """An event that the first Ctrl-C sets: statements under way finish, so that the printed count is exact. The second
+    Ctrl-C cancels the command."""
     stop, task = asyncio.Event(), asyncio.current_task()
     assert task is not None
 
@@ -269,7 +268,7 @@ def _stop_at_interrupt() -> asyncio.Event:
 
 
 async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
-    """Whether one of these created a job that has not ended; of many, the first ones are asked."""
+    """Whether one of these jobs created a job that has not ended; of many jobs, only the first ones are checked."""
     for job in jobs[:ASKED]:
         going = [link.id for link in await store.links(job) if link.status not in (*FINAL, None)]
         if any(child.parent == job for child in (await store.find_many(going[:ASKED])).values()):
@@ -279,7 +278,7 @@ async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
 
 @dataclass(frozen=True)
 class JobChanger:
-    """Changes one job after another; several of these share a page."""
+    """Changes one job after another; several tasks share a page."""
 
     store: Store
     verb: Verb
@@ -315,7 +314,7 @@ class JobChanger:
         return state
 
     def _went_along(self, job: Job) -> bool:
-        """A child that was chosen together with its parent may be cancelled by that one's turn."""
+        """Whether the job was cancelled together with its parent, which was chosen, too, and changed before it."""
         cancelled = self.verb is Verb.CANCEL and job.status is State.CANCELLED
         return cancelled and job.parent is not None and job.id not in self.chosen.cancelled
 
@@ -327,7 +326,7 @@ def _print_result(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> None:
     if result.asked:
         parts.append(f"{format_count(result.asked, 'running job')} asked to stop")
     if result.children and result.changed + result.asked:
-        parts.append("and the jobs that they created with them")
+        parts.append("and the jobs that they created")
     left = len(chosen.jobs) - result.total
     if left:
         parts.append(f"interrupted: {left:,} left as they were")
@@ -356,7 +355,7 @@ def _document(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> dict[str, A
 
 
 class _ProgressLine:
-    """A line on stderr that counts up, for a person, once there is something to wait for."""
+    """A line on a terminal's stderr that counts the jobs, shown from the first full page on."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""`windlass config`: each setting, its value, and where that came from."""
+"""`windlass config`: each setting, its value, and the source of the value."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.options import json_option
 from windlass.cli.parse.store_option import APP, load_settings, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table
+from windlass.cli.show.output import Cell, Column, print_json, print_table
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -26,13 +27,13 @@ COLUMNS = (
 @click.command(short_help="Show each setting, its value and where it came from.")
 @click.argument("app", required=False, envvar=APP)
 @url_option
-@as_json
+@json_option
 def config(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each setting as it is in effect, and where its value came from.
+    """Show each setting, its value, and where the value came from.
 
-    With APP (app.py or package.module:app) those of the program; without, those of the environment and the files here.
-    An argument in the program comes before a flag, then WINDLASS_*, windlass.toml, [tool.windlass] in pyproject.toml,
-    the pace's preset, and the default. Passwords are not shown.
+    With APP (app.py or package.module:app) these are the settings of the program; without it, those of the environment
+    and of the files in this directory. An argument in the program comes first, then a flag, WINDLASS_*, windlass.toml,
+    [tool.windlass] in pyproject.toml, the pace's preset, and the default. Passwords are not shown.
     """
     from windlass.config import names, variable
 
@@ -70,7 +71,7 @@ def _origin(settings: Settings, name: str) -> str:
 
 
 def _read_value(settings: Settings, name: str) -> Any:
-    """The value for a program: seconds and bytes as numbers."""
+    """The value as `--json` prints it: seconds and bytes as numbers, without passwords."""
     from windlass.store import masked
 
     value = settings.acting if name == "actor" else getattr(settings, name)
@@ -78,7 +79,7 @@ def _read_value(settings: Settings, name: str) -> Any:
 
 
 def _format_value(settings: Settings, name: str, item: Field[Any]) -> str:
-    """The value as it would be written in a file."""
+    """The value as a user would write it in a file."""
     from windlass.clock import spell
     from windlass.config import duration
 

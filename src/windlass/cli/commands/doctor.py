@@ -1,4 +1,4 @@
-"""`windlass doctor`: is everything well, and if not, what is the next command?"""
+"""`windlass doctor`: checks the database, the workers and the queues, and advises the next command."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windlass.cli.exit_codes import REFUSED
+from windlass.cli.parse.options import json_option
 from windlass.cli.parse.store_option import APP, load_settings, url_option
-from windlass.cli.show.output import as_json, escape_text, format_count, print_json, print_text, to_click_style, wrap
+from windlass.cli.show.output import escape_text, format_count, print_json, print_text, to_click_style, wrap
 
 if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.store.doctor.checkup import Finding
 
-PROBLEM_FOUND = 1
 LEVEL = len("problem")
 STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
 
 
-@click.command(short_help="Check the database, the workers and the queues, and say what to do.")
+@click.command(short_help="Check the database, the workers and the queues.")
 @click.argument("app", required=False, envvar=APP)
 @url_option
-@as_json
+@json_option
 @click.pass_context
 def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) -> None:
-    """Check the database, the workers and the queues, and say what to do; worst first.
+    """Check the database, the workers and the queues, and advise what to do; problems come first.
 
-    With APP (app.py or package.module:app) the database is the program's own. Reads only. Exit 1 when there is a
-    problem; warnings alone are exit 0.
+    With APP (app.py or package.module:app) the database is that of the program. The doctor only reads. Exit 1 when
+    there is a problem; with warnings alone exit 0.
     """
     import asyncio
 
@@ -47,11 +48,11 @@ def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) 
         print_json({"database": masked(settings.url), "healthy": healthy, "findings": findings})
     else:
         _print_findings(findings)
-    ctx.exit(0 if healthy else PROBLEM_FOUND)
+    ctx.exit(0 if healthy else REFUSED)
 
 
 async def _examine(settings: Settings) -> list[Finding]:
-    """What waits, and for what, can be asked after only where the schema has it."""
+    """All findings; joins and limits are checked only where the schema has their tables."""
     import asyncio
 
     from windlass.store.doctor.admission import examine_admission
@@ -69,7 +70,7 @@ async def _examine(settings: Settings) -> list[Finding]:
 
 
 def _name_program(app: str | None, finding: Finding) -> Finding:
-    """Advice that names the program, where one was named."""
+    """The finding with the program's name in its advice, where the command line has one."""
     import msgspec
 
     if app is None or finding.advice is None:
@@ -92,8 +93,8 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     for each in findings:
         level = f"{each.level:<{LEVEL}}"
         shown = click.style(level, **to_click_style(STYLES[each.level])) if uses_colour(sys.stdout) else level
-        said = wrap(escape_text(each.said), margin, "")
-        click.echo(f"{shown}  {each.check:<{width}}  {said[len(margin) :]}", color=True)
+        text = wrap(escape_text(each.said), margin, "")
+        click.echo(f"{shown}  {each.check:<{width}}  {text[len(margin) :]}", color=True)
         if each.advice is not None:
             click.echo(wrap(f"→ {escape_text(each.advice)}", margin, "  "))
     counts = Counter(each.level.value for each in findings)

@@ -1,4 +1,4 @@
-"""`windlass enqueue`: put a job into its queue from a shell, and leave it there."""
+"""`windlass enqueue`: enqueue a job from a shell, without waiting for its end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, NegativeNumbersCommand
 from windlass.cli.parse.arguments import parse_arguments
-from windlass.cli.parse.options import limit, parse_duration
+from windlass.cli.parse.options import json_option, limit_option, parse_duration
+from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
 from windlass.cli.parse.store_option import app_option
-from windlass.cli.show.output import as_json, print_json
+from windlass.cli.show.output import print_json, print_note
 from windlass.errors import InvalidInput, ProgramError, SchemaMissing
 
 if TYPE_CHECKING:
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 @click.command(cls=NegativeNumbersCommand, short_help="Enqueue one job and print its id.")
 @click.argument("target", required=False)
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
-@click.option("--type", "type", help="The job type; TARGET is then the program that has it.")
+@click.option("--type", "type", help="The job type; TARGET is then the program that declares it.")
 @click.option("--input", "document", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin.")
 @click.option("--queue", help="The queue, instead of the job type's own.")
-@click.option("--priority", type=int, help="Higher goes first.")
+@click.option("--priority", type=int, help="Jobs with a higher priority start first.")
 @click.option("--delay", metavar="DURATION", callback=parse_duration, help="Start after this time, such as 30s.")
-@click.option("--tenant", help="On whose behalf.")
-@click.option("--key", help="Its unique key: where another job of the type holds it, that job is the answer.")
-@click.option("--idempotency-key", help="A key of this request: repeated, it makes no second job.")
-@click.option("--max-attempts", type=click.IntRange(min=1), help="Attempts, instead of the job type's own.")
-@limit
+@click.option("--tenant", help="The tenant of the job.")
+@click.option("--key", help="The unique key; if another job of the type holds it, print that job.")
+@click.option("--idempotency-key", help="A key of this request; repeating the request makes no second job.")
+@click.option(
+    "--max-attempts", type=click.IntRange(min=1), help="The number of attempts, instead of the job type's own."
+)
+@limit_option
 @app_option
-@as_json
+@json_option
 def enqueue(
     target: str | None,
     arguments: tuple[str, ...],
@@ -50,10 +52,10 @@ def enqueue(
     windlass enqueue -a app.py EMAIL_SEND to=ann@example.org
     windlass enqueue app.py --type EMAIL_SEND --input '{"to": "ann@example.org"}'
 
-    TARGET is a job such as app:add or app.py:add; with -a APP (or WINDLASS_APP) it may be a job type's name; with
-    --type it is the program. A VALUE is JSON or plain text, whichever fits the handler's hints.
+    TARGET is a job such as app:add or app.py:add; with -a APP (or WINDLASS_APP) it may be the name of a job type; with
+    --type it is the program. A VALUE is JSON or plain text, whichever fits the handler's type hints.
     """
-    words = [word.removeprefix(SHIELD) for word in arguments]
+    words = [remove_shield(word) for word in arguments]
     job_type = resolve(target, app, type)
     args, kwargs = _read_arguments(job_type, words, document)
     handle = enqueue_job(
@@ -66,20 +68,20 @@ def enqueue(
     else:
         click.echo(str(handle.id))
         if handle.existing:
-            click.echo("windlass: nothing was enqueued; that job has the key already", err=True)
+            print_note("nothing was enqueued; that job has the key already")
 
 
 def resolve(target: str | None, app: str | None, type: str | None) -> ConfiguredJob[..., Any]:
-    """The job type that was meant: by its function, or by its name in a program."""
+    """The job type, by its function or by its name in a program."""
     from windlass.declare.program import find_job
 
     if type is not None:
         program = target or app
         if program is None:
-            raise ProgramError(f"--type {type}: say which program has it: windlass enqueue app.py --type {type}")
+            raise ProgramError(f"--type {type}: name its program: windlass enqueue app.py --type {type}")
         return _find_in_program(program, type)
     if target is None:
-        raise ProgramError("say which job: windlass enqueue app:add 2 3")
+        raise ProgramError("name a job: windlass enqueue app:add 2 3")
     if app is not None and not any(mark in target for mark in (":", "/")):
         return _find_in_program(app, target)
     return find_job(target)
@@ -104,7 +106,7 @@ def _read_arguments(
     if document is None:
         return parse_arguments(job_type.definition.signature, words)
     if words:
-        raise click.UsageError("--input holds all arguments; leave the others away")
+        raise click.UsageError("--input holds all arguments; remove the others")
     return [], _parse_object(document)
 
 
@@ -136,7 +138,7 @@ def enqueue_job(
     *,
     program: str,
 ) -> JobHandle[Any]:
-    """Enqueue; where there is no schema yet, say the command for this program."""
+    """Enqueue; where there is no schema yet, the error names the command that makes it for this program."""
     try:
         return job_type.options(**options).enqueue(*args, **kwargs)
     except SchemaMissing as error:

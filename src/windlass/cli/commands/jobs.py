@@ -1,4 +1,4 @@
-"""`windlass jobs`: look for jobs, read one's story, and operate on all that match."""
+"""`windlass jobs`: list jobs, show one job, and change all jobs that match a filter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,24 @@ import click
 from windlass.cli.commands.bulk import COMMANDS
 from windlass.cli.commands.signal import signal
 from windlass.cli.parse.filter_args import FilterCommand, filter_argument, join_words, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_jobs, print_ambiguous, search_jobs
-from windlass.cli.parse.store_option import app_option, call_store, load_labels, load_settings, url_option
-from windlass.cli.show.output import Cell, Column, as_json, format_age, format_span, print_json, print_table, print_text
+from windlass.cli.parse.find_jobs import find_one, search_jobs
+from windlass.cli.parse.options import USUAL_ROWS, count_option
+from windlass.cli.parse.store_option import (
+    call_store,
+    load_labels,
+    load_settings,
+    store_options,
+)
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    age_cell,
+    format_span,
+    id_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,8 +41,7 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.store.protocol import Store, WorkerRow
 
-USUAL = 25  # jobs in a list
-QUICK = 0.5  # seconds: a search that took longer is not repeated to find advice
+QUICK = 0.5  # seconds: a search that took longer is not repeated with fewer terms
 
 COLUMNS = (
     Column("ID"),
@@ -55,13 +69,18 @@ class JobsGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=JobsGroup, short_help="Look for jobs, and operate on them.")
+@click.group(cls=JobsGroup, short_help="List, show and change jobs.")
 def jobs() -> None:
-    """Look for jobs, and operate on them.
+    """List, show and change jobs.
 
-    A FILTER is one or more terms, all of which must hold: queue:mail state:failed,dead type:send* input.user_id:42
-    error:"timed out" age:>1h attempt:>2 -tenant:acme. An ID may be shortened to 6 or more digits of its beginning or
-    end. Without a command, this lists the jobs that match.
+    A FILTER is one or more terms, and a job must match all of them:
+
+    \b
+    queue:mail state:failed,dead type:send* input.user_id:42
+    error:"timed out" age:>1h attempt:>2 -tenant:acme
+
+    An ID may be shortened to 6 or more digits of its beginning or end. Without a command, this lists the jobs that
+    match.
     """
 
 
@@ -74,16 +93,12 @@ for command in (*COMMANDS, signal):
 
 @jobs.command("list", cls=FilterCommand, short_help="List the jobs that match, newest first.")
 @filter_argument
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 100_000), default=USUAL, show_default=True, help="At most so many."
-)
-@click.option("--below", type=click.UUID, metavar="ID", help="Begin below this job: the next page.")
-@app_option
-@url_option
-@as_json
+@count_option
+@click.option("--below", type=click.UUID, metavar="ID", help="Begin below this job, for the next page.")
+@store_options
 def list_jobs(
     words: tuple[str, ...] = (),
-    limit: int = USUAL,
+    limit: int = USUAL_ROWS,
     below: UUID | None = None,
     app: str | None = None,
     url: str | None = None,
@@ -113,26 +128,26 @@ def list_jobs(
     now = SystemClock().now()
     print_table(COLUMNS, [_row(job, label(job), now) for job in page])
     if more and sys.stdout.isatty():
-        size = [] if limit == USUAL else ["-n", str(limit)]
+        size = [] if limit == USUAL_ROWS else ["-n", str(limit)]
         print_text(f"more: windlass jobs list {join_words([*words, *size, '--below', str(page[-1].id)])}", style="dim")
 
 
 def _row(job: Job, label: str | None, now: datetime) -> list[Cell]:
-    from windlass.cli.show.live_log import COLOURS, short_id
+    from windlass.cli.show.live_log import COLOURS
 
     return [
-        Cell(short_id(job.id), raw=str(job.id)),
+        id_cell(job.id),
         Cell(job.type),
         Cell(job.queue),
         Cell(f"{job.status.value} ({label})" if label else job.status.value, COLOURS.get(job.status, "") or ""),
         Cell(f"{job.attempt}/{job.max_attempts}"),
-        Cell(format_age(job.created_at, now), raw=job.created_at.isoformat()),
+        age_cell(job.created_at, now),
         Cell(describe_job(job, now), "dim"),
     ]
 
 
 def describe_job(job: Job, now: datetime) -> str:
-    """What matters most about a job in its state."""
+    """The most important facts about a job in its state."""
     from windlass.cli.show.job_json import read_failure, summarize_failure
     from windlass.clock import spell
     from windlass.model.state import State
@@ -175,7 +190,7 @@ def format_progress(job: Job) -> str:
 def _print_nothing_found(
     settings: Settings, filter: Filter, words: Sequence[str], below: UUID | None, took: float
 ) -> None:
-    """Say what was searched, and which term to leave out."""
+    """Print what was searched, and which term to leave out."""
     from windlass.clock import spell
     from windlass.store import masked
 
@@ -194,7 +209,7 @@ def _print_nothing_found(
 
 
 def _find_wider_filters(settings: Settings, filter: Filter) -> list[list[str]]:
-    """The filter with one term left out, wherever that finds something."""
+    """The filters with one term left out that match at least one job."""
     from windlass.model.filter import parse
 
     terms = [term.text for term in filter.terms]
@@ -211,39 +226,32 @@ def _find_wider_filters(settings: Settings, filter: Filter) -> list[list[str]]:
 # One job
 
 
-@jobs.command("show", short_help="Tell one job's story.")
+@jobs.command("show", short_help="Show one job, and what happened to it.")
 @click.argument("id")
 @click.option("--full", is_flag=True, help="The whole input, output and traceback.")
-@app_option
-@url_option
-@as_json
+@store_options
 @click.pass_context
 def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | None, as_json: bool) -> None:
-    """Tell one job's story, from its enqueue to its end or its next attempt.
+    """Show one job, and what happened to it from its enqueue to its end or its next attempt.
 
     The ID may be shortened to 6 or more digits of its beginning or end, as `windlass jobs list` shows them.
     """
     settings, label = load_settings(url, app), load_labels(app)
-    found, details, workers = call_store(settings, lambda store: _read_job(store, id))
-    if details is None:
-        ctx.exit(print_ambiguous(id, found))
+    job, details, workers = call_store(settings, lambda store: _read_job(ctx, store, id))
     if as_json:
         from windlass.cli.show.job_details import details_document
         from windlass.cli.show.job_json import job_document
 
-        print_json({**job_document(found[0], label(found[0])), **details_document(details)})
+        print_json({**job_document(job, label(job)), **details_document(details)})
         return
     from windlass.cli.show.job_report import print_job
     from windlass.clock import SystemClock
 
-    print_job(found[0], details, workers, SystemClock().now(), label=label(found[0]), full=full)
+    print_job(job, details, workers, SystemClock().now(), label=label(job), full=full)
 
 
-async def _read_job(store: Store, id: str) -> tuple[list[Job], JobDetails | None, list[WorkerRow]]:
-    """The jobs that may be meant; when it is one, what stands around it."""
+async def _read_job(ctx: click.Context, store: Store, id: str) -> tuple[Job, JobDetails, list[WorkerRow]]:
     from windlass.cli.show.job_details import read_details
 
-    found = await find_jobs(store, id)
-    if len(found) > 1:
-        return found, None, []
-    return found, await read_details(store, found[0]), await store.workers()
+    job = await find_one(ctx, store, id)
+    return job, await read_details(store, job), await store.workers()

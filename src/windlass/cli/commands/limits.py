@@ -1,4 +1,4 @@
-"""`windlass limits`: which limits and rates are in use, who holds what, and who waits."""
+"""`windlass limits`: the keys of limits and rates in use, the jobs that hold them, and the jobs that wait."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import click
 
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import NamedListGroup
-from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
+from windlass.cli.parse.options import count_option
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
     Cell,
     Column,
-    as_json,
-    format_age,
+    age_cell,
     format_count,
+    id_cell,
+    number_cell,
     print_json,
     print_table,
     print_text,
@@ -28,10 +30,9 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.store.protocol import Store
 
-USUAL = 25  # keys in a list
 SHOWN_HOLDERS = 100
 SHOWN_WAITERS = 10
-EVEN = 1e-6  # seconds by which so many periods may miss a second
+EVEN = 1e-6  # seconds by which a whole number of periods may differ from one second
 
 COLUMNS = (
     Column("KEY", flexible=True),
@@ -56,12 +57,12 @@ WAITERS = (
 )
 
 
-@click.group(cls=NamedListGroup, short_help="Show limits and rates: who holds what, who waits.")
+@click.group(cls=NamedListGroup, short_help="Show limits and rates: which jobs hold them, which wait.")
 def limits() -> None:
-    """Show limits and rates: who holds what, and who waits.
+    """Show limits and rates: which jobs hold them, and which jobs wait.
 
-    A KEY is the name of a limit or rate, with its value where there is one per value: wikidata, domain:example.org.
-    Without a command, this lists the keys in use.
+    A KEY is the name of a limit or rate, such as wikidata; a limit per value has a key for each value, such as
+    domain:example.org. Without a command, this lists the keys in use.
     """
 
 
@@ -70,18 +71,14 @@ def limits() -> None:
 
 @limits.command("list", short_help="Show the keys in use, those with most jobs waiting first.")
 @click.argument("name", required=False)
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 100_000), default=USUAL, show_default=True, help="At most so many."
-)
-@app_option
-@url_option
-@as_json
+@count_option
+@store_options
 def list_limits(name: str | None, limit: int, app: str | None, url: str | None, as_json: bool) -> None:
     """Show the keys in use, those with most jobs waiting first; with NAME, those of one limit or rate.
 
-    IN USE is slots that are taken of those there are; of a rate, tokens that are left. In a pipe: one line per key,
-    with tabs between the columns, of a rate the tokens that are gone (1/1: none is left, as in --json), and ROOM as
-    seconds until there may be some.
+    IN USE is the number of slots taken and the number of slots; for a rate, the tokens left. ROOM is when the next job
+    may start. In a pipe: one line per key, with tabs between the columns; for a rate the tokens that are taken (1/1:
+    none is left, as in --json), and ROOM in seconds.
     """
     settings = load_settings(url, app)
     rows = call_store(settings, lambda store: store.limits(name))
@@ -103,7 +100,7 @@ def _row(row: LimitRow) -> list[Cell]:
         Cell(row.key),
         Cell(describe_rule(row)),
         Cell(describe_use(row), raw=f"{row.used}/{capacity(row)}"),
-        Cell(f"{row.waiting:,}", "yellow" if row.waiting else "dim", raw=str(row.waiting)),
+        number_cell(row.waiting, "yellow" if row.waiting else "dim"),
         Cell(describe_room(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
     ]
 
@@ -127,7 +124,7 @@ def capacity(row: LimitRow) -> str:
 
 
 def describe_use(row: LimitRow) -> str:
-    """`2 of 2` slots that are taken; of a rate, `3 left of 5` tokens."""
+    """The slots that are taken, `2 of 2`; for a rate the tokens, `3 left of 5`."""
     if row.period is not None:
         return f"{row.burst - row.used} left of {row.burst}"
     return f"{row.used} of {capacity(row)}" if capacity(row) else str(row.used)
@@ -139,7 +136,7 @@ def free_in(row: LimitRow) -> float:
 
 
 def describe_room(row: LimitRow) -> str:
-    """When the next one may start."""
+    """When the next job may start."""
     from windlass.clock import spell
 
     if row.held > 0:
@@ -152,7 +149,7 @@ def describe_room(row: LimitRow) -> str:
 
 
 def round_seconds(seconds: float) -> float:
-    """As precise as a person wants it."""
+    """Rounded to a tenth of a second below ten seconds, and to a second above."""
     return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
 
 
@@ -160,11 +157,11 @@ def _print_nothing_found(name: str | None) -> None:
     if name is None:
         print_text("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
     else:
-        print_text(f"no key of {name!r} is in use; all that are: windlass limits", err=True)
+        print_text(f"no key of {name!r} is in use; see all keys: windlass limits", err=True)
 
 
 def limit_document(row: LimitRow) -> dict[str, Any]:
-    """A key as `--json` tells it."""
+    """A key as `--json` prints it."""
     return {
         "key": row.key,
         "name": row.name,
@@ -182,7 +179,7 @@ def limit_document(row: LimitRow) -> dict[str, Any]:
 
 
 class _KeyUse:
-    """A key, with who holds it and who waits for it."""
+    """A key, the jobs that hold it, and the jobs that wait for it."""
 
     def __init__(self, row: LimitRow, holders: Sequence[Job], waiters: Sequence[Job], names: dict[Any, str]) -> None:
         self.row = row
@@ -196,13 +193,11 @@ class _KeyUse:
         return "" if job.worker is None else self.names.get(job.worker, f"worker {short_id(job.worker)}")
 
 
-@limits.command("show", short_help="Tell who holds a key, and who waits for it.")
+@limits.command("show", short_help="Show the jobs that hold a key, and those that wait.")
 @click.argument("key")
-@app_option
-@url_option
-@as_json
+@store_options
 def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Tell who holds a slot of KEY, since when, and who waits for one: the next ten, in the order they are let in."""
+    """Show the jobs that hold a slot of KEY, and the next ten jobs that wait for one, in the order they will start."""
     from windlass.clock import SystemClock
 
     found = call_store(load_settings(url, app), lambda store: _read(store, key))
@@ -227,14 +222,14 @@ async def _read(store: Store, key: str) -> _KeyUse:
 
 
 async def unknown_key(store: Store, key: str) -> Exception:
-    """A key exists from the first claim or call that meets it."""
+    """The error for a key that is not in use: a key exists from the first claim or call that uses it."""
     import difflib
 
     from windlass.errors import UnknownLimit
 
     known = [row.key for row in await store.limits()]
     close = difflib.get_close_matches(key, known, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else "; those in use: windlass limits"
+    meant = f"; did you mean {close[0]!r}?" if close else "; see the keys in use: windlass limits"
     return UnknownLimit(f"the key {key!r} is not in use: no job with it has been claimed{meant}")
 
 
@@ -247,29 +242,26 @@ def _print_key(row: LimitRow) -> None:
         style="bold",
     )
     if row.held > 0:
-        print_text(f"  everybody holds back for {spell(round_seconds(row.held))} more", style="yellow")
+        print_text(f"  held back for {spell(round_seconds(row.held))} more", style="yellow")
     elif row.period is not None and row.free_in > 0:
-        print_text(f"  the next token is there in {spell(round_seconds(row.free_in))}", style="yellow")
+        print_text(f"  the next token is free in {spell(round_seconds(row.free_in))}", style="yellow")
 
 
 def _print_holders(found: _KeyUse, now: datetime) -> None:
-    heading = "held by" if found.row.period is None else "running, of those that took a token"
+    heading = "held by" if found.row.period is None else "running jobs that took a token"
     if not found.holders:
-        print_text(f"\n{heading}: nobody")
+        print_text(f"\n{heading}: no job")
         return
     print_text(f"\n{heading}:")
     print_table(
         HOLDERS,
         [
             [
-                _id(job),
+                id_cell(job.id),
                 Cell(job.type),
                 Cell(job.tenant),
                 Cell(found.worker(job)),
-                Cell(
-                    "" if job.claimed_at is None else format_age(job.claimed_at, now),
-                    raw="" if job.claimed_at is None else job.claimed_at.isoformat(),
-                ),
+                age_cell(job.claimed_at, now),
             ]
             for job in found.holders
         ],
@@ -278,7 +270,7 @@ def _print_holders(found: _KeyUse, now: datetime) -> None:
 
 def _print_waiters(found: _KeyUse, now: datetime) -> None:
     if not found.waiters:
-        print_text("\nwaiting: nobody")
+        print_text("\nwaiting: no job")
         return
     hidden = found.row.waiting - len(found.waiters)
     print_text(
@@ -289,21 +281,15 @@ def _print_waiters(found: _KeyUse, now: datetime) -> None:
         WAITERS,
         [
             [
-                _id(job),
+                id_cell(job.id),
                 Cell(job.type),
                 Cell(job.tenant),
                 Cell(job.queue),
-                Cell(format_age(job.run_at, now), raw=job.run_at.isoformat()),
+                age_cell(job.run_at, now),
             ]
             for job in found.waiters
         ],
     )
-
-
-def _id(job: Job) -> Cell:
-    from windlass.cli.show.live_log import short_id
-
-    return Cell(short_id(job.id), raw=str(job.id))
 
 
 def _holder_document(found: _KeyUse, job: Job) -> dict[str, Any]:

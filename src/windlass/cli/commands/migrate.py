@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from windlass.cli.parse.store_option import APP, load_settings
-from windlass.cli.show.output import as_json, print_json
+from windlass.cli.parse.options import json_option
+from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.show.output import print_json
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Bring the schema up to date.")
 @click.argument("target", required=False, envvar=APP)
-@click.option("--url", help="The database, instead of WINDLASS_URL.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that is missing, and touch nothing.")
-@click.option("--check", is_flag=True, help="Touch nothing; exit 1 when something is missing.")
-@as_json
+@url_option
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of the missing migrations; change nothing.")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 when a migration is missing.")
+@json_option
 @click.pass_context
 def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
     """Bring the schema up to date.
 
     The database is that of the program TARGET (app.py or package.module:app; also WINDLASS_APP), or --url, or
-    WINDLASS_URL, or the file windlass.db here. What is applied already is left alone, so that this can run before
-    every start.
+    WINDLASS_URL, or the file windlass.db in this directory. Migrations that are applied already are skipped, so that
+    this command can run before every start.
     """
     import asyncio
 

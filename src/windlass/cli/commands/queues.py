@@ -1,4 +1,4 @@
-"""`windlass queues`: what waits where, and whether anybody serves it."""
+"""`windlass queues`: the jobs of each queue by state, and the workers that serve it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ import click
 
 from windlass.cli.commands.gates import STYLES, describe_gate, open_command
 from windlass.cli.commands.workers import is_alive
-from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
-from windlass.cli.show.output import Cell, Column, as_json, format_age, format_span, print_json, print_table, print_text
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    format_age,
+    format_origin,
+    format_span,
+    lag_cell,
+    number_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from windlass.model.admission import Gate
     from windlass.store.protocol import QueueRow, Store, WorkerRow
 
-LATE = 60.0  # seconds: a due job that waits longer is shown as late
+LATE = 60.0  # seconds: a queue with a due job that waits longer is shown as late
 
 COLUMNS = (
     Column("QUEUE", flexible=True),
@@ -31,19 +42,18 @@ COLUMNS = (
     Column("DEAD", right=True, spare=1),
     Column("LAG", right=True),
     Column("WORKERS", right=True),
-    Column("GATE"),  # on a terminal only where one is closed
+    Column("GATE"),  # on a terminal only where a gate is closed
 )
 
 
-@click.command(short_help="Show each queue: jobs by state, its lag, its workers.")
-@app_option
-@url_option
-@as_json
+@click.command(short_help="Show each queue: jobs by state, lag, workers.")
+@store_options
 def queues(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each queue: its jobs by state, how long its oldest due job waits (LAG), and the live workers that serve it.
+    """Show each queue: its jobs by state, how long its oldest due job has waited (LAG), and the live workers that serve
+    it.
 
-    A queue with due jobs that no live worker serves is told apart, with the command that starts one, and so is a closed
-    gate, with the command that opens it.
+    Above the table stands each queue with due jobs and no live worker, with the command that starts a worker, and each
+    closed gate, with the command that opens it.
     """
     from windlass.clock import SystemClock
 
@@ -70,21 +80,21 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
 
 
 async def _read(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
-    """With the gates that are closed for queues."""
+    """The queues, the workers, and the closed gates of queues and of everything."""
     gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
     return await store.queues(), await store.workers(), gates
 
 
 def _gate_state(queue: str, gates: Sequence[Gate]) -> str:
-    """A queue goes through two gates; its own is named first."""
+    """The state of the queue's gate, or of the gate of everything where the queue's own is open."""
     mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
     return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
 
 
 def _print_gate(gate: Gate, now: datetime) -> None:
-    by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
+    origin = format_origin(gate.actor, gate.reason)
     print_text(
-        f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{by}{why}", style="yellow", err=True
+        f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{origin}", style="yellow", err=True
     )
     print_text(f"  → {open_command(gate.kind, gate.name)}", err=True)
 
@@ -94,20 +104,15 @@ def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> i
 
 
 def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
-    lag = row.lag or 0.0
     abandoned = row.lag is not None and not workers
     return [
         Cell(row.queue, "bold red" if abandoned else ""),
-        Cell(f"{row.queued:,}", raw=str(row.queued)),
-        Cell(f"{row.running:,}", raw=str(row.running)),
-        Cell(f"{row.failed:,}", "yellow" if row.failed else "dim", raw=str(row.failed)),
-        Cell(f"{row.waiting:,}", "" if row.waiting else "dim", raw=str(row.waiting)),
-        Cell(f"{row.dead:,}", "red" if row.dead else "dim", raw=str(row.dead)),
-        Cell(
-            "–" if row.lag is None else format_span(lag),
-            "yellow" if lag > LATE else "",
-            raw="" if row.lag is None else f"{lag:.3f}",
-        ),
+        number_cell(row.queued),
+        number_cell(row.running),
+        number_cell(row.failed, "yellow" if row.failed else "dim"),
+        number_cell(row.waiting, "" if row.waiting else "dim"),
+        number_cell(row.dead, "red" if row.dead else "dim"),
+        lag_cell(row.lag, "yellow" if (row.lag or 0.0) > LATE else ""),
         Cell(str(workers), "bold red" if abandoned else ""),
         Cell(gate, STYLES[gate]),
     ]

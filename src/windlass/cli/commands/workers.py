@@ -1,4 +1,4 @@
-"""`windlass workers`: who works, on what, and who has gone silent."""
+"""`windlass workers`: each worker with its state, queues, running jobs and lease."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.store_option import app_option, call_store, load_settings, url_option
-from windlass.cli.show.output import Cell, Column, as_json, format_age, print_json, print_table, print_text
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    format_age,
+    id_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,15 +35,13 @@ COLUMNS = (
 STYLES = {"busy": "green", "idle": "green", "silent": "yellow", "dead": "red"}
 
 
-@click.command(short_help="Show each worker: state, queues, running jobs, last beat.")
-@app_option
-@url_option
-@as_json
+@click.command(short_help="Show each worker: state, queues, running jobs, lease.")
+@store_options
 def workers(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each worker that the store knows.
+    """Show each worker in the store.
 
-    busy and idle ones are alive. A silent one's lease is over: it will be marked dead, and a dead one's jobs are given
-    to others; its row goes when it holds none.
+    Busy and idle workers are alive. The lease of a silent worker has expired: a sweep will mark it dead. The jobs of
+    a dead worker are released, and its row is removed when it holds no job.
     """
     from windlass.clock import SystemClock
 
@@ -66,8 +72,6 @@ def worker_state(row: WorkerRow, now: datetime) -> str:
 
 
 def _row(row: WorkerRow, now: datetime) -> list[Cell]:
-    from windlass.cli.show.live_log import short_id
-
     state = worker_state(row, now)
     ends = format_age(now, row.alive_until) if is_alive(row, now) else format_age(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
@@ -83,7 +87,7 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
             raw=row.alive_until.isoformat(),
         ),
         Cell(format_age(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
-        Cell(short_id(row.id), "dim", raw=str(row.id)),
+        id_cell(row.id, "dim"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The pieces of the demo's screen, each drawn from the scene and a size."""
+"""The panels of the demo's screen, each drawn from the scene and a size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
 
-STATES = {  # in the order of the bar: colour, sign, word
+STATES = {  # in the order of the bar: colour, sign, name
     State.SUCCEEDED: ("green", "●", "succeeded"),
     State.DEAD: ("red", "✖", "dead"),
     State.RUNNING: ("cyan", "▶", "running"),
@@ -40,7 +40,7 @@ CLOCK = 7  # columns before a sentence: its time and a sign
 QUEUE = 5  # columns of a queue's name
 COUNTS = 21  # columns of a queue's counts
 PROCESSOR = 17  # columns of a processor's name
-WITH_IDS = 100  # columns from which the lives of jobs carry their ids
+WITH_IDS = 100  # columns from which the attempts show the ids of their jobs
 ROOMY = 50  # columns from which a worker shows the ids of its jobs
 
 
@@ -61,13 +61,13 @@ def progress(scene: Scene, columns: int) -> RenderableType:
     """One bar of all jobs by state, and a legend that counts them."""
     share = f" {scene.ended} of {scene.enqueued} jobs "
     legend = Text(" ", no_wrap=True, overflow="ellipsis")
-    for state, (colour, sign, word) in STATES.items():
-        legend.append(f"{sign} {scene.counts.get(state, 0)} {word}   ", colour)
+    for state, (colour, sign, name) in STATES.items():
+        legend.append(f"{sign} {scene.counts.get(state, 0)} {name}   ", colour)
     return Group(Text.assemble(" ", _bar(scene, columns - 1 - len(share)), (share, "bold")), legend)
 
 
 def _bar(scene: Scene, columns: int) -> Text:
-    """Each state has its share of the columns; the cuts are rounded, so that the shares add up."""
+    """Each state has its share of the columns; the borders are rounded, so that the shares add up."""
     total = max(1, scene.enqueued, sum(scene.counts.values()))
     bar, seen, drawn = Text(), 0, 0
     for state, (colour, _, _) in STATES.items():
@@ -79,7 +79,7 @@ def _bar(scene: Scene, columns: int) -> Text:
 
 
 def phases(scene: Scene) -> RenderableType:
-    """The way of the orders through their pipeline, and how many are where, by state."""
+    """How many orders are in each phase of their pipeline, by state."""
     line = Text.assemble((" orders ", "bold"), no_wrap=True, overflow="ellipsis")
     for phase in scene.phases:
         line.append(f" {phase.name} ", "default" if phase.jobs else "bright_black")
@@ -139,7 +139,7 @@ def throughput(measured: Throughput, columns: int) -> Panel:
 
 
 def worker(view: WorkerView, columns: int, lines: int) -> Panel:
-    """A worker process and its processors; of a killed one, what it held when it died."""
+    """A worker process and its processors; for a killed worker, the jobs that it held when it died."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, min_width=PROCESSOR)
     table.add_column(no_wrap=True, overflow="ellipsis")
@@ -158,7 +158,7 @@ def worker(view: WorkerView, columns: int, lines: int) -> Panel:
 
 
 def _choose_slots(slots: Sequence[Slot], room: int) -> list[Slot]:
-    """Where there is no room for all: who works, then who worked last. Phases come in the order of their pipeline."""
+    """Where there is no room for all processors: the busy ones, then the latest ones, in the order of the phases."""
     ranks = {phase: rank for rank, phase in enumerate(program.order.phases, 1)}
     latest = sorted(slots, key=lambda slot: (slot.state is ProcessorState.IDLE, slot.seconds))
     return sorted(latest[:room], key=lambda slot: (ranks.get(slot.phase, 0), slot.name))
@@ -219,7 +219,7 @@ def _attempt_line(attempts: AttemptGroup, *, ids: bool) -> Text:
 
 
 def _describe_end(attempt: AttemptEnded) -> str:
-    """What became of it, the error first: it is what one wants to see where the line is cut."""
+    """How the attempt ended; the error stands first, so that a line that is cut still shows it."""
     if attempt.error is None or attempt.state is None:
         return attempt.text
     type, _, message = attempt.error.partition(": ")
@@ -236,7 +236,7 @@ def conclusion(summary: Summary) -> RenderableType:
     parts += [Text(line, "bright_black") for line in summary.logs]
     if summary.holds:
         parts.append(Text("your turn: write an app.py as in README.md, then run `windlass dev`", "bright_black"))
-    return Panel(Group(*parts), title="what the store says", title_align="left", border_style=colour, expand=False)
+    return Panel(Group(*parts), title="what the store holds", title_align="left", border_style=colour, expand=False)
 
 
 def _panel(content: RenderableType, title: str | Text, colour: str = "bright_black") -> Panel:

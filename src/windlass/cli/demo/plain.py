@@ -1,4 +1,4 @@
-"""The demo as plain lines: for a pipe, a file, a small or a simple terminal."""
+"""The demo as plain lines: for a pipe, a file, or a small or simple terminal."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from windlass.cli.show.output import format_count
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 
-STATUS = 2.0  # seconds between two lines that say how things stand
-PHASES = 1.0  # seconds between two looks at what is under way: orders, and jobs at a limit
+STATUS = 2.0  # seconds between two status lines
+PHASES = 1.0  # seconds between two lines about orders and about jobs at a limit
 TYPE_WIDTH = 14  # characters
 SHOWN = (State.QUEUED, State.RUNNING, State.FAILED, State.SUCCEEDED, State.DEAD)
 TONES = {Tone.PLAIN: None, Tone.GOOD: "green", Tone.BAD: "red"}
 
 
 class Plain:
-    """Each piece of news on a line, and from time to time how things stand."""
+    """Prints each piece of news on a line, and a status line from time to time."""
 
     def __init__(self) -> None:
         self._colour = uses_colour(sys.stdout)
-        self._read = True  # somebody reads what we print
+        self._read = True  # whether the pipe or terminal is still open
         self._next_status = STATUS
         self._next_phases = 0.0
 
     def open(self) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets question marks, and no traceback
+            sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets question marks instead of a traceback
 
     def show(self, scene: Scene) -> bool:
         for piece in scene.take_news():
@@ -60,7 +60,7 @@ class Plain:
         pass
 
     def conclude(self, summary: Summary) -> None:
-        self._print_news("what the store says:")
+        self._print_news("what the store holds:")
         for check in summary.checks:
             mark, colour = ("ok    ", "green") if check.holds else ("FAILED", "red")
             self._print_news(f"  {mark}  {check.text}", colour)
@@ -79,7 +79,7 @@ class Plain:
             print(f"{before}{line}", flush=True)
         except OSError:  # the pipe is closed, or the terminal is gone
             self._read = False
-            # Python writes what is left in its buffer when it ends; it must not fail there.
+            # Python flushes its buffer when it exits; that must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -103,7 +103,7 @@ def _limits(scene: Scene) -> list[str]:
 
 
 def _phases(scene: Scene) -> list[str]:
-    """How many orders are in which phase, and who works there."""
+    """How many orders are in each phase, and the processors that are busy there."""
     if scene.shipped == scene.orders:
         return []
     counts = ", ".join(f"{phase.jobs} in {phase.name}" for phase in scene.phases)

@@ -1,7 +1,7 @@
-"""What a worker process tells the demo: its processors a few times per second, and each attempt that ended.
+"""What a worker process reports to the demo: its processors ten times per second, and each attempt that ended.
 
 A named pipe in the demo's folder carries one JSON line per report. A line is at most PIPE_BUF long, so that the system
-writes it whole or not at all: the lines of several workers never mix, and kill -9 tears none.
+writes it whole or not at all: the lines of several workers never mix, and kill -9 cannot cut one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Slot(msgspec.Struct, frozen=True):
     state: ProcessorState
     type: str | None  # of the job it is busy with
     job: str | None  # that job's id, as 32 hex digits
-    seconds: float  # since it took its latest job
+    seconds: float  # since the processor took its latest job
 
     @property
     def phase(self) -> str:
@@ -52,17 +52,17 @@ class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
-    """An attempt ended, and what follows is committed."""
+    """An attempt ended, and its transition is committed."""
 
     worker: int
     at: float  # seconds since the epoch
     job: str
     type: str
     attempt: str  # as in "2 of 3"
-    text: str  # the whole of it, for a line
+    text: str  # the end of the attempt, as one line
     error: str | None
     state: State | None  # None: the lease was lost and nothing was written
-    next_phase: str | None = None  # of its pipeline, to which it goes
+    next_phase: str | None = None  # the phase of its pipeline that the job goes to
 
     @property
     def is_good(self) -> bool:
@@ -70,7 +70,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
 
 
 class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
-    """This worker found a dead one and gave its jobs back."""
+    """This worker found dead workers and released their jobs."""
 
     worker: int
     deaths: int
@@ -82,7 +82,7 @@ Report = Processors | AttemptEnded | Rescued
 
 
 class WorkerReporter:
-    """In a worker process: a subscriber that writes. Where the pipe is full or gone, a report is dropped."""
+    """In a worker process: a subscriber that writes reports. A report is dropped where the pipe is full or closed."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._number = number
@@ -149,7 +149,7 @@ class WorkerReporter:
 
 
 class ReportReader:
-    """In the demo: hears every worker. A context manager inside a running loop."""
+    """In the demo: reads the reports of every worker. A context manager inside a running loop."""
 
     def __init__(self, folder: Path, receive: Callable[[Report], None]) -> None:
         self._path = folder / PIPE
@@ -159,7 +159,7 @@ class ReportReader:
 
     def __enter__(self) -> ReportReader:
         os.mkfifo(self._path, 0o600)
-        # For writing too: a pipe whose last writer was killed would otherwise be at its end for ever.
+        # Opened for writing, too: otherwise the pipe would stay at end-of-file once its last writer was killed.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._read)
         return self

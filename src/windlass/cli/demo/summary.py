@@ -1,4 +1,4 @@
-"""What the store says in the end, checked against what was enqueued. Only the store is believed."""
+"""The check at the end: what the store holds, compared with what was enqueued. Only the store counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.model.state import FINAL, State
 from windlass.policy.failure import CRASHED, EXHAUSTED
 
 NEVER = datetime.max.replace(tzinfo=UTC)
-DYING = ("import_feed", "refund")  # types whose jobs all die
+DYING = ("import_feed", "refund")  # job types; each of their jobs dies
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How the show went."""
+    """The result of the show."""
 
     checks: Sequence[Check]
     ended: int
     enqueued: int
     seconds: float
     peak: float  # jobs per second
-    logs: Sequence[str] = ()  # what went wrong in the workers, where a check failed
+    logs: Sequence[str] = ()  # of the workers, where a check failed
 
     @property
     def holds(self) -> bool:
@@ -44,30 +44,30 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """One sentence for all of it."""
+        """One sentence about the whole show."""
         if not self.holds:
-            return "that is not what should have happened; please tell us, with these lines"
+            return "this should not have happened; please report it, with these lines"
         if not self.enqueued:
-            return "it ended before anything was enqueued"
+            return "the demo ended before a job was enqueued"
         done = f"{self.ended} jobs in {self.seconds:.0f} s, at most {self.peak:.0f} per second"
         left = self.enqueued - self.ended
-        return f"{done}; {left} were still on their way" if left else done
+        return f"{done}; {left} had not ended" if left else done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What was done, and what the store holds afterwards."""
+    """What was enqueued, and what the store holds afterwards."""
 
     enqueued: int
     counts: Mapping[State, int]
     cast: Sequence[Job]  # every job of a short show, the latest ones of a long one
-    victims: frozenset[UUID]  # jobs whose worker was killed while it ran them
-    complete: bool  # the show came to its own end
+    victims: frozenset[UUID]  # jobs that ran in a worker when it was killed
+    complete: bool  # the show was not interrupted
     beats: Mapping[datetime, UUID] = field(default_factory=dict)  # ticks of the heartbeat, and the job of each
 
 
 def check(account: Account) -> list[Check]:
-    """Every sentence that can be said of this account. An interrupted show is judged by the jobs that ended."""
+    """Every check that applies to this account. An interrupted show is checked by the jobs that ended."""
     ended = [job for job in account.cast if job.status in FINAL]
     lost = account.enqueued - sum(account.counts.values())
     checks = [Check(f"{account.enqueued} jobs enqueued, {lost} lost", lost == 0)]
@@ -98,7 +98,7 @@ def _all_ended(account: Account) -> Check:
 
 
 def _overtaking(cast: Sequence[Job]) -> list[Check]:
-    """How many newsletters each reset went past, of those that waited when it came."""
+    """How many newsletters each reset overtook, of those that waited when it was enqueued."""
     letters = [job for job in cast if job.type == "newsletter"]
     passed = [
         sum(_start(letter) > _start(reset) for letter in waiting)
@@ -112,7 +112,7 @@ def _overtaking(cast: Sequence[Job]) -> list[Check]:
 
 
 def _limits(fetches: Sequence[Job]) -> list[Check]:
-    """How many ran at a time, from the times of their attempts that succeeded."""
+    """How many ran at a time, from the times of the attempts that succeeded."""
     if not fetches:
         return []
     domains = {str(job.arguments()["domain"]) for job in fetches}
@@ -122,7 +122,7 @@ def _limits(fetches: Sequence[Job]) -> list[Check]:
 
 
 def _most_at_once(jobs: Sequence[Job]) -> int:
-    """A start that falls on an end comes after it."""
+    """The most jobs that ran at the same time; a start at the moment of an end comes after it."""
     starts = [(job.started_at, 1) for job in jobs if job.started_at and job.finished_at]
     ends = [(job.finished_at, -1) for job in jobs if job.started_at and job.finished_at]
     running = most = 0
@@ -133,7 +133,7 @@ def _most_at_once(jobs: Sequence[Job]) -> int:
 
 
 def _beats(account: Account) -> list[Check]:
-    """Each tick has a job of its own, whoever was leader and whoever was killed."""
+    """Each tick has its own job, whichever worker was the leader or was killed."""
     if not account.beats:
         return [Check("the heartbeat fired", False)] if account.complete else []
     ticks = sorted(account.beats)
@@ -143,7 +143,7 @@ def _beats(account: Account) -> list[Check]:
 
 
 def _phases(orders: Sequence[Job]) -> list[Check]:
-    """Where the orders have been, from the attempts that the store remembers."""
+    """The phases of the orders, from the attempts in the store."""
     if not orders:
         return []
     names = ", ".join(program.order.phases)
@@ -159,7 +159,7 @@ def _phases(orders: Sequence[Job]) -> list[Check]:
 
 
 def _phases_passed(job: Job) -> tuple[str, ...]:
-    """The phases that succeeded, one after the other; a success of the last one is the job's own."""
+    """The phases that succeeded, in order; the success of the last phase is the job's own."""
     passed = [entry.phase or "" for entry in _attempts(job) if entry.outcome == Ending.SUCCEEDED]
     return (*passed, job.phase) if job.status is State.SUCCEEDED else tuple(passed)
 
@@ -189,7 +189,7 @@ def _was_rescued(job: Job) -> bool:
 
 
 def _start(job: Job) -> datetime:
-    """A job that has not started will do so later than every other."""
+    """A job that has not started counts as later than every other."""
     return job.started_at or NEVER
 
 
@@ -206,7 +206,7 @@ EXPECTED: tuple[Expectation, ...] = (
         lambda job: job.status is State.SUCCEEDED and job.attempt == program.SYNC_ATTEMPTS,
     ),
     (
-        "ask_partner was stopped at its time limit, was retried and succeeded",
+        "ask_partner was stopped at its timeout, was retried and succeeded",
         _of("ask_partner"),
         lambda job: job.status is State.SUCCEEDED and job.attempt == 2,
     ),
@@ -216,7 +216,7 @@ EXPECTED: tuple[Expectation, ...] = (
         lambda job: (job.status, job.attempt, job.reason) == (State.DEAD, program.FEED_ATTEMPTS, EXHAUSTED),
     ),
     (
-        "refund is dead after one attempt: it said that no retry can help",
+        "refund is dead after one attempt: its handler raised Dead",
         _of("refund"),
         lambda job: job.status is State.DEAD and job.attempt == 1,
     ),

@@ -14,12 +14,12 @@ PROGRAM = "windlass.cli.demo.program:app"
 
 
 def arguments(number: int, folder: Path) -> list[str]:
-    """How the supervisor starts it."""
+    """The command line of a worker, for the supervisor."""
     return ["demo", "--worker", str(number), "--folder", str(folder)]
 
 
 def work(number: int, folder: Path, lifeline: int | None) -> None:
-    """Until told to stop, or until the demo is gone."""
+    """Run until a signal, or until the demo's own process ends."""
     _redirect_output(log_path(number, folder))
     set_up("WARNING", name=str(number))
     app = load(PROGRAM)
@@ -32,7 +32,7 @@ def log_path(number: int, folder: Path) -> Path:
 
 
 def _redirect_output(log: Path) -> None:
-    """Whatever this process and its children print goes there: the terminal belongs to the demo's screen."""
+    """Write the output of this process and its children to the log: the terminal belongs to the demo's screen."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
     os.dup2(file, 2)

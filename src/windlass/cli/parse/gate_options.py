@@ -1,4 +1,4 @@
-"""Which gate, tenant or queue a command means, and a word about a name that looks like a slip."""
+"""The gate, tenant or queue that a command names, and a suggestion where the name may be misspelt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NamedListGroup(ListGroup):
 
 
 def gate_options(command: Any) -> Any:
-    """The gate that is meant: exactly one of them."""
+    """The options that name a gate: exactly one of them is given."""
     options = (
         click.option("--queue", metavar="QUEUE", help="The gate of a queue."),
         click.option("--type", metavar="TYPE", help="The gate of a type of job."),
@@ -47,7 +47,7 @@ def gate_options(command: Any) -> Any:
 
 
 def spender_options(command: Any) -> Any:
-    """Whose budget is meant: a tenant's or a queue's."""
+    """The options that name a budget: that of a tenant or of a queue."""
     options = (
         click.option("--tenant", metavar="TENANT", help="The budget of a tenant."),
         click.option("--queue", metavar="QUEUE", help="The budget of a queue."),
@@ -71,24 +71,24 @@ def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | N
         raise click.UsageError(f"{' and '.join(named)} are {len(named)} gates; {verb} one at a time")
     if not named:
         raise click.UsageError(
-            f"say which gate: --queue, --type or --tenant, or --all for everything, for example: "
+            f"name a gate: --queue, --type or --tenant, or --all for everything, for example: "
             f"windlass gates {verb} --queue mail"
         )
     return target(queue, type, tenant, everything)
 
 
 def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
-    """Whose budget the options name: kind and name."""
+    """The budget that the options name: `tenant` or `queue`, and its name."""
     from windlass.admin import spender
 
     if (tenant is None) == (queue is None):
-        what = "say whose budget" if tenant is None else "a budget is a tenant's or a queue's"
+        what = "name a budget" if tenant is None else "a budget belongs to a tenant or to a queue"
         raise click.UsageError(f"{what}: --tenant or --queue, for example: windlass budgets {verb} --tenant acme")
     return spender(tenant, queue)
 
 
 async def read_known_names(store: Store, kind: str) -> set[str]:
-    """Queues, types or tenants that jobs, workers or operators have named."""
+    """The queues, types or tenants that jobs, workers or gates have named."""
     match kind:
         case "queue":
             served = {queue for row in await store.workers() for queue in row.queues or ()}
@@ -103,7 +103,7 @@ async def read_known_names(store: Store, kind: str) -> set[str]:
 
 
 def suggest_name(what: str, name: str, known: Iterable[str]) -> None:
-    """A name that nobody has used may be one for later; one that looks like another is more likely a slip."""
+    """Print a note about an unknown name that is close to a known one; any other unknown name may be for later use."""
     import difflib
 
     names = set(known) - {name}

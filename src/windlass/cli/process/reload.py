@@ -1,4 +1,4 @@
-"""The parent of `windlass dev`: one worker child at a time, replaced when a file changes."""
+"""The parent process of `windlass dev`: runs one worker process at a time, and replaces it when a file changes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
-from windlass.cli.commands.dev import NO_READER, TRY_AGAIN
+from windlass.cli.exit_codes import INTERRUPTED, NO_READER, TRY_AGAIN
 from windlass.cli.process.child import WindlassProcess, describe_exit
 from windlass.cli.process.supervisor import STEADY, restart_delay
 from windlass.cli.process.watch import FileWatch
+from windlass.cli.show.output import escape_text, print_note
 from windlass.declare.program import shorten
-from windlass.observe.logs import escape
 
-CHECK_EVERY = 0.5  # seconds between two looks at the files
-PATIENCE = 10.0  # seconds for a child to end, which has three or four by itself
+CHECK_EVERY = 0.5  # seconds between two checks of the files
+PATIENCE = 10.0  # seconds for a child to end; its own grace times take three or four
 MAX_NAMED = 3  # files named in a message
-INTERRUPTED = 130
 
 
 class Reloader:
-    """Starts the child, watches, and knows how to end."""
+    """Starts the child, watches the files, and stops at a signal."""
 
     def __init__(self, arguments: Sequence[str], directories: Iterable[Path]) -> None:
         self._arguments = arguments
@@ -35,11 +32,11 @@ class Reloader:
         self._child: WindlassProcess | None = None
 
     async def run(self) -> int:
-        """Until Ctrl-C or SIGTERM; the answer is the exit code."""
+        """Run until Ctrl-C or SIGTERM; returns the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
-        _print_message(f"watching the Python files here ({len(self._watch)}); Ctrl-C ends")
+        print_note(f"watching the Python files here ({len(self._watch)}); Ctrl-C ends")
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -51,14 +48,14 @@ class Reloader:
             if changed:
                 failures = 0
             elif status > 0 and status != TRY_AGAIN:
-                _print_message("waiting for a change")
+                print_note("waiting for a change")
                 await self._wait_for_change(None)
                 failures = 0
             else:
                 failures = 1 if time.monotonic() - began >= STEADY else failures + 1
                 wait = restart_delay(failures)
                 how = "" if status == TRY_AGAIN else f"the worker ended ({describe_exit(status)}); "
-                _print_message(f"{how}trying again in {wait:.1f} s")
+                print_note(f"{how}trying again in {wait:.1f} s")
                 await self._wait_for_change(asyncio.ensure_future(asyncio.sleep(wait)))
         return INTERRUPTED if self._signals > 1 else 0
 
@@ -69,21 +66,21 @@ class Reloader:
             self._child.signal(signal.SIGKILL)
 
     async def _run_child(self) -> tuple[list[Path], int]:
-        """One life of the child: what changed meanwhile, and how it ended."""
+        """Run one child to its end; returns the files that changed meanwhile, and the exit status."""
         self._child = child = WindlassProcess(self._arguments, foreground=True)
         await child.start()
         ended = asyncio.ensure_future(child.wait())
         changed = await self._wait_for_change(ended)
         if changed:
-            _print_message(f"{_list_names(changed)} changed; starting anew")
+            print_note(f"{_list_names(changed)} changed; restarting")
         if not ended.done():
             child.signal(signal.SIGTERM)
             await asyncio.wait({ended}, timeout=PATIENCE)
-            child.signal(signal.SIGKILL)  # nobody is there any more, or it does not listen
+            child.signal(signal.SIGKILL)  # does nothing if the child has ended; kills a child that ignores SIGTERM
         return changed, await ended
 
     async def _wait_for_change(self, other: asyncio.Future[Any] | None) -> list[Path]:
-        """Until a file changed, something else happened, or the end was asked for."""
+        """Wait until a file changed, `other` is done, or this process was asked to stop."""
         while not self._stopping.is_set():
             stopping = asyncio.ensure_future(self._stopping.wait())
             waiters: set[asyncio.Future[Any]] = {stopping} if other is None else {stopping, other}
@@ -100,8 +97,4 @@ class Reloader:
 def _list_names(changed: list[Path]) -> str:
     names = [shorten(path) for path in changed[:MAX_NAMED]]
     more = len(changed) - len(names)
-    return escape(", ".join(names)) + (f" and {more} more" if more else "")
-
-
-def _print_message(text: str) -> None:
-    click.echo(f"windlass: {text}", err=True)
+    return escape_text(", ".join(names)) + (f" and {more} more" if more else "")

@@ -31,7 +31,7 @@ def run_worker(
     lifeline: int | None = None,
     interrupts: bool = True,
 ) -> None:
-    """Work until SIGTERM or SIGINT (or the parent's end). A second signal ends the process at once."""
+    """Run the worker until SIGTERM, SIGINT or the end of the parent. A second signal ends the process at once."""
     try:
         asyncio.run(_run_worker(make_worker, subscribers, lifeline, interrupts))
     finally:
@@ -61,7 +61,7 @@ async def _run_worker(
         try:
             await asyncio.wait({finished, asked}, return_when=asyncio.FIRST_COMPLETED)
             if finished.done():
-                await finished  # raises what made it impossible to go on
+                await finished  # raises the error that ended the worker
             elif worker.state.leases.attempts:
                 log.info("stopping; %d running jobs have %g s to end", *_to_wait_for(worker))
         finally:
@@ -74,7 +74,7 @@ def _to_wait_for(worker: Worker) -> tuple[int, float]:
 
 
 class _StopSignals:
-    """What signals do. Python's own handlers and not the loop's: they run while a handler blocks the loop."""
+    """Handles signals. Python's own signal handlers, not the loop's: they run while a job's handler blocks the loop."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._on_first = first
@@ -93,17 +93,17 @@ class _StopSignals:
 
 
 def end_at_once(code: int) -> None:
-    """Leave now, with the logs written; the lease's end gives the jobs back."""
+    """End the process now, with the logs flushed. Its jobs are released when its lease expires."""
     for flush in (logging.shutdown, sys.stdout.flush, sys.stderr.flush):
         try:
             flush()
-        except (OSError, ValueError, RuntimeError):  # a closed pipe, or the signal came in the middle of a write
+        except (OSError, ValueError, RuntimeError):  # a closed pipe, or the signal interrupted a write
             pass
     os._exit(code)
 
 
 def leave_stuck_threads(*, failed: bool) -> None:
-    """A handler's thread cannot be killed, and Python would wait for it for ever: its job is given back already."""
+    """A handler's thread cannot be killed, and Python would wait for it for ever; its job has been released already."""
     deadline = time.monotonic() + LAST_THREADS
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:

@@ -1,4 +1,4 @@
-"""Which Python files changed: a look at their times, twice a second. No dependency, and the same everywhere."""
+"""Finds Python files that changed by reading their times twice a second: no dependency, the same on every system."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist"})
-ENVIRONMENT = "pyvenv.cfg"  # a directory that holds it is a virtual environment, whatever its name
+ENVIRONMENT = "pyvenv.cfg"  # a directory with this file is a virtual environment, whatever its name
 
 Stamp = tuple[int, int]  # nanoseconds of the last change, bytes
 
 
 class FileWatch:
-    """Remembers how the files looked; `read_changes` tells what is different since the last time."""
+    """Keeps the time and size of each file; `read_changes` returns the files that changed since the last call."""
 
     def __init__(self, directories: Iterable[Path]) -> None:
         self._directories = tuple(dict.fromkeys(directories))
@@ -42,6 +42,6 @@ def _walk_files(top: Path) -> Iterator[tuple[Path, Stamp]]:
                 path = Path(folder, name)
                 try:
                     state = path.stat()
-                except OSError:  # it went while we looked
+                except OSError:  # the file was removed during the walk
                     continue
                 yield path, (state.st_mtime_ns, state.st_size)

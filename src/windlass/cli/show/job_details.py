@@ -1,4 +1,4 @@
-"""What stands around a job: the jobs it knows by name, what it waits for and remembers, and what the audit says."""
+"""What `jobs show` reads beside a job: its links, steps and signals, what it waits for, and its rows of the audit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.cli.commands.budgets import is_spent
 from windlass.cli.commands.gates import describe_gate
 from windlass.cli.commands.limits import describe_room, describe_rule, describe_use
 from windlass.cli.show.job_json import UNREADABLE
-from windlass.cli.show.output import format_span, print_text, to_local
+from windlass.cli.show.output import format_origin, format_span, print_text, to_local
 from windlass.model.admission import GateState, LimitRow
 from windlass.model.flow import Consequences, Linked, Recollection, Waiting
 from windlass.model.job import Job
@@ -30,15 +30,15 @@ INDENT = "  "
 
 
 class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Read once, beside the job itself."""
+    """What the store holds about a job beside its own row."""
 
     links: Sequence[Linked]
-    others: frozenset[UUID]  # of the links that are shown, those it did not create
+    others: frozenset[UUID]  # of the links that are shown, the jobs that this job did not create
     memory: Recollection
-    audit: Sequence[AuditRow]  # newest first, one more than is shown
+    audit: Sequence[AuditRow]  # newest first, one row more than is shown
     waiting: Waiting | None
-    full: LimitRow | None = None  # the limit or rate that it is parked on
-    closed: Sequence[str] = ()  # what else keeps it from starting, in words
+    full: LimitRow | None = None  # the limit or rate that the job is parked on
+    closed: Sequence[str] = ()  # the closed gates and spent budgets that keep the job from starting
 
 
 async def read_details(store: Store, job: Job) -> JobDetails:
@@ -62,20 +62,19 @@ async def _read_full_limit(store: Store, job: Job) -> LimitRow | None:
 
 
 async def _read_closures(store: Store, job: Job) -> list[str]:
-    """Gates and budgets that this job does not get through now."""
+    """The closed gates and spent budgets that keep this job from starting, one sentence each."""
     mine = {("all", ""), ("queue", job.queue), ("type", job.type), ("tenant", job.tenant)}
     reasons = []
     for gate in await store.gates():
         if gate.state is not GateState.OPEN and (gate.kind, gate.name) in mine:
-            by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
-            reasons.append(f"{describe_gate(gate)} is {gate.state}{by}{why}")
+            reasons.append(f"{describe_gate(gate)} is {gate.state}{format_origin(gate.actor, gate.reason)}")
     for row in await store.budgets():
         if is_spent(row) and (row.kind, row.name) in mine:
             reasons.append(f"the budget of {row.kind} {row.name} is spent, until {to_local(row.until):%Y-%m-%d %H:%M}")
     return reasons
 
 
-# For a program
+# JSON
 
 
 def details_document(details: JobDetails) -> dict[str, Any]:
@@ -93,15 +92,15 @@ def details_document(details: JobDetails) -> dict[str, Any]:
 
 
 def list_steps(memory: Recollection) -> list[str]:
-    """The names that the program gave to steps, sleeps and signals with a time limit; Windlass's own have a space."""
+    """The program's names of steps, sleeps and signals with a timeout; the names that Windlass gives have a space."""
     return sorted(name for name in memory.steps if name == name.strip() and "/ " not in name)
 
 
-# For a person
+# Text
 
 
 def describe_wait(waiting: Waiting | None, now: datetime) -> str:
-    """`for the signal approved, until 14:00:00 (in 59m)`; empty when nobody knows."""
+    """`for the signal approved, until 14:00:00 (in 59m)`; empty where the job does not wait."""
     if waiting is None:
         return ""
     parts: list[str] = []
@@ -117,7 +116,7 @@ def describe_wait(waiting: Waiting | None, now: datetime) -> str:
 
 
 def describe_park(job: Job, details: JobDetails) -> str:
-    """`for limit domain:example.org (2 of 2 in use)`; empty when it is not parked."""
+    """`for limit domain:example.org (2 of 2 in use)`; empty where the job is not parked."""
     if job.parked_on is None:
         return ""
     if details.full is None:
@@ -125,16 +124,16 @@ def describe_park(job: Job, details: JobDetails) -> str:
     row = details.full
     kind = "limit" if row.period is None else "rate"
     if row.held > 0:
-        how = f"everybody holds back for {format_span(row.held)} more"
+        how = f"held back for {format_span(row.held)} more"
     elif row.period is None:
         how = f"{describe_use(row)} in use"
     else:
-        how = f"{describe_rule(row)}, a token is there {describe_room(row)}"
+        how = f"{describe_rule(row)}, next token {describe_room(row)}"
     return f"for {kind} {row.key} ({how})"
 
 
 def list_details(job: Job, details: JobDetails) -> Iterator[tuple[str, str]]:
-    """What there is to say of this job and no other."""
+    """Names and values of what the store holds beside the job's own row."""
     if job.limits:
         yield "limits", ", ".join(job.limits)
     for closed in details.closed:
@@ -155,13 +154,13 @@ def list_details(job: Job, details: JobDetails) -> Iterator[tuple[str, str]]:
 
 
 def print_links(job: Job, details: JobDetails) -> None:
-    """The jobs it knows by name: its children, and those it depends on."""
+    """Print the jobs that this job has links to: its children, and the jobs that it depends on."""
     if not details.links:
         return
     shown, hidden = details.links[:SHOWN], len(details.links) - SHOWN
     states = Counter(_state(link) for link in details.links)
     reasons = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-    print_text(f"\n{'Jobs it knows' if details.others else 'Children'}  ({reasons})", style="bold")
+    print_text(f"\n{'Linked jobs' if details.others else 'Children'}  ({reasons})", style="bold")
     width = max(len(link.name.strip()) for link in shown)
     for link in shown:
         foreign = "  not its child" if link.id in details.others else ""
@@ -181,15 +180,13 @@ def _style(link: Linked) -> str | None:
 
 
 def print_audit(job: Job, details: JobDetails) -> None:
-    """What the audit says, newest first."""
+    """Print the job's rows of the audit, newest first."""
     if not details.audit:
         return
     print_text("\nAudit", style="bold")
     for row in details.audit[:SHOWN]:
-        by = f" by {row.actor}" if row.actor else ""
-        why = f": {row.reason}" if row.reason else ""
         print_text(
-            f"{INDENT}{to_local(row.at):%Y-%m-%d %H:%M:%S}  {row.action}{by}{why}",
+            f"{INDENT}{to_local(row.at):%Y-%m-%d %H:%M:%S}  {row.action}{format_origin(row.actor, row.reason)}",
             style=action_style(row.action) or None,
         )
     if len(details.audit) > SHOWN:

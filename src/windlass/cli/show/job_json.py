@@ -1,4 +1,4 @@
-"""A job as `--json` tells it: the same object wherever a command prints one. docs/cli.md describes it."""
+"""A job as a JSON object: the same fields wherever a command prints a job with `--json`. docs/cli.md lists them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from windlass.model.job import Attempt, Failure, Job, attempts_in
 
 LISTED = 120  # characters of an error in a list
-UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
+UNREADABLE = "unreadable"  # the type of an error that is not in the form Windlass writes
 
 
 def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
-    """Everything about a job but its lease's token. Input, output and errors are documents and not texts.
+    """Everything about a job except its lease's token. Input, output and errors are JSON documents and not strings.
 
-    The label is the program's own name for the state.
+    `label` is the program's own name for the state.
     """
     return {
         "id": job.id,
@@ -57,7 +57,7 @@ def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
 
 
 def read_failure(job: Job) -> Failure | None:
-    """The last error; None where there is none. An error of another shape is shown as it was written."""
+    """The last error, or None. An error in another form is returned with its text as the message."""
     if job.error is None:
         return None
     try:
@@ -67,7 +67,7 @@ def read_failure(job: Job) -> Failure | None:
 
 
 def read_attempts(job: Job) -> list[Attempt]:
-    """The attempts worth a word, oldest first, without those of another shape."""
+    """The recorded attempts, oldest first, without entries in another form."""
     return attempts_in(job.attempts)
 
 
@@ -79,7 +79,7 @@ def summarize_failure(failure: Failure) -> str:
 
 
 def _document(text: str | None) -> msgspec.Raw | str | None:
-    """A JSON document; a text that is no JSON is shown as a text."""
+    """A JSON document; a text that is no JSON stays a string."""
     if text is None:
         return None
     try:

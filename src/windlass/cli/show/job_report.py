@@ -1,4 +1,4 @@
-"""One job's story, as a person reads it: what it is, what happened to it when, and what can be done now."""
+"""The report of `jobs show`: a job's state and fields, what happened to it and when, and the commands for it now."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ OUTCOME_TEXT = {
     "released": "given back",
     "waiting": "began to wait",
 }
-"""Outcomes in the words of a story, where they are not the word themselves."""
+"""How a timeline names an outcome, where it does not use the outcome's own name."""
 STYLES = {"succeeded": "green", "failed": "yellow", "timed out": "yellow", "crashed": "red", "dead": "red"}
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """Something that happened, or will."""
+    """One line of a timeline: something that happened to the job, or will happen."""
 
     when: datetime | None
     text: str
@@ -59,7 +59,7 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 def print_job(
     job: Job, details: JobDetails, workers: Sequence[WorkerRow], now: datetime, *, label: str | None, full: bool
 ) -> None:
-    """Print the story."""
+    """Print the whole report."""
     awaits = describe_wait(details.waiting, now) or describe_park(job, details)
     print_text(f"{job.type}  {_describe_state(job, awaits, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
     print_text(str(job.id), style="dim")
@@ -102,7 +102,7 @@ def _describe_state(job: Job, awaits: str, now: datetime) -> str:
 
 
 def _list_facts(job: Job) -> list[tuple[str, str]]:
-    """What there is to say beyond the defaults."""
+    """Names and values of the job's fields that differ from the defaults."""
     facts = [("queue", job.queue), ("attempts", f"{job.attempt} of {job.max_attempts}")]
     for name, value, usual in (
         ("priority", job.priority, 0),
@@ -128,7 +128,7 @@ def _list_facts(job: Job) -> list[tuple[str, str]]:
 def make_timeline(
     job: Job, names: Mapping[UUID, str], now: datetime, *, awaits: str = "", most: int | None = None
 ) -> list[TimelineEntry]:
-    """What happened, in order; the last line may be what will."""
+    """What happened, in order; the last entry may be what comes next."""
     attempts = read_attempts(job)
     lines = [TimelineEntry(job.created_at, "enqueued")]
     for attempt in attempts:
@@ -156,7 +156,7 @@ def _attempt_entries(attempt: Attempt, names: Mapping[UUID, str], most: int | No
 
 
 def _latest_entries(job: Job, names: Mapping[UUID, str], now: datetime) -> Iterator[TimelineEntry]:
-    """The attempt that nobody wrote an entry for: it runs, or it simply succeeded."""
+    """The attempt without an entry in `attempts`: it still runs, or it succeeded."""
     assert job.started_at is not None
     worker = _on_worker(job.worker, names)
     if job.status is State.RUNNING:
@@ -181,7 +181,7 @@ def _last_entries(job: Job, awaits: str, now: datetime) -> Iterator[TimelineEntr
             why = f": {job.reason}" if job.reason else ""
             yield TimelineEntry(job.finished_at, f"cancelled{why}", "magenta")
         case State.WAITING:
-            yield TimelineEntry(job.updated_at, f"waits {awaits or 'for something'}", "cyan")
+            yield TimelineEntry(job.updated_at, f"waits {awaits or 'for a reason that is not recorded'}", "cyan")
         case _:
             pass
 
@@ -191,9 +191,9 @@ def _on_worker(worker: UUID | None, names: Mapping[UUID, str]) -> str:
 
 
 def _print_timeline(lines: Sequence[TimelineEntry]) -> None:
-    """A column of times: the date only where it changes."""
+    """Print the entries with a column of times; the date only where it changes."""
     offset = datetime.now().astimezone().strftime("%z")
-    print_text(f"\nStory  (times in UTC{offset[:3]}:{offset[3:]})", style="bold")
+    print_text(f"\nTimeline  (times in UTC{offset[:3]}:{offset[3:]})", style="bold")
     room = max(40, _width() - STAMP - 2 * len(INDENT))
     date = ""
     for line in lines:
@@ -207,7 +207,7 @@ def _print_timeline(lines: Sequence[TimelineEntry]) -> None:
 
 
 def _width() -> int:
-    """Columns; in a pipe there is always room."""
+    """The columns of the terminal; unlimited in a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED
 
 
@@ -218,12 +218,12 @@ def _cut(text: str, room: int) -> str:
 def _indent_json(document: str) -> str:
     try:
         return msgspec.json.format(document, indent=2)
-    except (msgspec.MsgspecError, ValueError):  # no JSON: as it is
+    except (msgspec.MsgspecError, ValueError):  # no JSON: unchanged
         return document
 
 
 def _print_section(heading: str, text: str, *, full: bool, end: bool = False) -> None:
-    """A document or a traceback: its beginning, or its end where the point is, unless all of it is wanted."""
+    """Print a document's beginning or a traceback's end; all of it with `full`."""
     lines = text.rstrip("\n").split("\n")
     kept = lines if full else lines[-SHOWN_LINES:] if end else lines[:SHOWN_LINES]
     hidden = len(lines) - len(kept)
@@ -240,7 +240,7 @@ def _print_section(heading: str, text: str, *, full: bool, end: bool = False) ->
 
 
 def _print_commands(job: Job, details: JobDetails) -> None:
-    """What can be done now."""
+    """Print the commands that are possible in the job's state."""
     from windlass.model.state import Verb, allows
 
     verbs = [verb for verb in OPERATIONS if allows(verb, job.status)]

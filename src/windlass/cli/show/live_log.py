@@ -1,4 +1,4 @@
-"""A job's life on the terminal, one readable line for each attempt: time, id, type, what happened."""
+"""The live log of `windlass dev`, one line for each attempt that ended: time, id, type, outcome."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
 
 TYPE_WIDTH = 20  # characters
-SHORT_ID = 8  # characters: the last ones, since the first ones of neighbours are the same millisecond
-LONG = 1.0  # seconds after which a job that still runs gets a line of its own
+SHORT_ID = 8  # characters: the last ones; the first ones are the time, and jobs of the same millisecond share them
+LONG = 1.0  # seconds after which a job that still runs is printed
 
 COLOURS = {
     State.SUCCEEDED: "green",
@@ -36,7 +36,7 @@ COLOURS = {
 
 
 class JobLines:
-    """A subscriber that prints. It never raises: when nobody reads any more, it says so once to `on_closed`."""
+    """A subscriber that prints. It never raises: when the reader has closed the pipe, it calls `on_closed` once."""
 
     def __init__(self, on_closed: Callable[[], object], stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -85,7 +85,7 @@ class JobLines:
 
 
 def describe_flow(flow: Flow) -> str:
-    """What a job waits for, or where it goes: `for 2 of 3 jobs, 1h at most`, `for the signal approved`, `form`."""
+    """What a job waits for, or its next phase: `for 2 of 3 jobs, 1h at most`, `for the signal approved`, `form`."""
     if flow.advance is not None:
         return flow.advance.phase
     wait = flow.wait
@@ -103,7 +103,7 @@ def describe_flow(flow: Flow) -> str:
 
 
 def stop_own_process() -> None:
-    """Nobody reads what this process prints: stop gracefully."""
+    """Stop this process gracefully, as no process reads its output any more."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -112,5 +112,5 @@ def short_id(job: UUID) -> str:
 
 
 def uses_colour(stream: TextIO) -> bool:
-    """Colours only for a person at a terminal who has not said no: https://no-color.org."""
+    """Whether the stream is a terminal and NO_COLOR is not set: https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""A schedule as commands tell it: when it ticks in plain words, its next fires, and what became of the last ones."""
+"""A schedule as commands print it: its timing in plain words, its next fires, and its last ticks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from windlass.cli.show.live_log import short_id
-from windlass.cli.show.output import escape_text, format_span, print_text, wrap
+from windlass.cli.show.output import escape_text, format_origin, format_span, print_text, wrap
 from windlass.clock import spell
 from windlass.errors import ScheduleError
 from windlass.model.job import DEFAULT_TENANT
@@ -20,13 +20,13 @@ from windlass.model.schedule import Outcome, ScheduleRow, TickRow, Timing
 from windlass.policy.cron import timetable, upcoming
 
 FIRES = 5
-LATE = 30.0  # seconds: a tick that nobody fired by then has no worker; before, one may be busy or just starting
+LATE = 30.0  # seconds: a tick that is due for longer has no worker; before that, a worker may be busy or just starting
 INDENT = "  "
 STYLES = {Outcome.FIRED: "green", Outcome.SKIPPED: "yellow", Outcome.MISSED: "red", Outcome.BY_HAND: ""}
 
 
 def describe_timing(timing: Timing) -> str:
-    """`at 03:00 every day (Europe/Berlin)`; where this machine does not know the time zone, as it is written."""
+    """`at 03:00 every day (Europe/Berlin)`; where this machine does not know the time zone, the cron line."""
     try:
         return timetable(timing).words()
     except ScheduleError:
@@ -34,7 +34,7 @@ def describe_timing(timing: Timing) -> str:
 
 
 def list_fires(row: ScheduleRow, count: int = FIRES) -> list[datetime]:
-    """When it fires next; of one whose time zone is unknown here, only what the store says."""
+    """The next fires; where this machine does not know the time zone, only the next one, from the store."""
     try:
         return upcoming(row, count)
     except ScheduleError:
@@ -42,7 +42,7 @@ def list_fires(row: ScheduleRow, count: int = FIRES) -> list[datetime]:
 
 
 def lateness(row: ScheduleRow) -> float | None:
-    """For how many seconds a tick has waited that somebody should have fired; None when all is well."""
+    """For how many seconds the next tick is overdue; None where it is not late."""
     if row.paused or row.next_at is None:
         return None
     late = (row.now - row.next_at).total_seconds()
@@ -50,7 +50,7 @@ def lateness(row: ScheduleRow) -> float | None:
 
 
 def describe_next(row: ScheduleRow) -> str:
-    """When its next tick is, or since when it is due: `in 14h`, `due since 9s`; nothing where none comes."""
+    """When the next tick is, or since when it is due: `in 14h`, `due since 9s`; empty where no tick comes."""
     if row.paused or row.next_at is None:
         return ""
     waited = (row.now - row.next_at).total_seconds()
@@ -68,21 +68,21 @@ def format_relative(moment: datetime, now: datetime) -> str:
 
 
 def format_moment(moment: datetime, timing: Timing) -> str:
-    """In the schedule's own time zone, with what it means here where that is another time."""
+    """The moment in the schedule's time zone, and in this machine's where that is another time."""
     here = moment.astimezone()
     try:
         there = moment.astimezone(ZoneInfo(timing.tz)) if timing.cron is not None else here
-    except Exception:  # this machine does not know it
+    except Exception:  # this machine does not know the time zone
         there = here
     text = f"{there:%a %Y-%m-%d %H:%M:%S %Z}"
     return text if there.utcoffset() == here.utcoffset() else f"{text}  ({here:%a %H:%M %Z} here)"
 
 
-# For a program
+# JSON
 
 
 def schedule_document(row: ScheduleRow) -> dict[str, Any]:
-    """A schedule as `--json` tells it."""
+    """A schedule as `--json` prints it."""
     timing, job, edited = row.timing, row.job, row.edited
     return {
         "name": row.name,
@@ -121,11 +121,11 @@ def tick_document(tick: TickRow) -> dict[str, Any]:
     }
 
 
-# For a person
+# Text
 
 
 def print_schedule(row: ScheduleRow, ticks: Sequence[TickRow]) -> None:
-    """The whole story of one schedule."""
+    """Print the whole report of one schedule."""
     state, style = describe_state(row)
     print_text(wrap(f"{row.name}  {state}", hanging=INDENT), style=f"bold {style}".strip())
     print_text(wrap(describe_timing(row.timing)), style="dim")
@@ -140,13 +140,12 @@ def print_schedule(row: ScheduleRow, ticks: Sequence[TickRow]) -> None:
 
 
 def describe_state(row: ScheduleRow) -> tuple[str, str]:
-    """What there is to know at a glance, and its style."""
+    """The schedule's state in a few words, and its style."""
     if row.paused:
-        by = f" by {row.paused_by}" if row.paused_by else ""
         since = "" if row.paused_at is None else f" since {format_span((row.now - row.paused_at).total_seconds())}"
-        return f"paused{since}{by}" + (f": {row.reason}" if row.reason else ""), "yellow"
+        return f"paused{since}{format_origin(row.paused_by, row.reason)}", "yellow"
     if row.next_at is None:
-        return "never again", "dim"
+        return "does not fire again", "dim"
     late = lateness(row)
     if late is not None:
         return f"due since {format_span(late)}: no worker fires it", "red"
@@ -167,7 +166,7 @@ def _list_facts(row: ScheduleRow) -> Iterator[tuple[str, str]]:
     yield "overlap", row.overlap.value
     for name, code in _list_edits(row):
         by = f" by {row.edited_by}" if row.edited_by else ""
-        yield "edited", f"{name}{by}; the code says: {code}"
+        yield "edited", f"{name}{by}; in the code: {code}"
     if row.last_at is not None:
         yield (
             "last",
@@ -177,17 +176,17 @@ def _list_facts(row: ScheduleRow) -> Iterator[tuple[str, str]]:
 
 
 def _format_input(schedule_document: str) -> str:
-    """At a terminal with spaces, where a line may end."""
+    """On a terminal with spaces, where a line can be wrapped."""
     return msgspec.json.format(schedule_document, indent=0) if sys.stdout.isatty() else schedule_document
 
 
 def _format_job(job: UUID | None) -> str:
-    """At a terminal the short id, as in every table; `windlass jobs show` takes it."""
+    """On a terminal the short id, as in every table; `windlass jobs show` accepts it."""
     return "" if job is None else f", job {short_id(job) if sys.stdout.isatty() else job}"
 
 
 def _list_edits(row: ScheduleRow) -> Iterator[tuple[str, str]]:
-    """The fields that were edited, and what the code says instead."""
+    """The fields that were edited, and their values in the code."""
     edited, code = row.edited, row.declared
     if edited is None:
         return
@@ -204,7 +203,7 @@ def _list_edits(row: ScheduleRow) -> Iterator[tuple[str, str]]:
 
 
 def print_fires(row: ScheduleRow) -> None:
-    """The next fires, in plain words."""
+    """Print the next fires."""
     following = list_fires(row)
     if not following:
         return
