@@ -1,4 +1,4 @@
-"""An operator's desk: a database with jobs in every state, and the commands on it."""
+"""A store that a test fills with jobs, and the commands that run on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEASE = 60.0  # seconds
 
 
 class CliStore:
-    """Writes to the store as workers would, each call with a store of its own, and runs commands."""
+    """Writes to the store as workers do, and runs commands on it. Each call opens its own store."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,18 +56,18 @@ class CliStore:
         return worker.id
 
     def claim_one(self, worker: UUID) -> Job:
-        """The only job that is due, now held by this worker."""
+        """Claim the only due job for this worker."""
         claim = Claim(worker=worker, room=1, types=("send",), rescan=True)
         (job,) = self.call(lambda store: store.claim(claim)).jobs
         return job
 
     def claim_jobs(self, worker: UUID | None = None, room: int = 10) -> list[Job]:
-        """What a worker, a new one unless it is named, would claim now."""
+        """Claim due jobs for this worker, or for a new one."""
         claim = Claim(worker=worker or self.register_worker(), room=room, types=("send",), rescan=True)
         return list(self.call(lambda store: store.claim(claim)).jobs)
 
     def finish_job(self, verb: Verb, worker: UUID | None = None, **options: Any) -> UUID:
-        """A job that a worker held, and what came of it."""
+        """Enqueue and claim a job, and finish its attempt with this verb."""
         (id,) = self.enqueue(**{key: options.pop(key) for key in ("queue", "type", "input") if key in options})
         job = self.claim_one(worker or self.register_worker())
         assert job.id == id
@@ -101,7 +101,7 @@ class CliStore:
     # When
 
     def run(self, *arguments: str, input: str | None = None, **environment: str) -> Result:
-        """A command in a pipe."""
+        """Run a command with its output in a pipe."""
         runner = CliRunner(env={"WINDLASS_URL": self.url, **environment})
         return runner.invoke(cli, arguments, input=input, prog_name="windlass")
 
@@ -111,7 +111,7 @@ class CliStore:
         return json.loads(result.stdout)
 
     def run_in_terminal(self, *arguments: str, width: int = 100, keys: str = "", **environment: str) -> tuple[str, int]:
-        """What a person at a terminal sees, and the exit code; `keys` are typed when something is asked."""
+        """Run a command in a terminal; returns its output and exit code. `keys` are typed when the command asks."""
         master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -134,14 +134,14 @@ class CliStore:
 
 
 def _watch(master: int, keys: str) -> str:
-    """Until the other side closes; types once it is asked."""
+    """Read until the command closes the terminal; types `keys` once, when the command asks."""
     seen = b""
     while True:
         ready, _, _ = select.select([master], [], [], PATIENCE)
         assert ready, f"nothing more came after {seen!r}"
         try:
             piece = os.read(master, 65_536)
-        except OSError:  # Linux says EIO when the last one has closed it
+        except OSError:  # Linux returns EIO when the last process has closed it
             piece = b""
         if not piece:
             return seen.decode().replace("\r\n", "\n")

@@ -19,7 +19,7 @@ from windlass.testing.databases import write_migrated_file
 
 from .cli_store import CliStore
 
-PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
+PATIENCE = 30.0  # seconds until a test gives up; no test that passes waits that long
 
 APP = """
 import time
@@ -49,7 +49,7 @@ Windlass = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Running:
-    """A `windlass` process whose lines can be waited for."""
+    """A `windlass` process; a test can wait for a line of its output."""
 
     def __init__(self, arguments: tuple[str, ...], cwd: Path, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -66,7 +66,7 @@ class Running:
         threading.Thread(target=self._read, daemon=True).start()
 
     def expect(self, pattern: str) -> re.Match[str]:
-        """The next line with this in it; the ones before are passed over."""
+        """Wait for the next line that matches; lines before it are skipped."""
         while True:
             try:
                 line = self._queue.get(timeout=PATIENCE)
@@ -85,7 +85,7 @@ class Running:
         return self.process.wait(PATIENCE)
 
     def wait_closed(self) -> None:
-        """Until nobody holds its output any more: neither the process nor a child of it."""
+        """Wait until the process and each of its children have closed the output."""
         while self._queue.get(timeout=PATIENCE) is not None:
             pass
 
@@ -104,7 +104,7 @@ class Running:
 
 @pytest.fixture
 def program_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, with `app.py` in it; modules that a test imports from here are forgotten again."""
+    """The current directory, with `app.py` in it; modules that a test imports from it are unloaded afterwards."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -161,7 +161,7 @@ def cli_store(request: pytest.FixtureRequest) -> CliStore:
 
 @pytest.fixture
 def file_cli_store(program_dir: Path) -> CliStore:
-    """SQLite alone: for what is the same on both, or only true of a file."""
+    """SQLite alone: for behaviour that is the same on both stores, or that only a file has."""
     write_migrated_file(program_dir / "jobs.db")
     return CliStore(f"sqlite:///{program_dir}/jobs.db")
 

@@ -1,4 +1,4 @@
-"""`windlass gates`, and what it shares with `limits`, `budgets` and `tenants`: what they say, write and refuse."""
+"""`windlass gates`, and what it shares with `limits`, `budgets` and `tenants`: what they print, write and refuse."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_saying_it_twice_changes_nothing(cli_store: CliStore) -> None:
     assert [reason for _, _, _, reason in actions(cli_store)] == ["unpaid", "paid, and broken"]
 
 
-def test_a_gate_that_nobody_touched_is_open_already(cli_store: CliStore) -> None:
+def test_a_gate_that_was_never_closed_is_open_already(cli_store: CliStore) -> None:
     output = cli_store.run_json("gates", "open", "--queue", "mail")
 
     assert output == {
@@ -113,7 +113,7 @@ def test_a_gate_that_nobody_touched_is_open_already(cli_store: CliStore) -> None
     assert actions(cli_store) == []
 
 
-def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStore) -> None:
+def test_opening_a_gate_names_another_gate_that_is_closed(cli_store: CliStore) -> None:
     cli_store.run("gates", "pause", "--all")
     cli_store.run("gates", "drain", "--queue", "mail")
 
@@ -125,7 +125,7 @@ def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStor
     assert everything.stderr == "windlass: still closed: type send; see: windlass gates\n"
 
 
-def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: CliStore) -> None:
+def test_a_misspelt_name_gets_a_note_on_stderr_and_is_accepted(cli_store: CliStore) -> None:
     cli_store.enqueue(queue="mail")
     cli_store.register_worker(queues=("reports",))
 
@@ -149,7 +149,7 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: C
 
 @pytest.mark.parametrize("verb", ["pause", "drain", "open"])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "name a gate: --queue, --type or --tenant, or --all for everything"),
         (("--queue", "a", "--tenant", "b"), "--queue and --tenant are 2 gates"),
@@ -162,13 +162,13 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: C
         (("mail",), "unexpected extra argument"),
     ],
 )
-def test_a_gate_that_is_none_is_refused_at_the_door(
-    file_cli_store: CliStore, verb: str, options: tuple[str, ...], said: str
+def test_an_invalid_gate_is_refused(
+    file_cli_store: CliStore, verb: str, options: tuple[str, ...], message: str
 ) -> None:
     result = file_cli_store.run("gates", verb, *options)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
     assert file_cli_store.run_json("gates") == {"gates": []}
 
@@ -185,7 +185,7 @@ def test_gates_fit_a_narrow_terminal(file_cli_store: CliStore) -> None:
     assert row.startswith("queue a-queue-whose")
 
 
-def test_a_closed_gate_is_told_with_its_queue(cli_store: CliStore) -> None:
+def test_a_closed_gate_is_shown_with_its_queue(cli_store: CliStore) -> None:
     cli_store.enqueue(queue="mail")
     cli_store.enqueue(queue="sms")
     cli_store.register_worker()
@@ -251,7 +251,7 @@ def test_the_audit_shows_what_was_done_to_something_that_is_no_job(cli_store: Cl
     assert (row["job"], row["type"], row["subject"]) == (None, None, "queue:mail")
 
 
-# What holds for all of them
+# Common to all of them
 
 LISTS = [("gates",), ("limits",), ("budgets",), ("tenants",)]
 
@@ -278,7 +278,7 @@ def test_an_unknown_word_is_an_error_and_help_is_help(file_cli_store: CliStore, 
 
 
 def test_what_an_operator_writes_cannot_reach_the_terminal_as_a_command(file_cli_store: CliStore) -> None:
-    """A reason is checked at the door; whoever wrote past it is escaped."""
+    """The command checks a reason; a reason that was written directly to the table is escaped."""
     evil = "\x1b[2Jgone"
     file_cli_store.call(lambda store: store.set_gate(GateKind.QUEUE, "mail", GateState.PAUSED, reason=evil, actor=evil))
 

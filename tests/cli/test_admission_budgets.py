@@ -1,4 +1,4 @@
-"""`windlass budgets` and `windlass tenants`: what may be spent, who shares, and what is refused."""
+"""`windlass budgets` and `windlass tenants`: what tenants and queues may spend, shares, and refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cli_store import CliStore
 
 
 def spend(cli_store: CliStore, cents: int, **options: Any) -> None:
-    """A job that cost so much."""
+    """A job with this cost."""
     cli_store.enqueue(**options)
     (job,) = cli_store.claim_jobs()
     transition = Transition(
@@ -25,7 +25,7 @@ def spend(cli_store: CliStore, cents: int, **options: Any) -> None:
     cli_store.call(lambda store: store.finish([transition]))
 
 
-def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
+def test_a_budget_is_set_spent_and_shown(cli_store: CliStore) -> None:
     output = cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
     spend(cli_store, 520, tenant="acme")
     cli_store.enqueue(tenant="acme")
@@ -137,7 +137,7 @@ ACME = ("--tenant", "acme")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("set", *ACME, "-5", "--per", "day"), "a budget of -5 cents is below zero"),
         (
@@ -161,13 +161,11 @@ ACME = ("--tenant", "acme")
         (("drop", *ACME, "--queue", "a"), "a budget belongs to a tenant or to a queue"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_at_the_door(
-    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_invalid_budget_is_refused(file_cli_store: CliStore, arguments: tuple[str, ...], message: str) -> None:
     result = file_cli_store.run("budgets", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
     assert file_cli_store.run_json("budgets") == {"budgets": []}
 
@@ -199,7 +197,7 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("acme", "0"), "it must be above 0; to start no job of acme: windlass gates pause --tenant acme"),
         (("acme", "-3"), "a weight of -3.0: it must be above 0"),
@@ -214,17 +212,15 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
         ((), "Missing argument 'TENANT'"),
     ],
 )
-def test_a_weight_that_cannot_be_is_refused_at_the_door(
-    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_invalid_weight_is_refused(file_cli_store: CliStore, arguments: tuple[str, ...], message: str) -> None:
     result = file_cli_store.run("tenants", "weigh", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert file_cli_store.run_json("tenants") == {"tenants": []}
 
 
-def test_a_tenant_that_looks_like_a_slip_is_a_word_on_stderr(cli_store: CliStore) -> None:
+def test_a_misspelt_tenant_gets_a_note_on_stderr(cli_store: CliStore) -> None:
     cli_store.enqueue(tenant="acme")
 
     assert "did you mean 'acme'?" in cli_store.run("tenants", "weigh", "amce", "2").stderr

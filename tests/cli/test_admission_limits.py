@@ -1,4 +1,4 @@
-"""`windlass limits`: keys in use, who holds them, who waits; and what a job that waits there says."""
+"""`windlass limits`: keys in use, their holders and waiting jobs; and what `jobs show` prints of a job that waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def limited(cli_store: CliStore, jobs: int = 5, most: int = 2) -> tuple[list[Job
     return cli_store.claim_jobs(cli_store.register_worker(name="ship:1")), ids
 
 
-def test_a_limit_is_shown_with_its_slots_and_those_who_wait(cli_store: CliStore) -> None:
+def test_a_limit_is_shown_with_its_slots_and_waiting_jobs(cli_store: CliStore) -> None:
     held, _ = limited(cli_store)
 
     output = cli_store.run_json("limits")
@@ -59,7 +59,7 @@ def test_a_limit_is_shown_with_its_slots_and_those_who_wait(cli_store: CliStore)
     assert cli_store.run("limits", "other").stderr == "no key of 'other' is in use; see all keys: windlass limits\n"
 
 
-def test_a_key_is_shown_with_who_holds_it_and_who_is_next(cli_store: CliStore) -> None:
+def test_a_key_is_shown_with_its_holders_and_the_next_jobs(cli_store: CliStore) -> None:
     held, ids = limited(cli_store, jobs=15)
 
     key = cli_store.run_json("limits", "show", KEY)
@@ -106,7 +106,7 @@ def test_a_rate_is_shown_with_its_tokens(cli_store: CliStore) -> None:
     assert "running jobs that took a token:" in output
 
 
-def test_everybody_holds_back(cli_store: CliStore) -> None:
+def test_a_hold_gives_no_slot_and_no_token(cli_store: CliStore) -> None:
     cli_store.call(lambda store: store.declare([Rule(name="domain", most=2)]))
     cli_store.enqueue(limits=(KEY,))
 
@@ -174,7 +174,7 @@ def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("show", "domain:example.com"), "the key 'domain:example.com' is not in use: no job with it has been claimed"),
         (("show", "domain:example.com"), f"did you mean '{KEY}'?"),
@@ -191,18 +191,18 @@ def test_at_a_terminal_a_rate_shows_what_is_left_and_a_hold_breaks_between_words
         (("list", "-n", "0"), "0 is not in the range"),
     ],
 )
-def test_a_key_or_a_time_that_is_none_is_refused(cli_store: CliStore, arguments: tuple[str, ...], said: str) -> None:
+def test_an_invalid_key_or_time_is_refused(cli_store: CliStore, arguments: tuple[str, ...], message: str) -> None:
     limited(cli_store)
 
     result = cli_store.run("limits", *arguments)
 
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
     assert cli_store.run_json("limits")["limits"][0]["held"] == 0
 
 
-def test_a_hold_of_a_key_that_looks_like_a_slip_is_a_word_on_stderr(cli_store: CliStore) -> None:
+def test_a_hold_of_a_misspelt_key_gets_a_note_on_stderr(cli_store: CliStore) -> None:
     limited(cli_store)
 
     assert "did you mean 'domain:example.org'?" in cli_store.run("limits", "hold", "domain:exmaple.org", "1s").stderr
@@ -242,7 +242,7 @@ def test_no_key_in_use_says_so(file_cli_store: CliStore) -> None:
     assert file_cli_store.run_json("limits") == {"limits": [], "total": 0}
 
 
-def test_many_keys_are_cut_and_the_rest_is_told(file_cli_store: CliStore) -> None:
+def test_many_keys_are_cut_and_the_rest_is_counted(file_cli_store: CliStore) -> None:
     file_cli_store.call(lambda store: store.declare([Rule(name="domain", most=2)]))
     for number in range(4):
         file_cli_store.enqueue(limits=(f"domain:host-{number}.example.org",))

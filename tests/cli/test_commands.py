@@ -40,7 +40,7 @@ def test_every_command_has_help(program_dir: Path, command: str) -> None:
     assert "lifeline" not in short.output
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     from windlass import __version__
 
     assert invoke("--version").output == f"windlass {__version__}\n"

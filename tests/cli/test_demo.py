@@ -27,7 +27,7 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`windlass demo` with a terminal of a size, of its own."""
+    """`windlass demo` in its own terminal of a given size."""
 
     def __init__(self, folder: Path, *arguments: str, columns: int, lines: int, **environment: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -71,7 +71,7 @@ class Terminal:
             pytest.fail(f"nothing was shown for {PATIENCE:g} s")
         try:
             piece = os.read(self._ours, 65_536)
-        except OSError:  # nobody has the other side open any more
+        except OSError:  # the demo has closed the terminal
             return False
         self.shown += piece.decode(errors="replace")
         return bool(piece)
@@ -97,7 +97,7 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-# The whole of it
+# The whole show
 
 
 def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, program_dir: Path) -> None:
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_the_lines_with_a_summary_and_exit_0(start: Start) -> None:
     assert demo.wait() == 0
 
 
-def test_a_reader_who_leaves_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_it_without_a_message(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "windlass", "demo"],
         env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""What `windlass demo` draws, in every size of a terminal, and what it says in lines."""
+"""What `windlass demo` draws, in every size of a terminal, and the plain lines that it prints."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_killed_worker_shows_what_it_held_until_another_process_reports(scene:
     from windlass.cli.demo.reports import Processors
 
     scene.mark_killed(2)
-    scene.receive(Processors(2, 4002, []))  # it was on its way when the worker died
+    scene.receive(Processors(2, 4002, []))  # the report was under way when the worker died
 
     assert "pid 4002, killed" in "\n".join(drawn(scene, 80, 24))
     assert "✖ newsletter" in "\n".join(drawn(scene, 80, 24))
@@ -85,7 +85,7 @@ def test_a_killed_worker_shows_what_it_held_until_another_process_reports(scene:
     assert scene.story[-1].text == "worker 2 is replaced by a new process, pid 4003"
 
 
-def test_a_flood_of_successes_does_not_wash_a_failure_away(scene: Scene) -> None:
+def test_many_successes_do_not_push_a_failure_out(scene: Scene) -> None:
     from windlass.cli.demo.reports import AttemptEnded
 
     for _ in range(500):
@@ -115,7 +115,7 @@ def at_limits(scene: Scene) -> Scene:
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (80, 40), (140, 40), (300, 24)])
-def test_it_is_shown_how_many_slots_are_in_use_and_who_waits(scene: Scene, columns: int, lines: int) -> None:
+def test_it_shows_the_slots_in_use_and_the_waiting_jobs(scene: Scene, columns: int, lines: int) -> None:
     screen = drawn(at_limits(scene), columns, lines)
 
     (line,) = [line for line in screen if line.startswith(" limits ")]
@@ -180,7 +180,7 @@ def order(phase: str, status: State) -> Job:
 
 
 def of_phases(scene: Scene) -> Scene:
-    """Twelve orders: five in the first phase, two in the second, one in the third, four through."""
+    """Twelve orders: five in the first phase, two in the second, one in the third, four shipped."""
     queued, running, failed, succeeded = State.QUEUED, State.RUNNING, State.FAILED, State.SUCCEEDED
     scene.set_orders(
         [order("pick", queued)] * 3

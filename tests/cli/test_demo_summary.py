@@ -137,7 +137,7 @@ def test_the_heartbeat_is_judged_by_its_ticks() -> None:
 
 
 def order(*way: str, number: int = 1001, failed_in: str | None = None, output: str = "picked, packed, shipped") -> Job:
-    """An order that succeeded after these phases; the store remembers each but the last one."""
+    """An order that succeeded after these phases; the store keeps an entry of each but the last one."""
     fields = {"attempt": 1, "fence": 1, "worker": None, "started_at": NOON, "finished_at": NOON}
     failure = Failure(type="LookupError", message="no tape", attempt=1, attempted_at=NOON)
     attempts: list[Attempt] = []

@@ -1,4 +1,4 @@
-"""`windlass dev`: shows jobs, and starts anew with the file that was just saved."""
+"""`windlass dev`: prints jobs, and restarts with the file that was just saved."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_change_starts_the_new_code_and_loses_no_running_job(
     dev.expect("hold  +given back")
     dev.expect("works on")
     assert windlass("run", "app:add", "2", "3").stdout == "105\n"
-    dev.expect("hold  +runs since")  # it was given back, and is claimed again
+    dev.expect("hold  +runs since")  # the job was released, and is claimed again
     dev.signal(signal.SIGINT)
     assert dev.wait() == 0
     job = Windlass(f"sqlite:///{program_dir}/windlass.db").find(id).record()

@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/settings.md against the commands and settings that there are."""
+"""docs/cli.md and docs/settings.md against the commands and settings of the code."""
 
 from __future__ import annotations
 

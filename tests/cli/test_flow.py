@@ -1,4 +1,4 @@
-"""What operators see and do of the flow: the audit, signals, families of jobs, what waits and for what."""
+"""What operators see of the flow and do to it: the audit, signals, parents and children, and waiting jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
-    """A job that waits for the children it created."""
+    """A job that waits for the children that it created."""
     (id,) = cli_store.enqueue(**options)
     job = cli_store.claim_one(cli_store.register_worker())
     children = [NewJob(id=new_id(), type="send", input="{}", parent=id) for _ in range(count)]
@@ -119,7 +119,7 @@ def test_the_audit_is_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
     assert more.startswith("more: windlass audit -n 1 --below ")
 
 
-def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
+def test_a_narrow_audit_keeps_actor_and_reason(file_cli_store: CliStore) -> None:
     file_cli_store.run(
         "gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann@ship.example"
     )
@@ -132,7 +132,7 @@ def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
     assert "the server" in row
 
 
-def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(cli_store: CliStore) -> None:
+def test_the_audit_is_in_the_order_of_time_whichever_process_wrote_it(cli_store: CliStore) -> None:
     first, second, third = cli_store.enqueue(3)
 
     async def cancel_by_turns(store: Store) -> None:
@@ -196,7 +196,7 @@ def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((str(uuid4()), "x"), "there is no job"),
         (("nonsense", "x"), "is not a job id"),
@@ -206,15 +206,17 @@ def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> Non
         (("123456", "x", "[" * 100 + "]" * 100), "VALUE"),
     ],
 )
-def test_a_wrong_signal_is_one_line_and_exit_2(file_cli_store: CliStore, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_signal_is_one_line_and_exit_2(
+    file_cli_store: CliStore, arguments: tuple[str, ...], message: str
+) -> None:
     result = file_cli_store.run("jobs", "signal", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
-# One job and those around it
+# One job and its linked jobs
 
 
 def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore) -> None:
@@ -276,7 +278,7 @@ def waits(
 
 
 @pytest.mark.parametrize(
-    ("wait", "said"),
+    ("wait", "message"),
     [
         (None, ""),
         (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 succeeded, 1,000 to come"),
@@ -288,14 +290,14 @@ def waits(
         (waits(wake_at=NOW - timedelta(seconds=5)), "until 2026-01-01 .* \\(5s ago\\)"),
     ],
 )
-def test_a_wait_is_described_in_one_line(wait: Waiting | None, said: str) -> None:
+def test_a_wait_is_described_in_one_line(wait: Waiting | None, message: str) -> None:
     import re
 
-    assert re.fullmatch(said, describe_wait(wait, NOW))
+    assert re.fullmatch(message, describe_wait(wait, NOW))
 
 
 @pytest.mark.parametrize(
-    ("flow", "said"),
+    ("flow", "message"),
     [
         (Flow(), ""),
         (Flow(wait=Wait(edges=(Edge(uuid4()),), need=1)), "for 1 job"),
@@ -305,8 +307,8 @@ def test_a_wait_is_described_in_one_line(wait: Waiting | None, said: str) -> Non
         (Flow(advance=Advance(type="t", phase="form", phase_rank=1, queue="q", max_attempts=4)), "form"),
     ],
 )
-def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, said: str) -> None:
-    assert describe_flow(flow) == said
+def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, message: str) -> None:
+    assert describe_flow(flow) == message
 
 
 # Lists
@@ -342,7 +344,7 @@ def test_a_state_is_shown_with_the_programs_own_name_for_it(program_dir: Path, c
 # Cancel
 
 
-def test_a_cancel_of_a_parent_says_that_its_children_go_along(cli_store: CliStore) -> None:
+def test_a_cancel_of_a_parent_mentions_its_children(cli_store: CliStore) -> None:
     job, children = parent_of(cli_store, 2)
 
     result = cli_store.run("jobs", "cancel", str(job))
@@ -354,7 +356,7 @@ def test_a_cancel_of_a_parent_says_that_its_children_go_along(cli_store: CliStor
 def test_children_chosen_with_their_parent_are_counted_and_not_refused(
     cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent's turn comes first
+    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent is changed first
     job, children = parent_of(cli_store, 3)
 
     done = cli_store.run_json("jobs", "cancel", str(job), *map(str, children))

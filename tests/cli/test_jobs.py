@@ -1,4 +1,4 @@
-"""`windlass jobs`: looking, reading and operating, on both stores and as people and scripts do it."""
+"""`windlass jobs`: list, show and change jobs, on both stores, on terminals and in pipes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(cli_s
     assert "some match: windlass jobs list queue:mail" in result.stderr
 
 
-def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_cli_store: CliStore) -> None:
+def test_a_wrong_filter_is_reported_with_its_position_and_exit_2(file_cli_store: CliStore) -> None:
     result = file_cli_store.run("jobs", "list", "state:dead", "quue:mail")
 
     assert result.exit_code == 2
@@ -165,7 +165,7 @@ def test_a_story_goes_from_the_enqueue_to_the_next_attempt(cli_store: CliStore) 
     assert places == sorted(places)
 
 
-def test_a_simple_success_is_told_with_its_time_worker_and_output(cli_store: CliStore) -> None:
+def test_a_success_is_shown_with_its_time_worker_and_output(cli_store: CliStore) -> None:
     worker = cli_store.register_worker(name="ship:7")
     job = cli_store.finish_job(Verb.SUCCEED, worker, output='{"sent": true}')
 
@@ -202,7 +202,7 @@ def test_an_id_that_could_be_several_lists_them(cli_store: CliStore) -> None:
 
 
 @pytest.mark.parametrize("id", ["nonsense", "12345", "'; --", "\x1b[2J", "0" * 40, "x" * 100_000])
-def test_what_is_no_id_is_told_so(file_cli_store: CliStore, id: str) -> None:
+def test_an_invalid_id_is_reported(file_cli_store: CliStore, id: str) -> None:
     result = file_cli_store.run("jobs", "show", id)
 
     assert result.exit_code == 2
@@ -211,17 +211,17 @@ def test_what_is_no_id_is_told_so(file_cli_store: CliStore, id: str) -> None:
     assert len(result.stderr) < 300
 
 
-def test_a_job_that_is_not_there_is_told_so(cli_store: CliStore) -> None:
+def test_a_job_that_does_not_exist_is_reported(cli_store: CliStore) -> None:
     result = cli_store.run("jobs", "show", str(uuid4()))
 
     assert result.exit_code == 2
     assert "it never existed, was discarded, or has left the history" in result.stderr
 
 
-# Operating
+# Changes
 
 
-def test_each_verb_takes_the_jobs_whose_state_allows_it(cli_store: CliStore) -> None:
+def test_each_verb_changes_the_jobs_in_a_state_that_allows_it(cli_store: CliStore) -> None:
     dead, failed = cli_store.fail_job(verb=Verb.BURY), cli_store.fail_job()
     (queued,) = cli_store.enqueue()
 
@@ -348,7 +348,7 @@ def test_nothing_to_do_says_in_which_states_they_are(cli_store: CliStore) -> Non
     assert "jobs in other states match: 2 queued" in result.stderr
 
 
-def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(
+def test_an_error_in_between_is_one_line_and_the_result_so_far_is_printed(
     file_cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> None:

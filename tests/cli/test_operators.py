@@ -1,4 +1,4 @@
-"""`windlass queues`, `workers`, `config`, `enqueue` and `completion`, and what `--json` promises for all commands."""
+"""`windlass queues`, `workers`, `config`, `enqueue` and `completion`, and the promises of `--json` for all commands."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_empty_store_says_so_and_what_to_do(file_cli_store: CliStore) -> None
 # Settings
 
 
-def test_each_setting_is_told_with_its_value_origin_and_variable(program_dir: Path) -> None:
+def test_each_setting_is_shown_with_its_value_origin_and_variable(program_dir: Path) -> None:
     (program_dir / "windlass.toml").write_text('sweep = "7s"\n')
     (program_dir / "pyproject.toml").write_text('[tool.windlass]\npoll = "3s"\nsweep = "9s"\n')
     (program_dir / "own.py").write_text("from windlass import Windlass\napp = Windlass(concurrency=3, pace='polite')\n")
@@ -113,7 +113,7 @@ def test_each_setting_is_told_with_its_value_origin_and_variable(program_dir: Pa
     assert output["max_crashes"] == (3, "default")
 
 
-def test_settings_are_spelt_as_people_write_them_and_passwords_are_not(program_dir: Path) -> None:
+def test_settings_are_printed_as_users_write_them_and_passwords_are_not(program_dir: Path) -> None:
     url = "postgresql://ann:hunter2@host/db?password=hunter2"
 
     plain = invoke("config", "--url", url, WINDLASS_MEMORY="512M", WINDLASS_DIRECT_URL=url).stdout
@@ -132,20 +132,22 @@ def test_a_flag_comes_before_the_environment(program_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("windlass.toml", 'sweeep = "7s"', "did you mean 'sweep'?"),
         ("windlass.toml", "sweep = [", "windlass.toml cannot be read"),
         ("pyproject.toml", '[tool.windlass]\nlease = "long"', "is not a duration"),
     ],
 )
-def test_a_file_with_a_typing_error_is_one_line_and_exit_2(program_dir: Path, file: str, text: str, said: str) -> None:
+def test_a_file_with_a_typing_error_is_one_line_and_exit_2(
+    program_dir: Path, file: str, text: str, message: str
+) -> None:
     (program_dir / file).write_text(text)
 
     result = invoke("config")
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -226,14 +228,14 @@ def test_keys_of_limits_are_given_by_their_names(program_dir: Path) -> None:
     assert limits("enqueue", "crawler:fetch", "x.org") == ["domain:x.org", "tenant:default"]
     assert limits("enqueue", "crawler:fetch", "x.org", *given) == ["domain:a.org", "tenant:b=c"]
     assert limits("run", "crawler:fetch", "x.org", *given, "--no-wait") == ["domain:a.org", "tenant:b=c"]
-    for word, said in {
+    for word, message in {
         "domian=x": "has no limit 'domian'; did you mean 'domain'?",
         "domain": "'domain': write it like domain=example.org",
         "domain=": "limits: the value of 'domain' is empty",
     }.items():
         for command in ("enqueue", "run"):
             refused = invoke(command, "crawler:fetch", "x.org", "--limit", word)
-            assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+            assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
     twice = invoke("enqueue", "crawler:fetch", "x.org", "--limit", "domain=a", "--limit", "domain=b")
     assert "domain= is given twice" in twice.stderr
     assert "no limit 'domain'; it has none" in invoke("enqueue", "app:add", "1", "2", "--limit", "domain=a").stderr
@@ -255,7 +257,7 @@ def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(program_dir
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "name a job: windlass enqueue app:add 2 3"),
         (("app.py",), "say which job to run, for example app.py:add"),
@@ -273,13 +275,15 @@ def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(program_dir
         (("app:add", "1", "2", "--input", "{}"), "--input holds all arguments"),
     ],
 )
-def test_a_wrong_enqueue_is_told_and_writes_nothing(program_dir: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_enqueue_is_reported_and_writes_nothing(
+    program_dir: Path, arguments: tuple[str, ...], message: str
+) -> None:
     invoke("migrate")
 
     result = invoke("enqueue", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
     assert json.loads(invoke("jobs", "list", "--json").stdout)["jobs"] == []
 

@@ -23,7 +23,7 @@ def test_a_job_runs_and_its_result_is_printed(windlass: Windlass, start: Start) 
     assert greeted.stdout == "hello 2\n"
 
 
-def test_a_dead_job_is_told_with_its_id_and_exit_1(windlass: Windlass, start: Start) -> None:
+def test_a_dead_job_is_reported_with_its_id_and_exit_1(windlass: Windlass, start: Start) -> None:
     windlass("migrate")
     start("worker", "app.py").expect("worker .* started")
 

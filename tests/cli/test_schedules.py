@@ -1,4 +1,4 @@
-"""`windlass schedules` on both stores: what operators see, what they do, and what is refused."""
+"""`windlass schedules` on both stores: what commands show, change and refuse."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def declare(cli_store: CliStore, name: str = "nightly", timing: Timing = NIGHTLY
     cli_store.call(lambda store: store.declare_schedules({name: declared}))
 
 
-# Looking
+# Reading
 
 
 def test_schedules_are_listed_in_plain_words(cli_store: CliStore) -> None:
@@ -60,7 +60,7 @@ def test_schedules_are_listed_in_plain_words(cli_store: CliStore) -> None:
     assert datetime.fromisoformat(rows[0][2]).astimezone(UTC).strftime("%H:%M") == "18:00"
 
 
-def test_a_schedule_is_told_with_its_next_five_fires(cli_store: CliStore) -> None:
+def test_a_schedule_is_shown_with_its_next_five_fires(cli_store: CliStore) -> None:
     declare(cli_store, queue="mail", tenant="acme")
 
     output = cli_store.run("schedules", "show", "nightly").stdout
@@ -95,7 +95,7 @@ def test_json_has_every_field_and_five_fires(cli_store: CliStore) -> None:
     assert (tick["outcome"], tick["job"]) == ("by hand", job)
 
 
-def test_a_late_schedule_is_told_apart_with_the_command_that_helps(file_cli_store: CliStore) -> None:
+def test_a_late_schedule_is_marked_with_the_command_that_helps(file_cli_store: CliStore) -> None:
     declare(file_cli_store, "old", Timing(at=datetime(2020, 1, 1, tzinfo=UTC)))
 
     listed = file_cli_store.run("schedules", "-a", "app.py", WINDLASS_URL=file_cli_store.url)
@@ -121,7 +121,7 @@ def test_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
     assert row.endswith("on, edited")
 
 
-def test_a_tick_that_is_due_is_told_from_the_first_second_on(file_cli_store: CliStore) -> None:
+def test_a_tick_that_is_due_is_shown_from_the_first_second_on(file_cli_store: CliStore) -> None:
     declare(file_cli_store, "just", Timing(at=datetime.now(UTC) - timedelta(seconds=9)))
 
     listed, _ = file_cli_store.run_in_terminal("schedules", NO_COLOR="1")
@@ -181,7 +181,7 @@ def _run(cli_store: CliStore, sql: str) -> None:
         connection.execute(sql)
 
 
-# Operating
+# Changes
 
 
 def test_pause_and_resume(cli_store: CliStore) -> None:
@@ -199,7 +199,7 @@ def test_pause_and_resume(cli_store: CliStore) -> None:
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nightly was not paused")
 
 
-def test_what_is_so_already_is_told_and_changes_nothing(cli_store: CliStore) -> None:
+def test_a_repeated_change_is_reported_and_changes_nothing(cli_store: CliStore) -> None:
     declare(cli_store)
     words = (["pause", "nightly"], ["edit", "nightly", "--every", "15m"])
     cli_store.run("schedules", "pause", "nightly", "--reason", "wrong numbers", WINDLASS_ACTOR="ann")
@@ -354,7 +354,7 @@ def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, co
         (["--queue", ""], "queue is empty"),
     ],
 )
-def test_an_edit_that_cannot_be_is_refused(file_cli_store: CliStore, given: list[str], message: str) -> None:
+def test_an_invalid_edit_is_refused(file_cli_store: CliStore, given: list[str], message: str) -> None:
     declare(file_cli_store)
 
     result = file_cli_store.run("schedules", "edit", "nightly", *given)
@@ -382,10 +382,10 @@ def test_a_worker_makes_its_schedules_known(windlass: Windlass, program_dir: Pat
     assert 'report {"day":"today"}' in result.stdout
 
 
-# Words
+# Texts
 
 
-def test_times_are_told_in_the_schedules_zone_and_in_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_shown_in_the_schedules_zone_and_in_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
