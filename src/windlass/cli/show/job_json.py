@@ -13,10 +13,7 @@ UNREADABLE = "unreadable"  # the type of an error that is not in the form Windla
 
 
 def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
-    """Everything about a job except its lease's token. Input, output and errors are JSON documents and not strings.
-
-    `label` is the program's own name for the state.
-    """
+    """Everything about a job except its lease's token. `label` is the program's own name for the state."""
     return {
         "id": job.id,
         "type": job.type,
@@ -79,7 +76,7 @@ def summarize_failure(failure: Failure) -> str:
 
 
 def _document(text: str | None) -> msgspec.Raw | str | None:
-    """A JSON document; a text that is no JSON stays a string."""
+    """A stored text as the JSON document that it is, and not as a string; a text that is no JSON stays a string."""
     if text is None:
         return None
     try:
