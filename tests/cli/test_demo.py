@@ -220,7 +220,7 @@ def test_a_ctrl_c_before_there_is_a_loop_is_remembered() -> None:
     acted: list[int] = []
 
     async def begin(interrupts: Interrupts) -> None:
-        interrupts.hand_to(acted.append)
+        interrupts.deliver_to(acted.append)
 
     try:
         interrupts = Interrupts()

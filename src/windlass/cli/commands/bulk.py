@@ -301,7 +301,7 @@ class JobChanger:
             state = await self.store.operate(self.verb, id, actor=self.actor)
         except (JobNotFound, TransitionRefused):
             found = await self.store.find(id)
-            if found is not None and self._went_along(found):
+            if found is not None and self._was_cancelled_with_parent(found):
                 self.result.changed += 1
             else:
                 self.result.refused.append((id, "gone" if found is None else found.status.value))
@@ -313,7 +313,7 @@ class JobChanger:
             self.result.changed += 1
         return state
 
-    def _went_along(self, job: Job) -> bool:
+    def _was_cancelled_with_parent(self, job: Job) -> bool:
         """Whether the job was cancelled together with its parent, which was chosen, too, and changed before it."""
         cancelled = self.verb is Verb.CANCEL and job.status is State.CANCELLED
         return cancelled and job.parent is not None and job.id not in self.chosen.cancelled

@@ -53,7 +53,7 @@ def _play(once: bool) -> bool:
     # traceback.
     with tempfile.TemporaryDirectory(prefix="windlass-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        _use_only(f"sqlite:///{folder}/demo.db")
+        _set_environment(f"sqlite:///{folder}/demo.db")
         with (folder / "demo.log").open("a", encoding="utf-8") as log:
             set_up("WARNING", stream=log)
             # Imported only now: the demo's app reads the environment when its module is imported.
@@ -63,7 +63,7 @@ def _play(once: bool) -> bool:
             return asyncio.run(Show(choose_stage(), folder=folder, once=once, interrupts=interrupts).run())
 
 
-def _use_only(url: str) -> None:
+def _set_environment(url: str) -> None:
     """Use the demo's own database and settings, here and in its workers, whatever the environment sets."""
     for name in [name for name in os.environ if name.startswith(PREFIX) and name != "WINDLASS_DEBUG"]:
         del os.environ[name]

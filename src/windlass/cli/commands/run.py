@@ -100,7 +100,7 @@ def _result(app: Windlass, handle: JobHandle[Any], target: str, timeout: float |
         try:
             return _wait_for_output(handle, PATIENCE)
         except ResultTimeout:
-            _warn_when_unserved(app, handle, target)
+            _print_unserved(app, handle, target)
     return _wait_for_output(handle, None if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
 
 
@@ -110,7 +110,7 @@ def _wait_for_output(handle: JobHandle[Any], timeout: float | None) -> Any:
     return handle.record().output
 
 
-def _warn_when_unserved(app: Windlass, handle: JobHandle[Any], target: str) -> None:
+def _print_unserved(app: Windlass, handle: JobHandle[Any], target: str) -> None:
     from datetime import UTC, datetime
 
     job = handle.record()

@@ -36,8 +36,8 @@ STYLES = {"paused": "yellow", "late": "bold red", "over": "dim"}
 def schedules() -> None:
     """Show schedules; pause, edit and fire them.
 
-    A program declares its schedules (app.schedule); the first worker that starts writes them to the database. An edit
-    or a pause stays in effect through the next deploy. Without a command, this lists the schedules.
+    A program declares its schedules (app.schedule); its worker writes them to the database when it starts. An edit or
+    a pause stays in effect through the next deploy. Without a command, this lists the schedules.
     """
 
 

@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """The signals that end the demo. `catch` comes first, `hand_to` as soon as there is a loop."""
+    """The signals that end the demo. `catch` comes first, `deliver_to` as soon as there is a loop."""
 
     def __init__(self) -> None:
         self._early: int | None = None
@@ -19,9 +19,9 @@ class Interrupts:
     def catch(self) -> None:
         """Only keep the signal: it must not interrupt imports or the start of the loop."""
         for number in SIGNALS:
-            signal.signal(number, self._remember)
+            signal.signal(number, self._keep)
 
-    def hand_to(self, act: Callable[[int], None]) -> None:
+    def deliver_to(self, act: Callable[[int], None]) -> None:
         """From now on the running loop calls `act` for each signal; at once, if a signal came already."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
@@ -30,5 +30,5 @@ class Interrupts:
         if early is not None:
             act(early)
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
+    def _keep(self, number: int, frame: FrameType | None) -> None:
         self._early = number

@@ -53,7 +53,7 @@ class Show:
 
     async def run(self) -> bool:
         """Run the show; returns whether every check at the end holds."""
-        self._interrupts.hand_to(self._interrupt)
+        self._interrupts.deliver_to(self._interrupt)
         self._stage.open()
         self._scene.narrate("making the database: one SQLite file in a temporary folder")
         drawing = asyncio.create_task(self._draw())
@@ -99,7 +99,7 @@ class Show:
             return
         supervising = asyncio.create_task(self._supervisor.run())
         await asyncio.sleep(0)  # the supervisor installs its signal handlers when it begins …
-        self._interrupts.hand_to(self._interrupt)  # … and the show replaces them, to report a signal first
+        self._interrupts.deliver_to(self._interrupt)  # … and the show replaces them, to report a signal first
         playing = asyncio.create_task(self._script.play(once=self._once))
         counting = asyncio.create_task(self._count())
         waiting = asyncio.create_task(self._stopping.wait())

@@ -63,14 +63,11 @@ async def _run_worker(
             if finished.done():
                 await finished  # raises the error that ended the worker
             elif worker.state.leases.attempts:
-                log.info("stopping; %d running jobs have %g s to end", *_to_wait_for(worker))
+                running, grace = len(worker.state.leases.attempts), worker.settings.grace
+                log.info("stopping; %d running jobs have %g s to end", running, grace)
         finally:
             finished.cancel()
             asked.cancel()
-
-
-def _to_wait_for(worker: Worker) -> tuple[int, float]:
-    return len(worker.state.leases.attempts), worker.settings.grace
 
 
 class _StopSignals:
