@@ -38,7 +38,7 @@ class Desk:
 
         return work
 
-    def _enqueue(self, jobs: Sequence[NewJob], conn: object, *, twin: str) -> dict[UUID, UUID]:
+    def _enqueue(self, jobs: Sequence[NewJob], conn: object, *, async_name: str) -> dict[UUID, UUID]:
         self.written += jobs
         return {job.id: self.held[job.type] for job in jobs if job.type in self.held}
 

@@ -53,11 +53,11 @@ def act(request: pytest.FixtureRequest, app: Windlass) -> Act:
 
 
 def gates(app: Windlass) -> list[Gate]:
-    return app.client.ask(lambda store: store.gates(), twin="")
+    return app.client.ask(lambda store: store.gates())
 
 
 def audited(app: Windlass) -> list[tuple[str, str | None, str | None, str | None]]:
-    rows = app.client.ask(lambda store: store.audit(), twin="")
+    rows = app.client.ask(lambda store: store.audit())
     return [(row.action, row.subject, row.actor, row.reason) for row in reversed(rows) if row.job is None]
 
 
@@ -126,7 +126,7 @@ def test_a_budget_is_set_changed_and_dropped(app: Windlass, bench: Harness, act:
     act("budget", queue="models", cents=0, per=timedelta(minutes=30))
     act("budget", tenant="acme", cents=900, per="month")
 
-    rows = app.client.ask(lambda store: store.budgets(), twin="")
+    rows = app.client.ask(lambda store: store.budgets())
     dropped = [act("drop_budget", tenant="acme"), act("drop_budget", tenant="acme")]
 
     assert [(row.kind, row.name, row.cents, row.seconds) for row in rows] == [
@@ -202,7 +202,7 @@ def test_a_tenant_is_weighed(app: Windlass, bench: Harness, act: Act) -> None:
     act("weigh", "acme", 3)
     act("weigh", "acme", 0.5)
 
-    (row,) = app.client.ask(lambda store: store.tenants(), twin="")
+    (row,) = app.client.ask(lambda store: store.tenants())
 
     assert (row.name, row.weight) == ("acme", 0.5)
     assert audited(app) == [

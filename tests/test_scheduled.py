@@ -63,7 +63,7 @@ def test_a_count_that_cannot_be(app: Windlass, count: Any) -> None:
     nightly = app.schedule("nightly", declare(app).call(), every="1h")
 
     for call in (nightly.upcoming, nightly.ticks):
-        with pytest.raises(ScheduleError, match=f"schedule 'nightly': {call.__name__}.*say how many, a whole number"):
+        with pytest.raises(ScheduleError, match=f"schedule 'nightly': {call.__name__}.*give a whole number"):
             call(count)
 
 

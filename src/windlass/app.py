@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from windlass.admin import Operators
-from windlass.client import Client, gather
+from windlass.blocking import blocking
+from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
 from windlass.declare.follow_ups import check as check_follow_ups
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from windlass.model.schedule import ScheduleRow
     from windlass.runtime.worker import Worker
     from windlass.store.migrate import Migration
-    from windlass.store.protocol import Store, WorkerRow
+    from windlass.store.protocol import WorkerRow
 
 M = TypeVar("M")
 P = ParamSpec("P")
@@ -238,19 +239,23 @@ class Windlass(Operators):
 
     # Enqueuing many
 
-    def enqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
+    def _enqueue_many(
+        self, calls: Iterable[TypedCall[R]], *, conn: object | None = None
+    ) -> Enqueue[list[JobHandle[R]]]:
         """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`.
 
-        Two calls with one key make one job; the later one is answered with it.
+        Two calls with one key make one job, and both handles are that job's.
         """
         jobs, kept, named = gather(calls, self.settings)
-        existing = self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
-        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+        client = self.client
 
-    async def aenqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
-        jobs, kept, named = gather(calls, self.settings)
-        existing = await self.client.aenqueue(jobs, named if conn is None else conn)
-        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+        def handles(existing: Mapping[UUID, UUID]) -> list[JobHandle[R]]:
+            return [JobHandle.of(client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+
+        return Enqueue(jobs, named if conn is None else conn, handles)
+
+    enqueue_many = blocking_enqueue(_enqueue_many)
+    aenqueue_many = awaited_enqueue(_enqueue_many)
 
     # Enqueuing what depends on each other
 
@@ -260,70 +265,61 @@ class Windlass(Operators):
 
         return Graph(self.client)
 
-    def batch(
+    def _batch(
         self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
-    ) -> Batch[M, R]:
-        """Enqueue many jobs, and one that runs when they have ended: `app.batch(calls, then=notify.call())`.
+    ) -> Enqueue[Batch[M, R]]:
+        """Enqueue many jobs, and a callback that runs when they have ended: `app.batch(calls, then=notify.call())`.
 
-        The policy says what the bad end of a job means for the callback: `continue` (it is counted as failed, and the
-        callback runs when all have ended), `fail` (the callback dies at once, the rest goes on) or `skip` (the callback
-        is cancelled at once, and with it the rest). The callback finds the counters in `ctx.job`, and the results, as
-        "0", "1", … in the order of the calls, with `await ctx.dependencies()`.
+        The policy decides what the bad end of a job means for the callback: `continue` (the job counts as failed, and
+        the callback runs when all jobs have ended), `fail` (the callback dies at once, the other jobs go on) or `skip`
+        (the callback is cancelled at once, and the other jobs with it). The callback finds the counters in `ctx.job`.
+        It finds the results with `await ctx.dependencies()`, as "0", "1", … in the order of the calls.
 
-        `then` is needed because the callback is what counts and what is waited for; a type of Windlass's own that does
-        nothing would be one that no program registers and so no worker claims. Without one: `app.enqueue_many(calls)`.
+        `then` is required because the callback is the job that counts and that is waited for. A job type of Windlass's
+        own that does nothing would be registered by no program, and so claimed by no worker. To enqueue jobs without
+        a callback: `app.enqueue_many(calls)`.
         """
         from windlass.handles.batch import plan
 
-        planned = plan(calls, then, policy, self.settings)
-        existing = self.client.enqueue(planned.jobs, planned.conn if conn is None else conn, twin="app.abatch(…)")
-        return planned.enqueued(self.client, existing)
+        planned, client = plan(calls, then, policy, self.settings), self.client
+        return Enqueue(
+            planned.jobs,
+            planned.conn if conn is None else conn,
+            lambda existing: planned.enqueued(client, existing),
+        )
 
-    async def abatch(
-        self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
-    ) -> Batch[M, R]:
-        from windlass.handles.batch import plan
+    batch = blocking_enqueue(_batch)
+    abatch = awaited_enqueue(_batch)
 
-        planned = plan(calls, then, policy, self.settings)
-        existing = await self.client.aenqueue(planned.jobs, planned.conn if conn is None else conn)
-        return planned.enqueued(self.client, existing)
-
-    # Looking
-
-    def find(self, id: str | UUID) -> JobHandle[object]:
-        """A hold on the job with this id; raises JobNotFound when there is none."""
-        return self.client.ask(self._finding(id), twin="app.afind(…)")
+    # Reading
 
     async def afind(self, id: str | UUID) -> JobHandle[object]:
-        return await self.client.aask(self._finding(id))
-
-    def counts(self) -> dict[State, int]:
-        """Jobs by state, history included."""
-        return self.client.ask(lambda store: store.counts(), twin="app.acounts()")
+        """A handle for the job with this id; raises JobNotFound when there is none."""
+        wanted = parse_id(id)
+        record = await JobHandle[object](self.client, wanted).arecord()
+        return JobHandle(self.client, wanted, self.registry.of(record))
 
     async def acounts(self) -> dict[State, int]:
+        """Jobs by state, history included."""
         return await self.client.aask(lambda store: store.counts())
 
-    def workers(self) -> list[WorkerRow]:
-        """The workers the store knows."""
-        return self.client.ask(lambda store: store.workers(), twin="app.aworkers()")
-
     async def aworkers(self) -> list[WorkerRow]:
+        """The workers the store knows."""
         return await self.client.aask(lambda store: store.workers())
 
-    def wake(self, queue: str = "*") -> None:
-        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
-        self.client.ask(lambda store: store.wake(queue), twin="app.awake(…)")
+    async def aschedules(self) -> list[ScheduleRow]:
+        """The schedules the store knows, with what was edited and when they tick next."""
+        return await self.client.aask(lambda store: store.schedules())
 
     async def awake(self, queue: str = "*") -> None:
+        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
         await self.client.aask(lambda store: store.wake(queue))
 
-    def schedules(self) -> list[ScheduleRow]:
-        """The schedules the store knows, with what was edited and when they tick next."""
-        return self.client.ask(lambda store: store.schedules(), twin="app.aschedules()")
-
-    async def aschedules(self) -> list[ScheduleRow]:
-        return await self.client.aask(lambda store: store.schedules())
+    find = blocking(afind)
+    counts = blocking(acounts)
+    workers = blocking(aworkers)
+    schedules = blocking(aschedules)
+    wake = blocking(awake)
 
     # Working
 
@@ -359,12 +355,11 @@ class Windlass(Operators):
 
     # The schema
 
-    def migrate(self) -> list[Migration]:
-        """Bring the database's schema up to date; the answer is what was applied."""
-        return self.client.portal.run(lambda: make_migrator(self.settings).migrate(), twin="app.amigrate()")
-
     async def amigrate(self) -> list[Migration]:
+        """Bring the database's schema up to date; the answer is what was applied."""
         return await self.client.portal.arun(lambda: make_migrator(self.settings).migrate())
+
+    migrate = blocking(amigrate)
 
     # The end
 
@@ -373,16 +368,8 @@ class Windlass(Operators):
         self.client.close()
 
     async def aclose(self) -> None:
+        """Close the connections of this process; the next call opens new ones."""
         await self.client.aclose()
-
-    def _finding(self, id: str | UUID) -> Callable[[Store], Awaitable[JobHandle[object]]]:
-        wanted = parse_id(id)
-
-        async def find(store: Store) -> JobHandle[object]:
-            record = await JobHandle[object](self.client, wanted)._find(store)
-            return JobHandle(self.client, wanted, self.registry.of(record))
-
-        return find
 
 
 HIDDEN = {"fn", "context", "localns"}

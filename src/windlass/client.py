@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
+import inspect
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from windlass.blocking import Portal
+from windlass.blocking import Portal, rename
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.follow_ups import consequences
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from windlass.connection import Borrowed
     from windlass.store.protocol import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -109,18 +112,20 @@ class Client:
 
     # Enqueue
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
-        """Write the jobs, waiting for it; the answer names, by the new id, the jobs that held a key already."""
+    # Written out for both kinds of callers: a blocking caller's connection is used on the caller's own thread.
+
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
+        """Write the jobs, blocking; the answer has, by the new id, the id of each job that held a key already."""
         fresh, repeated = merged(jobs)
         joined = current_transaction.get()
         if conn is not None:
-            existing = self._enqueue_on(conn, fresh, twin)
+            existing = self._enqueue_on(conn, fresh, async_name)
         elif joined is not None:
-            self.portal.refuse_on_a_loop(twin)
+            self.portal.refuse_on_a_loop(async_name)
             existing = joined.run(joined.transaction.enqueue(fresh))
         else:
-            existing = self.portal.run(lambda: self._enqueue(fresh), twin=twin)
-        return _answered(existing, repeated)
+            existing = self.portal.run(lambda: self._enqueue(fresh), async_name=async_name)
+        return _with_repeated(existing, repeated)
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
         """Write the jobs; as `enqueue`."""
@@ -132,14 +137,14 @@ class Client:
             existing = await joined.arun(joined.transaction.enqueue(fresh))
         else:
             existing = await self.portal.arun(lambda: self._enqueue(fresh))
-        return _answered(existing, repeated)
+        return _with_repeated(existing, repeated)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         return await (await self.store()).enqueue(jobs)
 
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
-    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> Mapping[UUID, UUID]:
+    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], async_name: str) -> Mapping[UUID, UUID]:
         from windlass.connection import borrow, check_identity, location
 
         if isinstance(conn, Joined):
@@ -147,7 +152,7 @@ class Client:
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
         if not borrowed.on_a_loop:
-            self.portal.refuse_on_a_loop(twin)
+            self.portal.refuse_on_a_loop(async_name)
         check_identity(location(borrowed), self.portal.submit(self._where).result())
         existing = borrowed.enqueue(jobs, now=self.clock.now())
         self._wake_after_commit(borrowed, jobs, existing)
@@ -177,7 +182,7 @@ class Client:
             )
 
     def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
-        """After the caller's commit; nobody waits for it."""
+        """Wake the workers after the caller's commit, without waiting for it."""
         queues = {job.queue for job in jobs if job.delay is None and job.run_at is None and job.wait is None}
 
         async def wake() -> None:
@@ -188,10 +193,16 @@ class Client:
 
     # Ask
 
-    def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
-        return self.portal.run(lambda: self._answer(question), twin=twin)
+    def wait_for(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T:
+        """Run a coroutine on the portal's loop, blocking."""
+        return self.portal.run(coroutine, async_name=async_name)
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """As `aask`, blocking."""
+        return self.wait_for(lambda: self.aask(question), async_name="app.client.aask(…)")
 
     async def aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Run a question to the store on the portal's loop."""
         return await self.portal.arun(lambda: self._answer(question))
 
     async def _answer(self, question: Callable[[Store], Awaitable[T]]) -> T:
@@ -222,15 +233,18 @@ class Client:
             self._location = await store.location()
         return self._location
 
-    async def aclose(self) -> None:
-        await self.portal.arun(self._close_store)
-        await asyncio.to_thread(self.portal.close)
+    # Written out for both kinds of callers: a coroutine on the portal's loop cannot end the portal's own thread.
 
     def close(self) -> None:
-        """Send what is still on its way, close the connections, end the thread."""
+        """Send the last wake-ups, close the connections, end the thread."""
         if self._store is not None:
-            self.portal.run(self._close_store, twin="app.aclose()")
+            self.portal.run(self._close_store, async_name="app.aclose()")
         self.portal.close()
+
+    async def aclose(self) -> None:
+        """As `close`, awaited."""
+        await self.portal.arun(self._close_store)
+        await asyncio.to_thread(self.portal.close)
 
     async def _close_store(self) -> None:
         store, self._store = self._store, None
@@ -238,9 +252,63 @@ class Client:
             await store.close()
 
 
-def _answered(existing: Mapping[UUID, UUID], repeated: Mapping[UUID, UUID]) -> Mapping[UUID, UUID]:
-    """Whose job each refused one is answered with: a repetition with whatever answers the first of its key."""
+def _with_repeated(existing: Mapping[UUID, UUID], repeated: Mapping[UUID, UUID]) -> Mapping[UUID, UUID]:
+    """The existing job for each refused one; a repetition within the call has the job of the first with its key."""
     return {**existing, **{id: existing.get(first, first) for id, first in repeated.items()}} if repeated else existing
+
+
+class Enqueue(NamedTuple, Generic[T]):
+    """An enqueue that was checked on the caller's thread and is not written yet."""
+
+    jobs: Sequence[NewJob]
+    conn: Any  # the caller's own connection, or None
+    answer: Callable[[Mapping[UUID, UUID]], T]  # from what the store returned
+
+
+class Enqueues(Protocol):
+    """An object with methods that enqueue."""
+
+    @property
+    def _client(self) -> Client: ...
+
+    @property
+    def _noun(self) -> str: ...
+
+
+Owner = TypeVar("Owner", bound=Enqueues)
+
+
+def blocking_enqueue(prepare: Callable[Concatenate[Owner, P], Enqueue[T]]) -> Callable[Concatenate[Owner, P], T]:
+    """The public method that writes what `prepare` checked: `enqueue = blocking_enqueue(_enqueue)`."""
+    name = prepare.__name__.removeprefix("_")
+
+    def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        jobs, conn, answer = prepare(self, *args, **kwargs)
+        return answer(self._client.enqueue(jobs, conn, async_name=f"{self._noun}.a{name}(…)"))
+
+    return _documented(call, prepare, name)
+
+
+def awaited_enqueue(
+    prepare: Callable[Concatenate[Owner, P], Enqueue[T]],
+) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
+    """The awaited form of `blocking_enqueue`: `aenqueue = awaited_enqueue(_enqueue)`."""
+
+    async def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        jobs, conn, answer = prepare(self, *args, **kwargs)
+        return answer(await self._client.aenqueue(jobs, conn))
+
+    return _documented(call, prepare, f"a{prepare.__name__.removeprefix('_')}")
+
+
+def _documented(call: Callable[P, T], prepare: Callable[..., object], name: str) -> Callable[P, T]:
+    """Give the public method the docstring and the parameters of `prepare`, and the type of the answer as its own."""
+    functools.update_wrapper(call, prepare)
+    rename(call, name)
+    signature = inspect.signature(prepare)
+    answer = str(signature.return_annotation).removeprefix("Enqueue[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
+    return call
 
 
 def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], list[Call], Any]:
@@ -284,7 +352,7 @@ def _numbered(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call,
 
 
 def _close(client: weakref.ref[Client]) -> None:
-    """At exit: let the last wake-ups out; a hanging database must not keep the program."""
+    """At exit: send the last wake-ups; a hanging database must not keep the program alive."""
     instance = client()
     if instance is not None:
         try:

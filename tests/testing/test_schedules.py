@@ -155,4 +155,4 @@ def test_edits_that_cannot_be(app: Windlass, bench: Harness) -> None:
 
 def test_a_schedule_of_another_name_is_not_found(bench: Harness, app: Windlass) -> None:
     with pytest.raises(ScheduleNotFound):
-        app.client.ask(lambda store: store.fire_schedule("nightly"), twin="")
+        app.client.ask(lambda store: store.fire_schedule("nightly"))

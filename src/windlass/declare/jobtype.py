@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
-from windlass.client import Call
+from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.clock import Duration
 from windlass.declare.options import NONE, Options
 from windlass.declare.registry import Definition
@@ -40,21 +40,24 @@ class ConfiguredJob(Generic[P, R]):
         input = self.definition.signature.bind(args, kwargs)
         return TypedCall(self.definition, input, self._options, self.app.registry)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue from synchronous code; returns when the job is stored (with conn=: written).
+    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
+        """Enqueue a job; returns when it is stored (with conn=: written). Asynchronous code awaits `aenqueue`.
 
-        Where another job holds its key, the answer is that job: `handle.existing`.
+        When another job holds its key, the handle is that job's, and `handle.existing` is true.
         """
-        job = self.call(*args, **kwargs).new_job(self.app.settings)
-        twin = f"{self.definition.signature.name}.aenqueue(…)"
-        existing = self.app.client.enqueue([job], self._options.conn, twin=twin)
-        return JobHandle.of(self.app.client, job, self.definition, existing)
+        job, client = self.call(*args, **kwargs).new_job(self.app.settings), self.app.client
+        return Enqueue([job], self._options.conn, lambda existing: JobHandle.of(client, job, self.definition, existing))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue from asynchronous code."""
-        job = self.call(*args, **kwargs).new_job(self.app.settings)
-        existing = await self.app.client.aenqueue([job], self._options.conn)
-        return JobHandle.of(self.app.client, job, self.definition, existing)
+    enqueue = blocking_enqueue(_enqueue)
+    aenqueue = awaited_enqueue(_enqueue)
+
+    @property
+    def _client(self) -> Client:
+        return self.app.client
+
+    @property
+    def _noun(self) -> str:
+        return self.definition.signature.name
 
     def options(
         self,

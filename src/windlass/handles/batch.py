@@ -8,13 +8,14 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.blocking import blocking
 from windlass.client import Call, Client, gather
 from windlass.clock import Duration
 from windlass.config import Settings
 from windlass.errors import FlowError, JobNotFound, TransitionRefused
 from windlass.handles.graph import check_call, check_due, check_policy
 from windlass.handles.job import JobHandle
-from windlass.model.job import Edge, Job, NewJob, Wait
+from windlass.model.job import Edge, NewJob, Wait
 from windlass.model.state import FINAL, State, Verb
 from windlass.store.protocol import Store
 
@@ -35,6 +36,8 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
 class Batch(Generic[M, R]):
     """What `app.batch(…)` returns. Its id is the callback's: another process finds that one by `app.find(id)`."""
 
+    _noun = "batch"
+
     def __init__(self, client: Client, callback: JobHandle[R], jobs: Sequence[JobHandle[M]]) -> None:
         self.callback = callback
         self.jobs = jobs
@@ -47,32 +50,28 @@ class Batch(Generic[M, R]):
     def id(self) -> UUID:
         return self.callback.id
 
-    def progress(self) -> BatchProgress:
-        """How far the batch is: counted on the callback's own record, until that is decided."""
-        return _progress(self.callback.record())
-
     async def aprogress(self) -> BatchProgress:
-        return _progress(await self.callback.arecord())
-
-    def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
-        return self.callback.result(timeout)
+        """How far the batch is, as counted on the record of the callback while that waits."""
+        record = await self.callback.arecord()
+        return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
+        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
         return await self.callback.aresult(timeout)
 
-    def cancel(self) -> State:
+    async def acancel(self) -> State:
         """Cancel the callback and every job of this batch that has not ended; the answer is the callback's state.
 
-        A job that existed before, and was only answered for its key, is left alone.
+        A job that existed before the batch, and was taken for its key, is left alone.
         """
-        return self._client.ask(self._cancel, twin="batch.acancel()")
-
-    async def acancel(self) -> State:
         return await self._client.aask(self._cancel)
 
+    progress = blocking(aprogress)
+    result = blocking(aresult)
+    cancel = blocking(acancel)
+
     async def _cancel(self, store: Store) -> State:
-        """The store takes the children with the callback. One that ended before them (`fail`) takes nobody along."""
+        """The store cancels the children with the callback, but not of a callback that ended first (`fail`)."""
         try:
             return await self.callback._operate(Verb.CANCEL)(store) or State.CANCELLED
         except TransitionRefused:
@@ -94,10 +93,6 @@ class Batch(Generic[M, R]):
             for id, record in (await store.find_many(list(page))).items():
                 if record.status not in FINAL:
                     yield page[id]
-
-
-def _progress(record: Job) -> BatchProgress:
-    return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
 
 
 class BatchPlan(NamedTuple):

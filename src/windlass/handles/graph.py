@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.client import Call, Client
+from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.errors import FlowError
 from windlass.handles.job import JobHandle
 from windlass.model.job import Edge, NewJob, Policy, Wait
@@ -55,6 +55,8 @@ class Planned(NamedTuple):
 class Graph:
     """`g = app.graph()`, then `g.add(…)` for each job and one `g.enqueue()`. Every enqueue makes new jobs."""
 
+    _noun = "graph"
+
     def __init__(self, client: Client) -> None:
         self._client = client
         self._nodes: dict[str, Planned] = {}
@@ -86,16 +88,13 @@ class Graph:
 
     # Enqueuing
 
-    def enqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
+    def _enqueue(self, *, conn: object | None = None) -> Enqueue[dict[str, JobHandle[object]]]:
         """Enqueue all nodes in one transaction; the answer has their handles by name."""
         jobs = self._new_jobs()
-        existing = self._client.enqueue(list(jobs.values()), conn, twin="graph.aenqueue()")
-        return self._handles(jobs, existing)
+        return Enqueue(list(jobs.values()), conn, lambda existing: self._handles(jobs, existing))
 
-    async def aenqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
-        jobs = self._new_jobs()
-        existing = await self._client.aenqueue(list(jobs.values()), conn)
-        return self._handles(jobs, existing)
+    enqueue = blocking_enqueue(_enqueue)
+    aenqueue = awaited_enqueue(_enqueue)
 
     def _dependencies(self, name: str, after: object) -> Iterator[tuple[str, Before]]:
         """What `after` says, each with the name under which the node will know it."""

@@ -13,7 +13,7 @@ from windlass.cli.parse.store_option import app_option, ask, settings_of, url_op
 from windlass.cli.show.output import Cell, Column, as_json, explain, note, print_json, print_table, say, since
 
 if TYPE_CHECKING:
-    from windlass.admin import Target
+    from windlass.admin import GateName
     from windlass.model.admission import Closure, Gate
     from windlass.store.protocol import Store
 
@@ -94,7 +94,7 @@ def _row(gate: Gate, age: str) -> list[Cell]:
     ]
 
 
-def words_of(gate: Gate | Target) -> str:
+def words_of(gate: Gate | GateName) -> str:
     """`queue mail`, as a person says it."""
     return "everything" if gate.kind == "all" else f"{gate.kind} {gate.name}"
 
@@ -167,7 +167,7 @@ def _help(verb: str) -> str:
 
 
 async def _turn(
-    store: Store, target: Target, verb: str, reason: str | None, actor: str
+    store: Store, target: GateName, verb: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
     from windlass.admin import turn
     from windlass.model.admission import GateState
@@ -177,13 +177,13 @@ async def _turn(
     return changed, await store.gates(), known
 
 
-def _turned(target: Target, gate: Gate | None, changed: bool) -> dict[str, Any]:
+def _turned(target: GateName, gate: Gate | None, changed: bool) -> dict[str, Any]:
     """A gate that nobody ever touched is open, and has no story."""
     nothing = {"kind": target.kind, "name": target.name, "state": "open", "reason": None, "actor": None, "since": None}
     return {**(nothing if gate is None else document(gate)), "changed": changed}
 
 
-def _tell(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> None:
+def _tell(target: GateName, gate: Gate | None, verb: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
 
     state = VERBS[verb]
@@ -201,7 +201,7 @@ def _tell(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> Non
     say(f"{words_of(target)} is {state} already{story}")
 
 
-def _tell_others(target: Target, rows: Sequence[Gate], verb: str) -> None:
+def _tell_others(target: GateName, rows: Sequence[Gate], verb: str) -> None:
     """Opening one gate starts nothing that another one holds."""
     closed = [gate for gate in rows if gate.state != "open"]
     if verb != "open" or not closed:
