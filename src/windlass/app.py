@@ -14,11 +14,11 @@ from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
-from windlass.declare.follow_ups import check as check_follow_ups
+from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, make_plan
-from windlass.declare.registry import Registry, define
+from windlass.declare.registry import JobOptions, Registry, define
 from windlass.errors import RegistrationError
 from windlass.handler.context import Context
 from windlass.handles.job import JobHandle
@@ -128,10 +128,9 @@ class Windlass(Operators):
 
         `labels` are names of your own for states: `{"dead": "failed"}`.
         """
-        known = dict.fromkeys(name for name in inspect.signature(define).parameters if name not in HIDDEN)
         for name in options:
-            if name not in known:
-                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, known)}")
+            if name not in JobOptions.__annotations__:
+                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, JobOptions.__annotations__)}")
         local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
 
         def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
@@ -370,6 +369,3 @@ class Windlass(Operators):
     async def aclose(self) -> None:
         """Close the connections of this process; the next call opens new ones."""
         await self.client.aclose()
-
-
-HIDDEN = {"fn", "context", "localns"}

@@ -316,7 +316,7 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
     jobs: list[NewJob] = []
     kept: list[Call] = []
     connections: list[Any] = []
-    for index, (call, job) in enumerate(_numbered(calls, settings)):
+    for index, (call, job) in enumerate(_with_jobs(calls, settings)):
         if job is None:
             raise EnqueueError(
                 f"call {index} is {type(call).__name__}, not a call; write: app.enqueue_many(add.call(i, i) for i in …)"
@@ -332,7 +332,7 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
     return jobs, kept, connections[0] if connections else None
 
 
-def _numbered(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
+def _with_jobs(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
     """The calls and their jobs; an error on the way is told with the index of the call that raised it."""
     if not isinstance(calls, Iterable):
         raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")

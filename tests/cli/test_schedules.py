@@ -15,7 +15,7 @@ import pytest
 
 from windlass.cli.show.schedule_report import local, relative
 from windlass.model.job import NewJob
-from windlass.model.schedule import NOBODY, CatchUp, Declared, Overlap, Timing
+from windlass.model.schedule import TEMPLATE_ID, CatchUp, Declared, Overlap, Timing
 
 from .cli_store import CliStore
 from .conftest import PATIENCE, Windlass
@@ -36,7 +36,7 @@ app.schedule("nightly", report.call("today"), cron="0 3 * * *", tz="Asia/Tokyo")
 
 
 def declare(cli_store: CliStore, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
-    job = NewJob(**{"id": NOBODY, "type": "send", "input": '{"to":"a@example.org"}', **options})
+    job = NewJob(**{"id": TEMPLATE_ID, "type": "send", "input": '{"to":"a@example.org"}', **options})
     declared = Declared(timing=timing, catch_up=CatchUp.ONE, overlap=Overlap.ALLOW, job=job)
     cli_store.ask(lambda store: store.declare_schedules({name: declared}))
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from windlass import State
 from windlass.model.filter import parse
 from windlass.model.job import Job
-from windlass.model.schedule import Outcome, ScheduleRow, TickRow
+from windlass.model.schedule import ScheduleRow, TickOutcome, TickRow
 
 from .process import Process
 from .rig import LEASE, FaultLab, scaled
@@ -62,7 +62,7 @@ class Timetable:
         assert len(wanted) >= least
         assert Counter(job.run_at for job in jobs) == Counter(wanted)
         assert Counter(tick.at for tick in ticks) == Counter(wanted)
-        assert {tick.outcome for tick in ticks} == {Outcome.FIRED}
+        assert {tick.outcome for tick in ticks} == {TickOutcome.FIRED}
         assert {tick.job for tick in ticks} == {job.id for job in jobs}
         assert {entry.job for entry in self._yard.ledger() if entry.event == "begin"} == {job.id for job in jobs}
         return len(wanted)

@@ -12,7 +12,7 @@ import pytest
 from windlass import Context, State, Windlass
 from windlass.errors import AdmissionError, ScheduleError, ScheduleNotFound
 from windlass.handles.schedule import Schedule
-from windlass.model.schedule import CatchUp, Outcome
+from windlass.model.schedule import CatchUp, TickOutcome
 from windlass.testing import Harness, harness
 from windlass.testing.clock import START
 
@@ -99,7 +99,7 @@ def test_a_program_operates_on_its_schedules(app: Windlass, bench: Harness) -> N
     assert (ran.job.priority, ran.output) == (9, "sales 2026-01-02 03:00:00")
     assert (schedule.reset(), schedule.reset()) == (True, False)
     assert schedule.record().next_at == datetime(2026, 1, 3, 3, tzinfo=BERLIN)
-    assert [tick.outcome for tick in schedule.ticks()] == [Outcome.FIRED, Outcome.BY_HAND]
+    assert [tick.outcome for tick in schedule.ticks()] == [TickOutcome.FIRED, TickOutcome.BY_HAND]
     assert [row.name for row in app.schedules()] == ["nightly"]
 
 

@@ -31,7 +31,7 @@ FollowUps = tuple[tuple[Moment, str], ...]
 encoder = msgspec.json.Encoder()
 
 
-def declared(given: Mapping[Moment, object]) -> FollowUps:
+def parse_follow_ups(given: Mapping[Moment, object]) -> FollowUps:
     """The follow-ups of a declaration by their types' names; raises EnqueueError where one cannot be."""
     follow_ups: list[tuple[Moment, str]] = []
     for moment, what in given.items():
@@ -56,7 +56,7 @@ def consequences(
     return encoder.encode(_tree(definition, registry, settings, tenant, ())).decode()
 
 
-def check(registry: Registry, settings: Settings) -> None:
+def check_follow_ups(registry: Registry, settings: Settings) -> None:
     """Refuse a program that could not say what follows what."""
     for definition in (*registry, *(plan.definition for plan in registry.pipelines.values())):
         consequences(definition, registry, settings)

@@ -95,7 +95,7 @@ class ConfiguredJob(Generic[P, R]):
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return ConfiguredJob(self.app, self.definition, self._options.merged({**chosen, **misspelt}, self.definition))
+        return ConfiguredJob(self.app, self.definition, self._options.merge({**chosen, **misspelt}, self.definition))
 
 
 class JobType(ConfiguredJob[P, R]):

@@ -33,20 +33,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limits: dict[str, str | None] | None = None  # values of keys by their rules' names; None: it does not count
     conn: Any = None
 
-    def merged(self, given: Mapping[str, Any], definition: Definition) -> Options:
+    def merge(self, given: Mapping[str, Any], definition: Definition) -> Options:
         """These options with others laid over them, for a job of this type."""
         values = {**{name: getattr(self, name) for name in self.__struct_fields__}, **given}
         if given.get("unique") not in (None, False):
             values["unique"] = _uniqueness(given["unique"], definition.signature)
         if given.get("limits") is not None:
             values["limits"] = {**(self.limits or {}), **chosen(given["limits"], definition.limits)}
-        return checked(values)
+        return check_options(values)
 
 
 NONE = Options()
 
 
-def checked(given: Mapping[str, Any]) -> Options:
+def check_options(given: Mapping[str, Any]) -> Options:
     """Options from what a caller wrote; every mistake has its own sentence."""
     known = dict.fromkeys(Options.__struct_fields__)
     for name in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from windlass.declare.follow_ups import declared
+from windlass.declare.follow_ups import parse_follow_ups
 from windlass.declare.jobtype import ConfiguredJob, JobType
 from windlass.declare.options import NONE
 from windlass.declare.pipeline import Phase, Plan, check_labels
@@ -81,7 +81,7 @@ def make_plan(
             raise RegistrationError(f"{what}: job type {each.type!r} belongs to another app; declare it on this one")
         chosen.append(each)
     try:
-        followers = declared(follow_ups)
+        followers = parse_follow_ups(follow_ups)
     except EnqueueError as error:
         raise RegistrationError(f"{what}: {error}") from None
     return Plan(name, chosen, labels=check_labels(what, labels), follow_ups=followers)

@@ -7,13 +7,13 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from windlass.clock import Duration, seconds
 from windlass.config import Pace, Settings, memory_size, suggest
-from windlass.declare.follow_ups import FollowUps, declared
+from windlass.declare.follow_ups import FollowUps, parse_follow_ups
 from windlass.declare.pipeline import Plan, check_labels, check_with
 from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, ScheduleError, UnknownType
 from windlass.model import audit as words
@@ -194,59 +194,56 @@ class Registry:
         return len(self._definitions)
 
 
+class JobOptions(TypedDict, total=False):
+    """The options of `@app.job(…)`."""
+
+    type: str | None
+    queue: str | None
+    priority: int
+    max_attempts: int | None
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    isolation: str | None
+    memory: str | int | None
+    permanent: Sequence[builtins.type[BaseException]]
+    transient: Sequence[builtins.type[BaseException]]
+    unique: Unique | None
+    unique_forever: Unique | None
+    limits: Sequence[Limit]
+    on_dead: object | None
+    on_cancelled: object | None
+    on_succeeded: object | None
+    audit: str | bool
+    labels: dict[str, str] | None
+
+
 def define(
     fn: Callable[..., Any],
     *,
     context: builtins.type,
-    type: str | None = None,
-    queue: str | None = None,
-    priority: int = 0,
-    max_attempts: int | None = None,
-    retry: RetryPolicy | None = None,
-    timeout: Duration | None = None,
-    isolation: str | None = None,
-    memory: str | int | None = None,
-    permanent: Sequence[builtins.type[BaseException]] = (),
-    transient: Sequence[builtins.type[BaseException]] = (),
-    unique: Unique | None = None,
-    unique_forever: Unique | None = None,
-    limits: Sequence[Limit] = (),
-    on_dead: object | None = None,
-    on_cancelled: object | None = None,
-    on_succeeded: object | None = None,
-    audit: str | bool = True,
-    labels: dict[str, str] | None = None,
     localns: dict[str, Any] | None = None,
+    **options: Unpack[JobOptions],
 ) -> Definition:
-    """A checked definition of `fn`; everything that can be wrong with a declaration is said here."""
+    """A checked definition of `fn`; every mistake in a declaration is reported here."""
     signature = Signature.of(fn, context=context, localns=localns)
-    name = fn.__name__ if type is None else type
-    queue = DEFAULT_QUEUE if queue is None else queue
-    _check_name("type", name, fn)
-    _check_name("queue", queue, fn)
-    _check_numbers(fn, priority, max_attempts)
-    if retry is not None and not hasattr(retry, "delay"):
-        raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
     return Definition(
-        type=name,
         fn=fn,
         signature=signature,
-        isolation=_isolation(fn, isolation),
-        queue=queue,
-        priority=priority,
-        max_attempts=max_attempts,
-        retry=retry,
-        timeout=_limit(fn, timeout),
-        memory=None if memory is None else memory_size(memory),
-        permanent=_exceptions("permanent", permanent, fn),
-        transient=_exceptions("transient", transient, fn),
-        unique=_uniqueness(fn, signature, unique, unique_forever),
-        limits=_limits(fn, signature, limits),
-        follow_ups=_follow_ups(
-            fn, {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
-        ),
-        audit=_word(fn, audit),
-        labels=check_labels(place(fn), labels),
+        type=_name(fn, "type", options.get("type"), fn.__name__),
+        queue=_name(fn, "queue", options.get("queue"), DEFAULT_QUEUE),
+        isolation=_isolation(fn, options.get("isolation")),
+        priority=_priority(fn, options.get("priority", 0)),
+        max_attempts=_attempts(fn, options.get("max_attempts")),
+        retry=_retry(fn, options.get("retry")),
+        timeout=_limit(fn, options.get("timeout")),
+        memory=_memory(options.get("memory")),
+        permanent=_exceptions("permanent", options.get("permanent", ()), fn),
+        transient=_exceptions("transient", options.get("transient", ()), fn),
+        unique=_uniqueness(fn, signature, options.get("unique"), options.get("unique_forever")),
+        limits=_limits(fn, signature, options.get("limits", ())),
+        follow_ups=_follow_ups(fn, {moment: options.get(f"on_{moment}") for moment in Moment}),
+        audit=_audit_word(fn, options.get("audit", True)),
+        labels=check_labels(place(fn), options.get("labels")),
     )
 
 
@@ -271,12 +268,27 @@ def _isolation(fn: Callable[..., Any], wish: str | None) -> Isolation:
     return isolation
 
 
-def _check_numbers(fn: Callable[..., Any], priority: int, max_attempts: int | None) -> None:
-    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
-        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+def _priority(fn: Callable[..., Any], priority: int) -> int:
     if priority not in PRIORITIES:
         lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
         raise RegistrationError(f"{place(fn)}: priority={priority!r} is not in {lowest}…{highest}")
+    return priority
+
+
+def _attempts(fn: Callable[..., Any], max_attempts: int | None) -> int | None:
+    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
+        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+    return max_attempts
+
+
+def _retry(fn: Callable[..., Any], retry: RetryPolicy | None) -> RetryPolicy | None:
+    if retry is not None and not hasattr(retry, "delay"):
+        raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
+    return retry
+
+
+def _memory(memory: str | int | None) -> int | None:
+    return None if memory is None else memory_size(memory)
 
 
 def _uniqueness(
@@ -304,12 +316,12 @@ def _limits(fn: Callable[..., Any], signature: Signature, limits: object) -> tup
 
 def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:
     try:
-        return declared(given)
+        return parse_follow_ups(given)
     except EnqueueError as error:
         raise RegistrationError(f"{place(fn)}: {error}") from None
 
 
-def _word(fn: Callable[..., Any], audit: str | bool) -> str | None:
+def _audit_word(fn: Callable[..., Any], audit: str | bool) -> str | None:
     if isinstance(audit, bool):
         return words.SUCCEEDED if audit else None
     problem = name_problem(audit)
@@ -327,10 +339,12 @@ def _limit(fn: Callable[..., Any], timeout: Duration | None) -> float | None:
     return limit
 
 
-def _check_name(what: str, name: str, fn: Callable[..., Any]) -> None:
+def _name(fn: Callable[..., Any], what: str, given: str | None, default: str) -> str:
+    name = default if given is None else given
     problem = name_problem(name)
     if problem is not None:
         raise RegistrationError(f"{place(fn)}: {what} {problem}")
+    return name
 
 
 def _exceptions(

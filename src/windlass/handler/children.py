@@ -58,7 +58,7 @@ class Child(Generic[R_co]):
     @property
     def result(self) -> R_co | None:
         """What it returned; None unless it succeeded."""
-        return decoded(self._output, self._definition) if self.status is State.SUCCEEDED else None
+        return decode_output(self._output, self._definition) if self.status is State.SUCCEEDED else None
 
     @property
     def error(self) -> Failure | None:
@@ -75,12 +75,12 @@ class Child(Generic[R_co]):
         """It ended dead or cancelled, or is gone."""
         return self._stored and self.status in ENDED_BADLY
 
-    def learn(self, id: UUID, status: State | None, output: str | None, error: str | None) -> None:
+    def _set_state(self, id: UUID, status: State | None, output: str | None, error: str | None) -> None:
         """How it is now."""
         self.id, self.status, self._output, self._error = id, status, output, error
         self._stored = True
 
-    def told(self) -> str:
+    def _summary(self) -> str:
         """For an error: `fetch (dead: ValueError: no)`."""
         error = self.error
         why = "" if error is None else f": {error.type}: {error.message[:200]}"
@@ -92,7 +92,7 @@ class Child(Generic[R_co]):
         return "gone" if self.status is None else self.status.value
 
 
-def decoded(output: str | None, definition: Definition | None) -> Any:
+def decode_output(output: str | None, definition: Definition | None) -> Any:
     """A job's output, by the return hint of its handler where that is known."""
     if output is None:
         return None
@@ -102,8 +102,8 @@ def decoded(output: str | None, definition: Definition | None) -> Any:
 class Children:
     """What one run spawned, and what it knows of the jobs it waits for."""
 
-    def __init__(self, notebook: RunMemory, *, settings: Settings, registry: Registry | None) -> None:
-        self._notebook = notebook
+    def __init__(self, memory: RunMemory, *, settings: Settings, registry: Registry | None) -> None:
+        self._memory = memory
         self._settings = settings
         self._registry = registry
         self._spawned: dict[str, Child[Any]] = {}
@@ -113,13 +113,13 @@ class Children:
 
     def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
         check_name(name, "child")
-        return self._note(name, call)
+        return self._add(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
         check_name(name, "child")
-        return [self._note(f"{name}[{place}]", call) for place, call in enumerate(calls)]
+        return [self._add(f"{name}[{place}]", call) for place, call in enumerate(calls)]
 
-    def _note(self, name: str, call: TypedCall[R]) -> Child[R]:
+    def _add(self, name: str, call: TypedCall[R]) -> Child[R]:
         if not isinstance(call, Call):
             raise FlowError(f"child {name!r} is given {type(call).__name__}, not a call; write: fetch.call(…)")
         if call.options.conn is not None:
@@ -138,21 +138,21 @@ class Children:
         self._spawned[name] = child
         return child
 
-    async def unstored(self) -> tuple[tuple[Spawn, ...], Mapping[UUID, UUID]]:
+    async def new_spawns(self) -> tuple[tuple[Spawn, ...], Mapping[UUID, UUID]]:
         """The spawns that no run has written yet, and the ids of those that are another one's unique job.
 
         Of several with one key the first is written; another finds itself to be the same job when it is spawned again.
         """
         if not self._spawned:
             return (), {}
-        await self._look_up()
-        new = {self._made(child).id: name for name, child in self._spawned.items() if not child._stored}
-        fresh, same = merged([self._made(self._spawned[name]) for name in new.values()])
+        await self._read_links()
+        new = {self._new_job(child).id: name for name, child in self._spawned.items() if not child._stored}
+        fresh, same = merged([self._new_job(self._spawned[name]) for name in new.values()])
         return tuple(Spawn(name=self._link_name(new[job.id]), job=job) for job in fresh), same
 
-    def _made(self, child: Child[Any]) -> NewJob:
+    def _new_job(self, child: Child[Any]) -> NewJob:
         if child._new is None:
-            job, call = self._notebook.job, child.call
+            job, call = self._memory.job, child.call
             assert call is not None
             if call.options.tenant is None:
                 call = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, tenant=job.tenant))
@@ -162,7 +162,7 @@ class Children:
 
     # Waiting
 
-    def awaited(self, jobs: Iterable[object]) -> list[Child[Any]]:
+    def check_awaited(self, jobs: Iterable[object]) -> list[Child[Any]]:
         """The jobs somebody wants to wait for."""
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
             raise FlowError(f"ctx.wait() takes a list of jobs, not {type(jobs).__name__}; write: ctx.wait([child])")
@@ -188,39 +188,39 @@ class Children:
             return Child(str(id), id=id)
         raise FlowError(f"ctx.wait() takes children, handles and ids of jobs, not {type(job).__name__}")
 
-    async def look(self, awaited: Sequence[Child[Any]]) -> tuple[Link, ...]:
+    async def read_states(self, awaited: Sequence[Child[Any]]) -> tuple[Link, ...]:
         """Learn how these jobs are now; the answer names those that existed, for the runs to come."""
         if all(child.status is State.SUCCEEDED for child in awaited):
             return ()
-        await self._look_up(again=True)
+        await self._read_links(again=True)
         existing = [child for child in awaited if child.call is None]
         links = await self._find(existing) if existing else ()
         if any(self._is_oneself(child) for child in awaited):
-            raise FlowError(f"job {self._notebook.job.id} would wait for itself, for ever; take it out of ctx.wait()")
+            raise FlowError(f"job {self._memory.job.id} would wait for itself, for ever; take it out of ctx.wait()")
         return links
 
     def _is_oneself(self, child: Child[Any]) -> bool:
         """By its id; or it will be found to be, because it has the unique key of the very job that spawned it."""
-        job = self._notebook.job
+        job = self._memory.job
         if child._stored:
             return child.id == job.id
-        new = self._made(child)
+        new = self._new_job(child)
         return new.unique is not None and (new.type, new.tenant, new.key) == (job.type, job.tenant, job.key)
 
-    async def _look_up(self, *, again: bool = False) -> None:
+    async def _read_links(self, *, again: bool = False) -> None:
         """What earlier runs wrote under the names of this one. The first run of all finds nothing."""
-        if self._notebook.first:
+        if self._memory.is_first_run:
             self._links = {}
         elif self._links is None or again:
-            self._links = {linked.name: linked for linked in await self._notebook.store.links(self._notebook.job.id)}
+            self._links = {linked.name: linked for linked in await self._memory.store.links(self._memory.job.id)}
         for name, child in self._spawned.items():  # always: some may have been spawned since the names were read
             linked = self._links.get(self._link_name(name))
             if linked is not None:
-                child.learn(linked.id, linked.status, linked.output, linked.error)
+                child._set_state(linked.id, linked.status, linked.output, linked.error)
 
     async def _find(self, existing: list[Child[Any]]) -> tuple[Link, ...]:
         ids = {child.id: child for child in existing if child.id is not None}
-        found = await self._notebook.store.find_many(list(ids))
+        found = await self._memory.store.find_many(list(ids))
         links: list[Link] = []
         for id, child in ids.items():
             name = f"{APART}{APART}{id}"
@@ -229,17 +229,17 @@ class Children:
             if job is None and not known:
                 raise JobNotFound(f"ctx.wait(): there is no job {id}; it was discarded, or its history passed")
             if job is None:
-                child.learn(id, None, None, None)
+                child._set_state(id, None, None, None)
                 continue
-            child.learn(id, job.status, job.output, job.error)
+            child._set_state(id, job.status, job.output, job.error)
             child._definition = child._definition or self.definition_of(job)
             if not known:
                 links.append(Link(name, id))
         return tuple(links)
 
-    def target(self, child: Child[Any], same: Mapping[UUID, UUID]) -> UUID:
-        """The job to wait for: `same` is what `unstored` answered."""
-        id = child.id if child._stored else self._made(child).id
+    def id_to_await(self, child: Child[Any], same: Mapping[UUID, UUID]) -> UUID:
+        """The job to wait for: `same` is what `new_spawns` answered."""
+        id = child.id if child._stored else self._new_job(child).id
         assert id is not None
         return same.get(id, id)
 
@@ -250,7 +250,7 @@ class Children:
 
     async def dependencies(self) -> dict[str, Any]:
         """Results by name of the jobs that a graph's node was declared to come after; None for one without."""
-        store, job = self._notebook.store, self._notebook.job
+        store, job = self._memory.store, self._memory.job
         linked = [link for link in await store.links(job.id) if not link.name.startswith(APART)]
         found = await store.find_many([link.id for link in linked]) if linked else {}
         results: dict[str, Any] = {}
@@ -258,14 +258,14 @@ class Children:
             record = found.get(link.id)
             succeeded = link.status is State.SUCCEEDED
             definition = None if record is None else self.definition_of(record)
-            results[link.name] = decoded(link.output, definition) if succeeded else None
+            results[link.name] = decode_output(link.output, definition) if succeeded else None
         return results
 
     def _link_name(self, name: str) -> str:
-        return APART + self._notebook.scoped(name)
+        return APART + self._memory.key_of(name)
 
 
-def needed(need: object, total: int) -> int:
+def count_needed(need: object, total: int) -> int:
     """How many of `total` jobs have to succeed."""
     if need == "all":
         return total
@@ -285,7 +285,7 @@ def refuse_hopeless(awaited: Sequence[Child[Any]], count: int) -> None:
     bad = [child for child in awaited if child.unsuccessful]
     if len(awaited) - len(bad) >= count:
         return
-    named = ", ".join(child.told() for child in bad[:LONGEST_LIST])
+    named = ", ".join(child._summary() for child in bad[:LONGEST_LIST])
     more = f" and {len(bad) - LONGEST_LIST} more" if len(bad) > LONGEST_LIST else ""
     raise ChildrenFailed(
         f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay or "

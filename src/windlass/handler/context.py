@@ -4,11 +4,12 @@ steps that run once, jobs of its own, waiting for them, for a signal or for a wh
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -74,13 +75,13 @@ class Context:
         self._cancelled = False
         self._loop = loop
         self._transaction = AttemptTransaction(store, loop=loop, limit=transaction_limit)
-        self._notebook = RunMemory(
+        self._memory = RunMemory(
             job, store=store, clock=clock, waited=waited, patience=settings.lease, transaction=self._transaction
         )
-        self._steps = Steps(self._notebook)
-        self._children = Children(self._notebook, settings=settings, registry=registry)
-        self._waits = Waits(self._notebook, self._children)
-        self._tokens = Tokens(self._notebook, clock, registry)
+        self._steps = Steps(self._memory)
+        self._children = Children(self._memory, settings=settings, registry=registry)
+        self._waits = Waits(self._memory, self._children)
+        self._tokens = Tokens(self._memory, clock, registry)
         self._spending = Spending()
 
     @property
@@ -111,7 +112,7 @@ class Context:
         that wrote it, under its lease, and rolled back with any other outcome. Put it last: it is capped at a third
         of the lease. In a step it is the step's own, and commits with the memory that the step ran.
         """
-        step = step_of(self._notebook)
+        step = step_of(self._memory)
         return (
             TransactionBlock(self._transaction)
             if step is None
@@ -126,7 +127,7 @@ class Context:
             self.total = _count("total", total)
         if failed is not None:
             self.failed = _count("failed", failed)
-        self._tell()
+        self._report_progress()
 
     def cost(self, cents: float | Decimal) -> None:
         """This attempt cost so many cents more, whatever becomes of it: `ctx.cost(usage.total / 1000)`.
@@ -134,7 +135,7 @@ class Context:
         Written with progress and with the attempt's end; budgets of the job's tenant and queue count it.
         """
         self._spending.add(cents)
-        self._tell()
+        self._report_progress()
 
     @property
     def spent(self) -> int:
@@ -167,12 +168,12 @@ class Context:
         It is written with the wait or the finish of this run, and with nothing else: an attempt that fails spawns
         nothing. A later run finds it by its name and makes no second one.
         """
-        refuse_inside_a_step(self._notebook, "spawn")
+        refuse_inside_a_step(self._memory, "spawn")
         return self._children.spawn(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
         """Create thousands at once, called `name[0]`, `name[1]`, …"""
-        refuse_inside_a_step(self._notebook, "spawn_many")
+        refuse_inside_a_step(self._memory, "spawn_many")
         return self._children.spawn_many(name, calls)
 
     @overload
@@ -260,12 +261,12 @@ class Context:
         finally:
             await self._transaction.close()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self)
 
     def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._notebook, word)
+        refuse_inside_a_step(self._memory, word)
         self._check_loop(word)
 
     def _check_loop(self, word: str) -> None:
@@ -276,6 +277,22 @@ class Context:
             running = None
         if running is not self._loop:
             raise FlowError(f"ctx.{word}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{word}(…)")
+
+
+def _blocking(
+    awaited: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Blocking, P], T]:
+    """A method of `Context` for a synchronous handler, with its parameters, result and docstring."""
+
+    @functools.wraps(awaited)
+    def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return await awaited(self._context, *args, **kwargs)
+
+        self._check_thread(awaited.__name__)
+        return self._run(run())
+
+    return call
 
 
 class Blocking:
@@ -289,7 +306,7 @@ class Blocking:
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run `fn` on this thread, once, and remember its result."""
+        """Run `fn` on this thread, once, and remember its result. Written out: `ctx.step` uses another thread."""
         self._check("step")
         return self._context._steps.run_here(name, fn, args, kwargs, self._run)
 
@@ -306,31 +323,18 @@ class Blocking:
         timeout: Duration | None = None,
     ) -> list[Any]: ...
     def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
+        """As `ctx.wait`, blocking. Written out: `_blocking` would lose the overloads."""
         self._check("wait")
         return self._run(self._context._waits.wait(jobs, need, _limit(timeout)))
 
-    def sleep(self, name: str, duration: Duration) -> None:
-        self._check("sleep")
-        self._run(self._context._waits.sleep(name, seconds(duration, what="ctx.blocking.sleep()")))
-
-    def signal(self, name: str, *, timeout: Duration | None = None) -> Any:
-        self._check("signal")
-        return self._run(self._context._waits.signal(name, _limit(timeout)))
-
-    def dependencies(self) -> dict[str, Any]:
-        self._check_thread("dependencies")
-        return self._run(self._context._children.dependencies())
-
-    def acquire(self, name: str, *, key: Value | None = None) -> None:
-        self._check_thread("acquire")
-        self._run(self._context._tokens.acquire(name, key))
-
-    def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> None:
-        self._check_thread("hold_back")
-        self._run(self._context._tokens.hold_back(name, seconds(duration, what="ctx.blocking.hold_back()"), key))
+    sleep = _blocking(Context.sleep)
+    signal = _blocking(Context.signal)
+    dependencies = _blocking(Context.dependencies)
+    acquire = _blocking(Context.acquire)
+    hold_back = _blocking(Context.hold_back)
 
     def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._context._notebook, word)
+        refuse_inside_a_step(self._context._memory, word)
         self._check_thread(word)
 
     def _check_thread(self, word: str) -> None:
@@ -364,20 +368,20 @@ class JobLog:
         self.dropped = 0
 
     def debug(self, message: str, *args: object) -> None:
-        self._say(logging.DEBUG, message, args)
+        self.write(logging.DEBUG, message, args)
 
     def info(self, message: str, *args: object) -> None:
-        self._say(logging.INFO, message, args)
+        self.write(logging.INFO, message, args)
 
     def warning(self, message: str, *args: object) -> None:
-        self._say(logging.WARNING, message, args)
+        self.write(logging.WARNING, message, args)
 
     def error(self, message: str, *args: object) -> None:
-        self._say(logging.ERROR, message, args)
+        self.write(logging.ERROR, message, args)
 
     __call__ = info
 
-    def _say(self, level: int, message: str, args: tuple[object, ...]) -> None:
+    def write(self, level: int, message: str, args: tuple[object, ...]) -> None:
         handler_log.log(level, message, *args, extra={"job": str(self._job.id), "job_type": self._job.type})
         try:
             text = message % args if args else str(message)
@@ -391,6 +395,6 @@ class JobLog:
         self.lines.append(line)
         self._bytes += size
 
-    def told(self) -> list[str]:
+    def kept_lines(self) -> list[str]:
         """The lines to keep, with a last one that owns up to what was dropped."""
         return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines

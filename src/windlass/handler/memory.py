@@ -76,7 +76,7 @@ class RunMemory:
         self._reading = asyncio.Lock()
 
     @property
-    def first(self) -> bool:
+    def is_first_run(self) -> bool:
         """Nobody had this job before: there is nothing to find. Signals may have come all the same."""
         return self.job.fence == 1
 
@@ -96,7 +96,7 @@ class RunMemory:
                 f'once; give each its own, such as f"{name}-{{n}}"'
             )
         self._taken[name] = what
-        return self.scoped(name)
+        return self.key_of(name)
 
     def give_back(self, name: str) -> None:
         """Nothing was remembered under it: it can be tried again."""
@@ -105,17 +105,17 @@ class RunMemory:
         self._doubtful = True
         self._recollection = None
 
-    def scoped(self, name: str) -> str:
+    def key_of(self, name: str) -> str:
         """The phases of a pipeline share a job, and not its names."""
         return name if self.job.pipeline is None else f"{self.job.phase}/{name}"
 
     # What earlier runs left
 
-    async def remembered(self, key: str) -> str | None:
+    async def read(self, key: str) -> str | None:
         """What a run before this one remembered, as JSON."""
-        return None if self.first and not self._doubtful else (await self._recall()).steps.get(key)
+        return None if self.is_first_run and not self._doubtful else (await self._recall()).steps.get(key)
 
-    async def received(self, signal: str) -> str | None:
+    async def read_signal(self, signal: str) -> str | None:
         """The payload of a signal that was sent, as JSON. One that is not there is asked for again."""
         known = self._recollection
         if known is not None and signal in known.signals:
@@ -138,7 +138,7 @@ class RunMemory:
         else:
             kept = await self.retry_while_leased(lambda: self.store.remember(lease, memory))
         if not kept:
-            raise self.lost(memory.name)
+            raise self.lease_lost(memory.name)
 
     async def retry_while_leased(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until the database answers, for as long as the lease can live: what it is about has happened."""
@@ -153,7 +153,7 @@ class RunMemory:
                     raise
                 await self._clock.sleep(pause)
 
-    def lost(self, name: str) -> LeaseLost:
+    def lease_lost(self, name: str) -> LeaseLost:
         return LeaseLost(
             f"job {self.job.id} is not this worker's any more: {name!r} was not remembered, and nothing was changed"
         )
@@ -162,7 +162,7 @@ class RunMemory:
 
     async def deadline(self, key: str, delay: float) -> tuple[datetime, tuple[Memory, ...]]:
         """When a wait that first began under this key ends, and what to write where it begins now."""
-        known = await self.remembered(key)
+        known = await self.read(key)
         if known is None:
             until = self.now() + timedelta(seconds=delay)
             return until, (Memory(key, msgspec.json.encode(until).decode()),)
@@ -173,18 +173,18 @@ class RunMemory:
                 f"{key!r} was a step in an earlier run of this job, and is a wait now; give the wait a new name"
             ) from None
 
-    def left(self, until: datetime) -> float:
+    def seconds_until(self, until: datetime) -> float:
         """Seconds until then; 0 when it has passed."""
         rest = until - self.now()
         return rest.total_seconds() if rest > SLACK else 0.0
 
-    async def expired(self, key: str) -> bool:
+    async def has_expired(self, key: str) -> bool:
         """Whether an earlier run of this job was told that the time is up."""
-        return await self.remembered(key + APART) is not None
+        return await self.read(key + APART) is not None
 
     async def expire(self, key: str) -> None:
         """Remember that the time was up: what comes later finds a handler that has gone another way."""
-        if not await self.expired(key):
+        if not await self.has_expired(key):
             await self.keep(Memory(key + APART, "true"))
 
 

@@ -221,7 +221,7 @@ class _Scanner:
         text = self._quoted() if quoted else self._until(',"')
         if not text:
             _refuse(place, f"{word} has no value here; write terms like: {EXAMPLE}")
-        return _checked(Value(text, quoted), word, kind, comparison, place)
+        return _parse_value(Value(text, quoted), word, kind, comparison, place)
 
     def _quoted(self) -> str:
         r"""A text between quotes; `\"` is a quote inside it and `\\` a backslash."""
@@ -255,7 +255,7 @@ class _Scanner:
         return self._text[self._place : self._place + 1]
 
 
-def _checked(value: Value, word: str, kind: Kind, comparison: str, place: int) -> Value:
+def _parse_value(value: Value, word: str, kind: Kind, comparison: str, place: int) -> Value:
     """The value as its field understands it."""
     match kind:
         case Kind.STATE:

@@ -18,7 +18,7 @@ from windlass.model.job import NewJob
 if TYPE_CHECKING:
     from windlass.config import Settings
 
-NOBODY = UUID(int=0)
+TEMPLATE_ID = UUID(int=0)
 """The id in a template: each job of a schedule has its own."""
 
 
@@ -38,7 +38,7 @@ class Overlap(StrEnum):
     CANCEL = "cancel"  # the old job is cancelled
 
 
-class Outcome(StrEnum):
+class TickOutcome(StrEnum):
     """What became of a tick."""
 
     FIRED = "fired"
@@ -130,7 +130,7 @@ class TickRow(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one tick, or of several that were missed."""
 
     at: datetime
-    outcome: Outcome
+    outcome: TickOutcome
     job: UUID | None
     noted_at: datetime
     reason: str | None
@@ -161,5 +161,5 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     call: MakesJob
 
     def declared(self, settings: Settings) -> Declared:
-        job = msgspec.structs.replace(self.call.new_job(settings), id=NOBODY)
+        job = msgspec.structs.replace(self.call.new_job(settings), id=TEMPLATE_ID)
         return Declared(timing=self.timing, catch_up=self.catch_up, overlap=self.overlap, job=job)
