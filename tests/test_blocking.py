@@ -60,7 +60,7 @@ def test_results_errors_and_context_pass_through(portal: Portal) -> None:
         portal.run(fail, async_name="job.aenqueue(…)")
 
 
-async def test_a_blocking_call_on_a_loop_is_refused_and_names_its_twin(portal: Portal) -> None:
+async def test_a_blocking_call_on_a_loop_is_refused_and_names_the_awaited_form(portal: Portal) -> None:
     with pytest.raises(BlockingCall) as caught:
         portal.run(where, async_name="job.aenqueue(…)")
 

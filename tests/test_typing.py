@@ -1,4 +1,4 @@
-"""What a type checker says about a user's program: a wrong argument is an error before anything runs."""
+"""What a type checker finds in a user's program: a wrong argument is an error before anything runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What operators say about what may run, from a program: `app.pause(queue="mail")`. Each call has an `a…` twin.
+"""An operator's calls in a program: `app.pause(queue="mail")`, `app.budget(…)`; awaited: `app.apause(…)`.
 
-The command line says the same through the same doors: whatever is wrong is refused here, before a store is asked.
+The command line uses the same functions. Wrong arguments are refused here, before the store is asked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVERYTHING = GateName(GateKind.ALL)
 
 
 class GateArguments(TypedDict, total=False):
-    """How a program names a gate: one of the first four, and why."""
+    """How a program names a gate: one of the first four, and a reason."""
 
     queue: str | None
     type: str | None
@@ -51,7 +51,7 @@ class GateArguments(TypedDict, total=False):
 
 
 class Operators:
-    """The half of `Windlass` with which a program opens and closes, and gives budgets and weights."""
+    """The methods of `Windlass` that open and close gates and set budgets and weights."""
 
     client: Client
 
@@ -128,10 +128,10 @@ class Operators:
 
 
 async def turn(store: Store, gate: GateName, state: GateState, *, reason: str | None, actor: str) -> bool:
-    """Open or close a gate; False where it is so already, and then nothing is written.
+    """Open or close a gate; False when it has that state already, and then nothing is written.
 
-    Two operators who do the same in one moment may both be told that they did it: the second one's write changes
-    nothing but the name beside it.
+    Two operators that make the same change at the same moment may both get True: the second write changes only the
+    actor.
     """
     for known in await store.gates():
         if (known.kind, known.name) == (gate.kind, gate.name):
@@ -144,7 +144,7 @@ async def turn(store: Store, gate: GateName, state: GateState, *, reason: str | 
     return not same
 
 
-# The doors
+# Checks
 
 
 def gate_of(queue: str | None, type: str | None, tenant: str | None, all: bool) -> GateName:
@@ -152,8 +152,8 @@ def gate_of(queue: str | None, type: str | None, tenant: str | None, all: bool) 
     named = {GateKind.QUEUE: queue, GateKind.TYPE: type, GateKind.TENANT: tenant}
     given = [(kind, name) for kind, name in named.items() if name is not None]
     if len(given) + bool(all) != 1:
-        told = [f"{kind}=" for kind, _ in given] + ["all=True"] * bool(all)
-        what = f"{' and '.join(told)} are two gates; close one at a time" if told else "which gate is not said"
+        parts = [f"{kind}=" for kind, _ in given] + ["all=True"] * bool(all)
+        what = f"{' and '.join(parts)} are two gates; close one at a time" if parts else "no gate was named"
         raise AdmissionError(f"{what}: give queue=, type= or tenant=, or all=True for everything")
     if all:
         return EVERYTHING
@@ -163,9 +163,9 @@ def gate_of(queue: str | None, type: str | None, tenant: str | None, all: bool) 
 
 
 def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
-    """Whose budget: its kind and name."""
+    """The kind and name of the tenant or queue that has the budget."""
     if (tenant is None) == (queue is None):
-        what = "whose budget is not said" if tenant is None else "a budget is a tenant's or a queue's, not both"
+        what = "no tenant or queue was named" if tenant is None else "a budget is a tenant's or a queue's, not both"
         raise AdmissionError(f"{what}: give tenant= or queue=")
     kind, name = ("queue", queue) if tenant is None else ("tenant", tenant)
     assert name is not None
@@ -176,7 +176,7 @@ def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
 def budget(tenant: str | None, queue: str | None, cents: int, per: Duration | None) -> Budget:
     kind, name = spender(tenant, queue)
     if per is None:
-        raise AdmissionError(f"a budget without a window; say per what, as in per='day': {_windows()}")
+        raise AdmissionError(f"a budget without a window; give per=, as in per='day': {_windows()}")
     if isinstance(cents, bool) or not isinstance(cents, int):
         raise AdmissionError(f"a budget of {cents!r}: it is a whole number of cents, such as 500")
     if cents < 0:
@@ -225,8 +225,8 @@ def check_name(kind: str, name: object) -> None:
 def checked_reason(reason: str | None) -> str | None:
     if reason is None:
         return None
-    told = reason.strip() if isinstance(reason, str) else reason
-    problem = name_problem(told, longest=LONGEST_REASON)
+    stripped = reason.strip() if isinstance(reason, str) else reason
+    problem = name_problem(stripped, longest=LONGEST_REASON)
     if problem is not None:
         raise AdmissionError(f"the reason {problem}")
-    return told
+    return stripped

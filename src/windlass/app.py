@@ -1,4 +1,4 @@
-"""`Windlass`: the one object a program makes. It knows settings and job types, and opens nothing by itself."""
+"""`Windlass`: the one object that a program makes. It holds settings and job types; the first call opens the store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# A coroutine function is also a function, so the overloads below overlap: the first one that fits is meant.
+# A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
 AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[Context, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
@@ -77,7 +77,7 @@ class Windlass(Operators):
         self.clock = clock or SystemClock()
         self.registry = Registry()
         self.client = Client(self.settings, self.clock)
-        self.program: str | None = None  # how another process can load this program; set by `windlass worker`
+        self.program: str | None = None  # how another process loads this program; set by `windlass worker`
 
     # Declaring
 
@@ -116,17 +116,17 @@ class Windlass(Operators):
     def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
         """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`.
 
-        `unique` lets no second job in: True (by all arguments), names of arguments, a function of them, or `unique(…)`
-        with states, window and scope. `unique_forever` does so even when the job's history has passed.
+        `unique` refuses a second job: True (by all arguments), names of arguments, a function of them, or `unique(…)`
+        with states, window and scope. `unique_forever` refuses it even after the job's history was deleted.
 
         `limits` lists what its jobs count against: `[per("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
 
-        `on_dead`, `on_cancelled` and `on_succeeded` name a job type that follows: it is enqueued in the transaction
-        that writes the end, whoever writes it, and is given what it names among `id`, `input`, `output` and `error`.
+        `on_dead`, `on_cancelled` and `on_succeeded` name a follow-up job type. The follow-up is enqueued in the
+        transaction that writes the job's end. Its parameters are any of `id`, `input`, `output` and `error`.
 
-        `audit` is the audit's word for a success, such as "EMAIL_SENT"; False: no row.
+        `audit` is the action that the audit records for a success, such as "EMAIL_SENT"; False: no row.
 
-        `labels` are names of your own for states: `{"dead": "failed"}`.
+        `labels` are your own names for states: `{"dead": "failed"}`.
         """
         for name in options:
             if name not in JobOptions.__annotations__:
@@ -146,7 +146,7 @@ class Windlass(Operators):
         return declare if fn is None else declare(fn)
 
     def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-        """A limit for several job types' `limits=[…]`, as `per(…)` makes it; workers declare it in any case."""
+        """A limit for the `limits=[…]` of several job types, as `per(…)`; workers declare it even if none uses it."""
         return self._declared(per(name, most, key=key, scope=scope), "app.limit(…)")
 
     def rate(
@@ -202,8 +202,8 @@ class Windlass(Operators):
     ) -> Pipeline[..., Any]:
         """One job that moves through phases: `site = app.pipeline("site", [analyse, phase(ask, processors=10)])`.
 
-        Each phase has its type's handler, queue, retries and time limit. The input is bound by the first one; a later
-        handler takes of it what it has parameters for, and the result of the phase before from `ctx.previous`.
+        Each phase has its type's handler, queue, retries and time limit. The first phase binds the input; a later
+        handler gets the arguments that it has parameters for. `ctx.previous` is the result of the phase before.
         """
         follow_ups = {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
         checked = make_plan(self, name, phases, labels=labels, follow_ups=follow_ups)
@@ -222,12 +222,12 @@ class Windlass(Operators):
         catch_up: str = "one",
         overlap: str = "allow",
     ) -> Schedule[R]:
-        """Let jobs come by themselves: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
+        """Enqueue jobs by the clock: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
 
-        Give one of `cron`, `every="15m"` and `at=datetime(…)`. The workers of this program fire each tick once, however
-        many they are; a job's `run_at` is the time of its tick. `catch_up` is for ticks for which no worker was there:
-        `skip`, `one` job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`,
-        `skip` the tick, or `cancel` the old job. What is edited or paused at run time stays so through a deploy.
+        Give one of `cron`, `every="15m"` and `at=datetime(…)`. Each tick fires once, with any number of workers; a
+        job's `run_at` is the time of its tick. `catch_up` is for ticks that were due while no worker ran: `skip`, `one`
+        job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`, `skip` the
+        tick, or `cancel` the old job. An edit or a pause at run time survives a deploy.
         """
         from windlass.handles.schedule import declare
 
@@ -256,7 +256,7 @@ class Windlass(Operators):
     enqueue_many = blocking_enqueue(_enqueue_many)
     aenqueue_many = awaited_enqueue(_enqueue_many)
 
-    # Enqueuing what depends on each other
+    # Enqueuing jobs that depend on each other
 
     def graph(self) -> Graph:
         """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
@@ -303,11 +303,11 @@ class Windlass(Operators):
         return await self.client.aask(lambda store: store.counts())
 
     async def aworkers(self) -> list[WorkerRow]:
-        """The workers the store knows."""
+        """The workers that are registered in the store."""
         return await self.client.aask(lambda store: store.workers())
 
     async def aschedules(self) -> list[ScheduleRow]:
-        """The schedules the store knows, with what was edited and when they tick next."""
+        """The schedules in the store, with their edits and the times of their next ticks."""
         return await self.client.aask(lambda store: store.schedules())
 
     async def awake(self, queue: str = "*") -> None:
@@ -334,7 +334,7 @@ class Windlass(Operators):
 
         check_follow_ups(self.registry, self.settings)
         for declaration in self.registry.schedules.values():
-            declaration.declared(self.settings)  # what is wrong with its job is said here, and not at its first tick
+            declaration.declared(self.settings)  # a mistake in its job raises here, and not at the first tick
         settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
         return Worker(
             settings,

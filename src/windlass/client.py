@@ -2,10 +2,10 @@
 
 In:   a job type, arguments and options
 Out:  a NewJob, checked against the hints and the JSON profile, on its way to the store
-Next: store/protocol.py, where it becomes a row
+Next: the store's `enqueue` (store/postgres/store.py, store/sqlite/store.py), which writes it as a row
 
-One store per process lives on the portal's loop; blocking and asynchronous callers both go there, from any thread and
-any loop. A call with `conn=` runs on the caller's connection, and one inside `ctx.transaction()` joins it.
+One store per process runs on the portal's loop; blocking and asynchronous callers use it from any thread and any loop.
+An enqueue with `conn=` runs on the caller's connection, and an enqueue inside `ctx.transaction()` joins that one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ T = TypeVar("T")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call that has been checked and not been enqueued."""
+    """A checked call that is not enqueued yet."""
 
     definition: Definition
     input: str
     options: Options = NONE
-    registry: Registry = Registry()  # where the types of its follow-ups are found
+    registry: Registry = Registry()  # to find the types of its follow-ups
 
     def new_job(self, settings: Settings) -> NewJob:
         options, definition = self.options, self.definition
@@ -75,12 +75,12 @@ class Call(msgspec.Struct, frozen=True):
         )
 
     def _key(self) -> tuple[str | None, Uniqueness | None]:
-        """The key that people see, and how it is unique; a key without a policy refuses nobody."""
-        text, wish = self.options.key, self.options.unique
-        policy = wish if isinstance(wish, Uniqueness) else self.definition.unique
+        """The key that users see, and how it is unique; a key without a policy refuses no job."""
+        text, chosen = self.options.key, self.options.unique
+        policy = chosen if isinstance(chosen, Uniqueness) else self.definition.unique
         if text is not None:
-            return shortened(text), None if wish is False else policy or Uniqueness()
-        if policy is None or wish is False:
+            return shortened(text), None if chosen is False else policy or Uniqueness()
+        if policy is None or chosen is False:
             return None, None
         return shortened(text_of(policy, self.definition.signature, self.input)), policy
 
@@ -98,7 +98,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """Enqueues and asks, for callers that wait and callers that await."""
+    """Enqueues jobs and asks the store, for blocking and for asynchronous callers."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
@@ -128,7 +128,7 @@ class Client:
         return _with_repeated(existing, repeated)
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
-        """Write the jobs; as `enqueue`."""
+        """As `enqueue`, awaited."""
         fresh, repeated = merged(jobs)
         joined = current_transaction.get()
         if conn is not None:
@@ -211,7 +211,7 @@ class Client:
     # The store of this process
 
     async def store(self) -> Store:
-        """Opened by the first call, on the portal's loop, and anew after a fork."""
+        """The store, opened by the first call on the portal's loop, and again after a fork."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._store, self._opening, self._location = loop, None, asyncio.Lock(), None
@@ -224,9 +224,9 @@ class Client:
             return self._store
 
     async def _where(self) -> str:
-        """Where this app's jobs are, to compare with a caller's connection."""
+        """The location of this app's database, to compare with a caller's connection."""
         if dialect_of(self.settings.url) == "sqlite":
-            # Opening a store tries a write, which would wait for the very transaction that the caller holds.
+            # Opening a store tries a write, which would wait for the transaction that the caller has open.
             return sqlite_location(self.settings.url)
         store = await self.store()
         if self._location is None:
@@ -312,7 +312,7 @@ def _documented(call: Callable[P, T], prepare: Callable[..., object], name: str)
 
 
 def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], list[Call], Any]:
-    """New jobs of many calls, or an error that names the one that is wrong; nothing has been written by then."""
+    """The new jobs of many calls, or an error that names the wrong call; nothing is written yet."""
     jobs: list[NewJob] = []
     kept: list[Call] = []
     connections: list[Any] = []
@@ -333,7 +333,7 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
 
 
 def _with_jobs(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
-    """The calls and their jobs; an error on the way is told with the index of the call that raised it."""
+    """The calls and their jobs; an error carries the index of the call that raised it."""
     if not isinstance(calls, Iterable):
         raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")
     index = 0

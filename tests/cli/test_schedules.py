@@ -347,7 +347,7 @@ def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, co
         (["--at", "2020-01-01T00:00+00:00"], "has passed; to fire it now: windlass schedules fire nightly"),
         (["--at", "2999-01-01"], "--at '2999-01-01' has no time zone; write it like 2026-08-01T03:00+02:00, or"),
         (["--at", "tomorrow"], "is no time; write it like 2026-08-01T03:00+02:00"),
-        (["--every", "1h", "--cron", "@daily"], "each say when; give one of them"),
+        (["--every", "1h", "--cron", "@daily"], "each set the time; give one of them"),
         (["--catch-up", "none"], "--catch-up 'none'; there are: skip, one, all"),
         (["--overlap", "maybe"], "--overlap 'maybe'; there are: allow, skip, cancel"),
         (["--priority", "99999"], "--priority 99999 is not a whole number from"),

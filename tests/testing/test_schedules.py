@@ -134,7 +134,7 @@ def test_edits_that_cannot_be(app: Windlass, bench: Harness) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "nothing to edit; there are: cron, every, at, tz"),
         ({"crno": "x"}, "unknown field 'crno'; did you mean 'cron'"),
-        ({"cron": "@daily", "every": "1h"}, "cron, every and at each say when"),
+        ({"cron": "@daily", "every": "1h"}, "cron, every and at each set the time"),
         ({"queue": ""}, "queue is empty"),
         ({"priority": 99_999}, "priority=99999 is not a whole number"),
         ({"catch_up": "none"}, "catch_up='none'; there are"),

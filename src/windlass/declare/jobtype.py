@@ -1,4 +1,4 @@
-"""What a decorated function becomes: still callable, and a way to enqueue, typed by its own parameters."""
+"""What a decorated function becomes: callable as before, with an enqueue that is typed by its own parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TypedCall(Call, Generic[R], frozen=True):
 
 
 class ConfiguredJob(Generic[P, R]):
-    """A job type with options laid over it."""
+    """A job type with options for its enqueues."""
 
     def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
         self.app = app
@@ -77,9 +77,10 @@ class ConfiguredJob(Generic[P, R]):
     ) -> ConfiguredJob[P, R]:
         """The same job type with options for the next enqueue.
 
-        `key=` is the text of its unique key, `unique=` how it is unique (False: not at all), `idempotency_key=` what
-        makes a repeated request one job. `limits=` gives values of its limits' keys by their names, as in
-        `{"domain": "example.org"}`; None: it does not count against that one. `conn=` takes your own open connection.
+        `key=` is the text of its unique key. `unique=` sets how it is unique (False: not at all). Enqueues with one
+        `idempotency_key=` make one job. `limits=` gives the values of its limits' keys by the limits' names, as in
+        `{"domain": "example.org"}`; None: the job does not count against that limit. `conn=` is your own open
+        connection.
         """
         given: dict[str, Any] = {
             "queue": queue,

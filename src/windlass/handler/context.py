@@ -1,5 +1,5 @@
-"""What a handler may know and do: its job, its lease's fence, one transaction, progress, cost, a log, and when to stop;
-steps that run once, jobs of its own, waiting for them, for a signal or for a while, and calling out at a rate."""
+"""`ctx`, the first parameter of a handler: its job, one transaction, progress, cost, a log, and a request to stop;
+steps that run once, child jobs, waits for jobs, for a signal or for a time, and calls at a rate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ handler_log = logging.getLogger("windlass.job")
 
 
 class Context:
-    """Given to a handler whose first parameter is annotated `Context`."""
+    """Given to a handler that has `Context` as the annotation of its first parameter."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for this job to stop; a handler that runs long looks now and then."""
+        """Whether this job was asked to stop; a long-running handler checks this now and then."""
         return self._cancelled
 
     @property
     def deadline(self) -> datetime | None:
-        """When the time limit ends, on the database's clock; None without a limit."""
+        """When the time limit of this attempt ends, on the database's clock; None without a limit."""
         started = self.job.claimed_at
         if self._time_limit is None or started is None:
             return None
@@ -99,7 +99,7 @@ class Context:
 
     @property
     def previous(self) -> Any:
-        """What the phase before this one returned, in a pipeline; None otherwise."""
+        """The result of the previous phase in a pipeline; None otherwise."""
         if self.job.pipeline is None or self.job.output is None:
             return None
         return msgspec.json.decode(self.job.output)
@@ -108,9 +108,9 @@ class Context:
         """A transaction on the store's database that commits together with the finish of this attempt.
 
         `async with ctx.transaction() as tx: await tx.execute("insert … values ($1)", n)`, or `with` in a synchronous
-        handler. What is written through it happens exactly once: it is committed with the success of the attempt
-        that wrote it, under its lease, and rolled back with any other outcome. Put it last: it is capped at a third
-        of the lease. In a step it is the step's own, and commits with the memory that the step ran.
+        handler. Its writes take effect exactly once: they are committed with the success of the attempt that wrote
+        them, under its lease, and rolled back with any other outcome. Put it last: it may last a third of the lease.
+        In a step it is a transaction of the step, and commits together with the step's result.
         """
         step = step_of(self._memory)
         return (
@@ -120,7 +120,7 @@ class Context:
         )
 
     def progress(self, processed: int | None = None, *, total: int | None = None, failed: int | None = None) -> None:
-        """Say how far the job is. Cheap: it is written at most once a second, and with the finish."""
+        """Report the job's progress. Cheap: it is written at most once a second, and with the finish."""
         if processed is not None:
             self.processed = _count("processed", processed)
         if total is not None:
@@ -130,7 +130,7 @@ class Context:
         self._report_progress()
 
     def cost(self, cents: float | Decimal) -> None:
-        """This attempt cost so many cents more, whatever becomes of it: `ctx.cost(usage.total / 1000)`.
+        """Add cents to the cost of this attempt, whatever its outcome: `ctx.cost(usage.total / 1000)`.
 
         Written with progress and with the attempt's end; budgets of the job's tenant and queue count it.
         """
@@ -139,7 +139,7 @@ class Context:
 
     @property
     def spent(self) -> int:
-        """What this attempt has cost so far, in cents, rounded up."""
+        """The cost of this attempt so far, in cents, rounded up."""
         return self._spending.cents
 
     # Calling out
@@ -147,32 +147,32 @@ class Context:
     def acquire(self, name: str, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
         """Wait until this run may call once at the rate `name`, which all workers share: `await ctx.acquire("wiki")`.
 
-        A wait of more than 5 s is a snooze: the handler starts from the top then, with no attempt burned.
+        A wait of more than 5 s is a snooze: the handler starts from the top after it, and no attempt is used up.
         """
         self._check_loop("acquire")
         return self._tokens.acquire(name, key)
 
     def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
-        """Let nobody call at this rate for so long, in any worker: `await ctx.hold_back("wiki", retry_after)`.
+        """Let no worker call at this rate for this long: `await ctx.hold_back("wiki", retry_after)`.
 
         A day is the longest; `windlass limits release` ends it before.
         """
         self._check_loop("hold_back")
         return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
 
-    # Jobs of its own
+    # Child jobs
 
     def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
-        """Create a job of this one: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
+        """Create a child job: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
 
-        It is written with the wait or the finish of this run, and with nothing else: an attempt that fails spawns
-        nothing. A later run finds it by its name and makes no second one.
+        The child is written with the wait or the finish of this run, and with nothing else: an attempt that fails
+        spawns nothing. A later run finds the child by its name and creates no second one.
         """
         refuse_inside_a_step(self._memory, "spawn")
         return self._children.spawn(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
-        """Create thousands at once, called `name[0]`, `name[1]`, …"""
+        """Create thousands of children at once, with the names `name[0]`, `name[1]`, …"""
         refuse_inside_a_step(self._memory, "spawn_many")
         return self._children.spawn_many(name, calls)
 
@@ -195,17 +195,18 @@ class Context:
     def wait(
         self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[Any]]:
-        """Wait for jobs: children, handles or ids of jobs that existed. The results, in the order given.
+        """Wait for jobs (children, handles or ids) and return their results, in the order given.
 
-        Until enough of them succeeded (`need`: "all", "any" or a number) the job is `waiting` and holds nothing; woken,
-        its handler starts from the top, with no attempt burned. Raises ChildrenFailed when too many ended badly, and
-        ResultTimeout when `timeout` has passed since the first wait. Then `child.status` and `child.error` tell more.
+        Until enough jobs succeeded (`need`: "all", "any" or a number) this job is `waiting` and holds no processor.
+        Then its handler starts from the top, and no attempt is used up. Raises ChildrenFailed when too many jobs ended
+        badly, and ResultTimeout when `timeout` has passed since the first wait; then read `child.status` and
+        `child.error`.
         """
         self._check("wait")
         return self._waits.wait(jobs, need, _limit(timeout))
 
     def dependencies(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """The results, by name, of the jobs that this node of a graph comes after; None for one that has none."""
+        """The results, by name, of the jobs that this node of a graph depends on; None for a job without a result."""
         self._check_loop("dependencies")
         return self._children.dependencies()
 
@@ -220,42 +221,43 @@ class Context:
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Run `fn` once and remember its result, across attempts: `await ctx.step("charge", charge, order)`.
 
-        The result is what JSON keeps of it, by the function's return hint. What it writes through `ctx.transaction()`
-        is committed together with the memory; everything else happens at least once, and never again after that.
+        The result goes through JSON, by the function's return hint. What the function writes through
+        `ctx.transaction()` is committed together with the result. Its other effects happen at least once, and never
+        again after the result is stored.
         """
         self._check("step")
         return self._steps.run(name, fn, args, kwargs)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
-        """Let time pass without a processor: `await ctx.sleep("nap", "3d")`. It counts from the first run."""
+        """Wait without holding a processor: `await ctx.sleep("nap", "3d")`. The time counts from the first run."""
         self._check("sleep")
         return self._waits.sleep(name, seconds(duration, what="ctx.sleep()"))
 
     def signal(self, name: str, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]:
-        """Wait for `job.signal(name, value)` and return the value, also of one that was sent before anybody waited.
+        """Wait for `job.signal(name, value)` and return the value, also of a signal that was sent before the wait.
 
-        Raises SignalTimeout when `timeout` has passed since the first run that came here.
+        Raises SignalTimeout when `timeout` has passed since the first run that waited here.
         """
         self._check("signal")
         return self._waits.signal(name, _limit(timeout))
 
     @property
     def blocking(self) -> Blocking:
-        """The same for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
+        """These methods for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
         return Blocking(self)
 
     # The worker's side
 
     def ask_to_stop(self) -> None:
-        """The worker's side of `cancelled`."""
+        """Set `cancelled`; called by the worker."""
         self._cancelled = True
 
     async def flow(self) -> Flow | None:
-        """What a run that succeeded leaves to be written with its finish."""
+        """What the finish of a successful run writes beside its transition."""
         return await self._waits.flow()
 
     async def close(self) -> None:
-        """The attempt has ended: roll back what is open, and begin nothing any more."""
+        """The attempt has ended: roll back open transactions, and refuse new ones."""
         try:
             await self._steps.close()
         finally:
@@ -265,18 +267,20 @@ class Context:
         if self._on_progress is not None:
             self._on_progress(self)
 
-    def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._memory, word)
-        self._check_loop(word)
+    def _check(self, method: str) -> None:
+        refuse_inside_a_step(self._memory, method)
+        self._check_loop(method)
 
-    def _check_loop(self, word: str) -> None:
-        """In a synchronous handler nobody would await it, and nothing would happen."""
+    def _check_loop(self, method: str) -> None:
+        """Refuse the call in a synchronous handler, which could not await it: nothing would happen."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
         if running is not self._loop:
-            raise FlowError(f"ctx.{word}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{word}(…)")
+            raise FlowError(
+                f"ctx.{method}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{method}(…)"
+            )
 
 
 def _blocking(
@@ -296,7 +300,7 @@ def _blocking(
 
 
 class Blocking:
-    """What a coroutine awaits, for a synchronous handler on its thread."""
+    """The awaited methods of `Context`, for a synchronous handler on its thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -333,16 +337,16 @@ class Blocking:
     acquire = _blocking(Context.acquire)
     hold_back = _blocking(Context.hold_back)
 
-    def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._context._memory, word)
-        self._check_thread(word)
+    def _check(self, method: str) -> None:
+        refuse_inside_a_step(self._context._memory, method)
+        self._check_thread(method)
 
-    def _check_thread(self, word: str) -> None:
+    def _check_thread(self, method: str) -> None:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        raise BlockingCall(f"ctx.blocking.{word}() would block the running event loop; use: await ctx.{word}(…)")
+        raise BlockingCall(f"ctx.blocking.{method}() would block the running event loop; use: await ctx.{method}(…)")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._context._loop).result()
@@ -359,7 +363,7 @@ def _count(what: str, value: int) -> int:
 
 
 class JobLog:
-    """Lines that are kept with the attempt (1,000 of them, or 64 KiB) and also go to the `windlass.job` logger."""
+    """Lines that are stored with the attempt (at most 1,000, or 64 KiB) and also go to the `windlass.job` logger."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -396,5 +400,5 @@ class JobLog:
         self._bytes += size
 
     def kept_lines(self) -> list[str]:
-        """The lines to keep, with a last one that owns up to what was dropped."""
+        """The lines to store, with a last line that counts the dropped ones."""
         return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines

@@ -1,7 +1,7 @@
-"""Durable steps: a function that runs once, and whose result every later run of the handler is given.
+"""Durable steps: a function runs once, and every later run of the handler gets its stored result.
 
-What a step writes through `ctx.transaction()` and the memory that it ran are one commit, under the lease. Without one,
-the memory is written after the function: should the worker die between the two, the function runs again.
+What a step writes through `ctx.transaction()` and its result are one commit, under the lease. Without a transaction the
+result is written after the function returned: if the worker dies between the two, the function runs again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from windlass.payload.packing import pack, unpack
 T = TypeVar("T")
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Waits, on a handler's thread, for something on the worker's loop."""
+"""Runs a coroutine on the worker's loop and waits for it on a handler's thread."""
 
 current_step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
-"""The step whose function runs here."""
+"""The step that runs its function in this context."""
 
 
 class Step:
@@ -35,22 +35,22 @@ class Step:
     def __init__(self, name: str, memory: RunMemory, transaction: AttemptTransaction, owner: object = None) -> None:
         self.name = name
         self.memory = memory
-        self.transaction = transaction  # its own; or the attempt's, with the owner of the block it is in
+        self.transaction = transaction  # the step's own; or the attempt's, with the owner of the enclosing block
         self.owner = owner
 
 
 def step_of(memory: RunMemory) -> Step | None:
-    """The step in which this is called. One of another job is none: tests run jobs inside of jobs."""
+    """The step of this job in which this is called. A step of another job does not count: tests nest jobs."""
     step = current_step.get()
     return step if step is not None and step.memory is memory else None
 
 
-def refuse_inside_a_step(memory: RunMemory, word: str) -> None:
+def refuse_inside_a_step(memory: RunMemory, method: str) -> None:
     step = step_of(memory)
     if step is not None:
         raise FlowError(
-            f"ctx.{word}() inside step {step.name!r}: a step that ran is not run again, and what it left to the end of "
-            "the run would be lost; call it before or after the step"
+            f"ctx.{method}() inside step {step.name!r}: a step that ran is not run again, and what it left to the end "
+            "of the run would be lost; call it before or after the step"
         )
 
 
@@ -63,7 +63,7 @@ class Steps:
         self._open: set[AttemptTransaction] = set()
 
     async def run(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """For a coroutine: a plain function runs on a thread."""
+        """Run a step for a coroutine; a plain function runs on a thread."""
         key = self._memory.take(name, "step")
         try:
             text = await self._memory.read(key)
@@ -84,7 +84,7 @@ class Steps:
     def run_here(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run
     ) -> Any:
-        """For a synchronous handler: a plain function runs on this very thread."""
+        """Run a step for a synchronous handler; a plain function runs on this thread."""
         key = self._memory.take(name, "step")
         try:
             text = run(self._memory.read(key))
@@ -116,7 +116,7 @@ class Steps:
 
     @asynccontextmanager
     async def _begin(self, name: str) -> AsyncIterator[Step]:
-        """A step with a transaction of its own; inside the attempt's block it joins that one."""
+        """A step with its own transaction; inside a block of the attempt's transaction it joins that one."""
         attempt, around = self._memory.transaction, current_transaction.get()
         attempt.check()
         if attempt.transaction is None:
@@ -132,12 +132,12 @@ class Steps:
                 yield Step(name, self._memory, attempt, attempt.owner)
         else:
             raise FlowError(
-                f"step {name!r} comes after a block of ctx.transaction(), which stays open until the finish; put the "
+                f"step {name!r} follows a block of ctx.transaction(), which stays open until the finish; put the "
                 "step before the block, or into it"
             )
 
     async def _keep(self, step: Step, result: Memory) -> None:
-        """Remember, together with what the step wrote."""
+        """Store the result, together with what the step wrote."""
         if failpoints.armed:
             failpoints.hit("step.before_commit")
         if step.transaction is self._memory.transaction or step.transaction.transaction is None:
@@ -158,7 +158,7 @@ class Steps:
         except LeaseLost:
             raise
         except Exception:
-            # The answer to a COMMIT can be lost after the commit happened. Only the store knows.
+            # The answer to a COMMIT can be lost after the commit happened: read the store.
             known = await memory.retry_while_leased(lambda: memory.store.recall(memory.job.id))
             if result.name not in known.steps:
                 raise
@@ -168,7 +168,7 @@ class Steps:
         return bool(self._open)
 
     async def close(self) -> None:
-        """The attempt has ended: what a step has open is rolled back."""
+        """The attempt has ended: roll back the open transactions of its steps."""
         for own in list(self._open):
             await own.close()
 

@@ -1,4 +1,4 @@
-"""Many jobs and one callback that waits for them all, counts their ends, and runs when the last one came."""
+"""Many jobs and one callback that waits for all of them, counts how they end, and runs when the last one has ended."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from windlass.store.protocol import Store
 M = TypeVar("M")
 R = TypeVar("R")
 
-PAGE = 1_000  # jobs that one look takes in
+PAGE = 1_000  # jobs per read
 
 
 class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of a batch there are, have succeeded, and have ended badly (dead, cancelled or gone)."""
+    """How many jobs a batch has, how many succeeded, and how many ended badly (dead, cancelled or gone)."""
 
     total: int
     processed: int
@@ -34,7 +34,7 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(Generic[M, R]):
-    """What `app.batch(…)` returns. Its id is the callback's: another process finds that one by `app.find(id)`."""
+    """What `app.batch(…)` returns. Its id is the callback's: another process finds the callback by `app.find(id)`."""
 
     _noun = "batch"
 
@@ -81,7 +81,7 @@ class Batch(Generic[M, R]):
                     await job._operate(Verb.CANCEL)(store)
                     cancelled += 1
                 except (TransitionRefused, JobNotFound):
-                    pass  # it has ended meanwhile
+                    pass  # the job has ended meanwhile
             if not cancelled:
                 raise
         return (await self.callback._find(store)).status
@@ -96,20 +96,20 @@ class Batch(Generic[M, R]):
 
 
 class BatchPlan(NamedTuple):
-    """A checked batch on its way in."""
+    """A checked batch that is not written yet."""
 
     calls: list[Call]
     members: list[NewJob]
     then: Call
     callback: NewJob
-    conn: object | None  # as the calls named it
+    conn: object | None  # the connection that the calls name
 
     @property
     def jobs(self) -> list[NewJob]:
         return [*self.members, self.callback]
 
     def enqueued(self, client: Client, existing: Mapping[UUID, UUID]) -> Batch[M, R]:
-        """The batch, once it is written."""
+        """The handle of the batch, once it is written."""
         jobs: list[JobHandle[M]] = [
             JobHandle.of(client, job, call.definition, existing)
             for job, call in zip(self.members, self.calls, strict=True)
@@ -119,7 +119,7 @@ class BatchPlan(NamedTuple):
 
 
 def plan(calls: Iterable[Call], then: object, policy: object, settings: Settings) -> BatchPlan:
-    """New jobs of a batch: the members are children of the callback, so that a cancel goes down to them."""
+    """The new jobs of a batch: the members are children of the callback, so a cancel of the callback reaches them."""
     call = check_call(then, "the callback (then=)", carrier="app.batch(…, conn=conn)")
     check_due(call, "the callback (then=)")
     chosen = check_policy(policy, "the batch")
@@ -127,8 +127,8 @@ def plan(calls: Iterable[Call], then: object, policy: object, settings: Settings
     callback = call.new_job(settings)
     if callback.unique is not None or callback.idempotency is not None:
         raise FlowError(
-            "the callback (then=) has a key, and would leave its batch alone where another job holds it; take the key "
-            "off, or give one to each call of the batch"
+            "the callback (then=) has a key, and its batch would have no callback when another job holds the key; take "
+            "the key off, or give one to each call of the batch"
         )
     members = [msgspec.structs.replace(job, parent=callback.id) for job in jobs]
     callback = msgspec.structs.replace(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-FIRST_LOOK = 0.002  # seconds between two looks for a result, doubling …
-LONGEST_LOOK = 0.25  # … up to this
+FIRST_PAUSE = 0.002  # seconds between two reads of a job while waiting for its result; × 1.5 after each …
+LONGEST_PAUSE = 0.25  # … up to this
 
 
 class JobHandle(Generic[R]):
@@ -42,13 +42,13 @@ class JobHandle(Generic[R]):
     ) -> None:
         self.id = id
         self.existing = existing
-        """Whether the enqueue made no new job, because this one held its key already."""
+        """Whether the enqueue made no new job, because this job held its key already."""
         self._client = client
         self._definition = definition
 
     @classmethod
     def of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
-        """A hold on a new job, or on the one that answers for it."""
+        """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
     def __repr__(self) -> str:
@@ -134,7 +134,8 @@ class JobHandle(Generic[R]):
         job = await store.find(self.id)
         if job is None:
             raise JobNotFound(
-                f"there is no job {self.id}: its transaction has not committed, it was discarded, or its history passed"
+                f"there is no job {self.id}: its transaction has not committed, it was discarded, or its history was "
+                "deleted"
             )
         return job
 
@@ -153,15 +154,15 @@ class JobHandle(Generic[R]):
         limit = None if timeout is None else seconds(timeout, what="timeout")
 
         async def wait(store: Store) -> R:
-            pause = FIRST_LOOK
+            pause = FIRST_PAUSE
             try:
                 async with asyncio.timeout(limit):
                     while (job := await self._find(store)).status not in FINAL:
                         await asyncio.sleep(pause)
-                        pause = min(pause * 1.5, LONGEST_LOOK)
+                        pause = min(pause * 1.5, LONGEST_PAUSE)
             except TimeoutError:
                 raise ResultTimeout(
-                    f"job {self.id} has not ended within {limit:g} s and goes on; ask again, or look: job.status()"
+                    f"job {self.id} has not ended within {limit:g} s and goes on; wait again, or check: job.status()"
                 ) from None
             return self._result_of(job)
 

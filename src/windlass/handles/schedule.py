@@ -1,6 +1,7 @@
-"""What `app.schedule(…)` makes: a declaration for workers, and a hold on the schedule. Each call has an `a…` twin.
+"""What `app.schedule(…)` makes: a declaration for workers, and a handle for the schedule.
 
-The command line comes through the same doors: what is wrong with a schedule or an edit is refused here.
+Each method of the handle has an awaited form: `nightly.pause()` blocks, `await nightly.apause()` does not. The command
+line uses the same functions: a wrong schedule or edit is refused here.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ T = TypeVar("T")
 FIRES_SHOWN = 5
 MOST_SHOWN = 100_000  # fires, or ticks, in one list
 REFUSED_OPTIONS = ("delay", "run_at", "idempotency_key", "conn")
-"""Of a call: its tick says when, and each tick is another request."""
+"""Options of a call that a schedule refuses: the tick sets the time, and each tick is another request."""
 
 
 class Change(TypedDict, total=False):
-    """What can be edited at run time."""
+    """The fields that can be edited at run time."""
 
     cron: str | None
     every: Duration | None
@@ -156,13 +157,13 @@ async def find(store: Store, name: str) -> ScheduleRow:
     return rows[0]
 
 
-# The door
+# Checks
 
 
 def declare(
     app: Windlass, name: str, call: TypedCall[R], *, catch_up: str, overlap: str, **when: Any
 ) -> tuple[Declaration, Schedule[R]]:
-    """A checked declaration, and a hold on its schedule."""
+    """A checked declaration, and the handle for its schedule."""
     problem = name_problem(name)
     if problem is not None:
         raise ScheduleError(f"the name of a schedule {problem}")
@@ -195,13 +196,13 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
 
 def _require(app: Windlass, what: str, type: str) -> None:
     try:
-        app.registry.require(type)  # says what was meant
+        app.registry.require(type)  # its error suggests a similar name
     except UnknownType as error:
         raise UnknownType(f"{what}: {error}") from None
 
 
 def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
-    """A checked edit; what depends on the schedule as it is now is checked when it is laid over it.
+    """A checked edit; the store checks it against the schedule when it writes the edit.
 
     With `flags`, errors name the fields as they are typed after a command.
     """
@@ -217,7 +218,7 @@ def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
         names = (spelled(name).rstrip("= ") for name in Change.__annotations__)
         raise ScheduleError(f"{what}: nothing to edit; there are: {', '.join(names)}")
     if len({"cron", "every", "at"} & set(given)) > 1:
-        raise ScheduleError(f"{what}: cron, every and at each say when; give one of them")
+        raise ScheduleError(f"{what}: cron, every and at each set the time; give one of them")
     if "catch_up" in given:
         given["catch_up"] = _choice(what, spelled("catch_up"), given["catch_up"], CatchUp)
     if "overlap" in given:
