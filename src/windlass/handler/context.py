@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,6 +19,7 @@ from windlass.declare.registry import Registry
 from windlass.errors import BlockingCall, FlowError
 from windlass.handler.children import Child, Children
 from windlass.handler.cost import Spending
+from windlass.handler.log import JobLog
 from windlass.handler.memory import ContextStore, RunMemory
 from windlass.handler.rates import Tokens
 from windlass.handler.steps import Steps, refuse_inside_a_step, step_of
@@ -28,7 +28,6 @@ from windlass.handler.waits import Waits
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Flow
 from windlass.model.job import Job
-from windlass.payload import sanitise_text
 from windlass.policy.limit import Value
 
 if TYPE_CHECKING:
@@ -39,11 +38,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 Need = Literal["all", "any"] | int
-
-LOG_LINES = 1_000
-LOG_BYTES = 64 * 1024
-
-handler_log = logging.getLogger("windlass.job")
 
 
 class Context:
@@ -360,45 +354,3 @@ def _count(what: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError(f"progress({what}={value!r}): a whole number from 0 to {2**31 - 1} is needed")
     return value
-
-
-class JobLog:
-    """Lines that are stored with the attempt (at most 1,000, or 64 KiB) and also go to the `windlass.job` logger."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._bytes = 0
-        self.lines: list[str] = []
-        self.dropped = 0
-
-    def debug(self, message: str, *args: object) -> None:
-        self.write(logging.DEBUG, message, args)
-
-    def info(self, message: str, *args: object) -> None:
-        self.write(logging.INFO, message, args)
-
-    def warning(self, message: str, *args: object) -> None:
-        self.write(logging.WARNING, message, args)
-
-    def error(self, message: str, *args: object) -> None:
-        self.write(logging.ERROR, message, args)
-
-    __call__ = info
-
-    def write(self, level: int, message: str, args: tuple[object, ...]) -> None:
-        handler_log.log(level, message, *args, extra={"job": str(self._job.id), "job_type": self._job.type})
-        try:
-            text = message % args if args else str(message)
-        except (TypeError, ValueError):
-            text = f"{message} {args!r}"
-        line = sanitise_text(f"{logging.getLevelName(level)} {text}", 8 * 1024)
-        size = len(line.encode()) + 4
-        if len(self.lines) >= LOG_LINES or self._bytes + size > LOG_BYTES:
-            self.dropped += 1
-            return
-        self.lines.append(line)
-        self._bytes += size
-
-    def kept_lines(self) -> list[str]:
-        """The lines to store, with a last line that counts the dropped ones."""
-        return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines
