@@ -299,12 +299,14 @@ class Blocking:
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    # Written out: `ctx.step` runs a plain function on another thread, and `_blocking` would lose the overloads of both.
+
     @overload
     def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run `fn` on this thread, once, and remember its result. Written out: `ctx.step` uses another thread."""
+        """As `ctx.step`, blocking: run `fn` on this thread, once, and remember its result."""
         self._check("step")
         return self._context._steps.run_here(name, fn, args, kwargs, self._run)
 
@@ -321,7 +323,7 @@ class Blocking:
         timeout: Duration | None = None,
     ) -> list[Any]: ...
     def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
-        """As `ctx.wait`, blocking. Written out: `_blocking` would lose the overloads."""
+        """As `ctx.wait`, blocking: wait for jobs and return their results, in the order given."""
         self._check("wait")
         return self._run(self._context._waits.wait(jobs, need, _limit(timeout)))
 
