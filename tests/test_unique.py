@@ -23,7 +23,7 @@ from windlass.errors import (
 from windlass.model.flow import Consequences, Moment
 from windlass.model.job import Edge, Key, NewJob, Wait, new_id
 from windlass.model.state import State
-from windlass.policy.unique import REFUSING, merged
+from windlass.policy.unique import REFUSING_STATES, merge_repeated
 
 DAY = 86_400.0
 ALL_BUT_LOST = ("queued", "running", "failed", "waiting", "succeeded")
@@ -143,7 +143,7 @@ def test_a_key_refuses_inside_its_tenant_and_type_in_all_states_but_the_lost_one
 
     assert job.unique == Key(scope="unique/acme/report", key="7", states=ALL_BUT_LOST)
     assert job.followed
-    assert set(State) - set(REFUSING) == {State.DEAD, State.CANCELLED}
+    assert set(State) - set(REFUSING_STATES) == {State.DEAD, State.CANCELLED}
 
 
 def test_a_policy_sets_states_window_scope_and_how_long_it_is_kept(app: Windlass) -> None:
@@ -252,7 +252,7 @@ def test_two_calls_with_one_key_are_one_job_and_the_later_is_answered_with_the_e
     report = declare(app, unique="user_id")
     jobs, _, _ = gather([report.call(1), report.call(2), report.call(1), report.call(1)], app.settings)
 
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
 
     assert list(fresh) == jobs[:2]
     assert repeated == {jobs[2].id: jobs[0].id, jobs[3].id: jobs[0].id}
@@ -267,7 +267,7 @@ def test_a_repetition_is_found_by_either_of_its_keys(app: Windlass) -> None:
     ]
     jobs, _, _ = gather(calls, app.settings)
 
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
 
     assert list(fresh) == jobs[:1]
     assert set(repeated.values()) == {jobs[0].id}
@@ -280,7 +280,7 @@ def test_one_idempotency_key_for_two_inputs_refuses_all_of_them(app: Windlass) -
     with pytest.raises(
         IdempotencyConflict, match=r"two of these calls have the idempotency key 'x'.*nothing was enqueued"
     ):
-        merged(jobs)
+        merge_repeated(jobs)
 
 
 def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
@@ -290,7 +290,7 @@ def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
     wait, links = Wait(edges=edges, need=2), (("one", first.id), ("two", second.id))
     join = NewJob(id=new_id(), type="b", input="{}", wait=wait, links=links)
 
-    fresh, _ = merged([first, second, join])
+    fresh, _ = merge_repeated([first, second, join])
 
     assert fresh[1].wait == Wait(edges=(Edge(first.id),), need=1)
     assert fresh[1].links == (("one", first.id), ("two", first.id))
@@ -299,7 +299,7 @@ def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
 def test_jobs_without_keys_are_left_as_they_are() -> None:
     jobs = [NewJob(id=new_id(), type="a", input="{}") for _ in range(3)]
 
-    assert merged(jobs) == (jobs, {})
+    assert merge_repeated(jobs) == (jobs, {})
 
 
 # Mistakes
@@ -321,7 +321,7 @@ async def later(user_id: int) -> str:
         ((), r"unique=\(\); give True, names of arguments, a function of them, or unique\(…\)"),
         (3, "unique=3; give True"),
         (lambda user: user, r"unique=<lambda> asks for 'user', and report\(\) has no such argument; did you mean"),
-        (takes_none, "unique=takes_none: arguments are given by name, and 'values' takes none"),
+        (takes_none, "unique=takes_none: arguments are passed by name, and 'values' takes only positional ones"),
         (later, "unique=later is a coroutine"),
         (type, "unique=type"),
     ],

@@ -163,7 +163,7 @@ class Windlass(Operators):
         return self._declared(rate(name, count, every=every, burst=burst, key=key, scope=scope), "app.rate(…)")
 
     def _declared(self, limit: Limit, by: str) -> Limit:
-        self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.keyed)
+        self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
 
     # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.

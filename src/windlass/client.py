@@ -31,11 +31,11 @@ from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, Wind
 from windlass.handler.transaction import Joined, current_transaction
 from windlass.model.job import DEFAULT_TENANT, Key, NewJob, new_id
 from windlass.policy.limit import keys_of
-from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
+from windlass.policy.unique import Uniqueness, idempotency_key, merge_repeated, shorten_key, text_of, unique_key
 from windlass.store import dialect_of, make_store, sqlite_location
 
 if TYPE_CHECKING:
-    from windlass.connection import Borrowed
+    from windlass.connection.borrowed import CallerConnection
     from windlass.store.protocol import Store
 
 P = ParamSpec("P")
@@ -79,10 +79,10 @@ class Call(msgspec.Struct, frozen=True):
         text, chosen = self.options.key, self.options.unique
         policy = chosen if isinstance(chosen, Uniqueness) else self.definition.unique
         if text is not None:
-            return shortened(text), None if chosen is False else policy or Uniqueness()
+            return shorten_key(text), None if chosen is False else policy or Uniqueness()
         if policy is None or chosen is False:
             return None, None
-        return shortened(text_of(policy, self.definition.signature, self.input)), policy
+        return shorten_key(text_of(policy, self.definition.signature, self.input)), policy
 
     def _limits(self, tenant: str, queue: str) -> tuple[str, ...]:
         if not self.definition.limits:
@@ -94,7 +94,7 @@ class Call(msgspec.Struct, frozen=True):
         if text is None:
             return None
         type, input = self.definition.type, self.input
-        return idempotency_key(shortened(text), tenant=tenant, type=type, input=input, window=window)
+        return idempotency_key(shorten_key(text), tenant=tenant, type=type, input=input, window=window)
 
 
 class Client:
@@ -116,7 +116,7 @@ class Client:
 
     def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
         """Write the jobs, blocking; the answer has, by the new id, the id of each job that held a key already."""
-        fresh, repeated = merged(jobs)
+        fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
         if conn is not None:
             existing = self._enqueue_on(conn, fresh, async_name)
@@ -129,7 +129,7 @@ class Client:
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
         """As `enqueue`, awaited."""
-        fresh, repeated = merged(jobs)
+        fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
         if conn is not None:
             existing = await self._aenqueue_on(conn, fresh)
@@ -145,13 +145,14 @@ class Client:
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
     def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], async_name: str) -> Mapping[UUID, UUID]:
-        from windlass.connection import borrow, check_identity, location
+        from windlass.connection.location import check_identity, location
+        from windlass.connection.recognise import borrow
 
         if isinstance(conn, Joined):
             return conn.run(conn.transaction.enqueue(jobs))
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
-        if not borrowed.on_a_loop:
+        if not borrowed.runs_on_loop:
             self.portal.refuse_on_a_loop(async_name)
         check_identity(location(borrowed), self.portal.submit(self._where).result())
         existing = borrowed.enqueue(jobs, now=self.clock.now())
@@ -159,7 +160,8 @@ class Client:
         return existing
 
     async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        from windlass.connection import alocation, borrow, check_identity
+        from windlass.connection.location import alocation, check_identity
+        from windlass.connection.recognise import borrow
 
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
@@ -168,7 +170,9 @@ class Client:
         self._wake_after_commit(borrowed, jobs, existing)
         return existing
 
-    def _wake_after_commit(self, borrowed: Borrowed, jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]) -> None:
+    def _wake_after_commit(
+        self, borrowed: CallerConnection, jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]
+    ) -> None:
         written = [job for job in jobs if job.id not in existing]
         if written:
             borrowed.after_commit(lambda: self._wake_soon(written))

@@ -10,7 +10,7 @@ import pytest
 
 from windlass.cli.parse.arguments import read
 from windlass.errors import InvalidInput
-from windlass.payload import Signature
+from windlass.payload.signature import Signature
 
 
 def number(value: int) -> None: ...

@@ -45,7 +45,7 @@ def test_where_all_is_well_each_check_says_so(cli_store: CliStore) -> None:
 
 def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_anew(cli_store: CliStore) -> None:
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET most = 9, used = 5")
+    execute(cli_store, "UPDATE {0}limit_counters SET most = 9, used = 5")
 
     level, said, advice = findings(cli_store)["limits"]
 
@@ -57,7 +57,7 @@ def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_a
 
 def test_running_jobs_without_a_slot_are_a_problem(cli_store: CliStore) -> None:
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET used = 0, most = 0 + 1")
+    execute(cli_store, "UPDATE {0}limit_counters SET used = 0, most = 0 + 1")
 
     level, said, _ = findings(cli_store)["limits"]
 
@@ -66,7 +66,7 @@ def test_running_jobs_without_a_slot_are_a_problem(cli_store: CliStore) -> None:
 
 def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(cli_store: CliStore) -> None:
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    execute(cli_store, "UPDATE {0}limit_counters SET most = 9")
 
     told = findings(cli_store, WINDLASS_POLL="100ms")["limits"]
 
@@ -78,7 +78,7 @@ def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(cli_store: CliStore) 
 @pytest.mark.parametrize("command", [("gates", "pause", "--tenant", "default"), ("gates", "drain", "--all")])
 def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(cli_store: CliStore, command: tuple[str, ...]) -> None:
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    execute(cli_store, "UPDATE {0}limit_counters SET most = 9")
     cli_store.run(*command)
 
     assert findings(cli_store, WINDLASS_POLL="100ms")["limits"][0] == "ok"
@@ -86,7 +86,7 @@ def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(cli_store: CliS
 
 def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(cli_store: CliStore) -> None:
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    execute(cli_store, "UPDATE {0}limit_counters SET most = 9")
     execute(cli_store, "UPDATE {0}jobs SET type = 'other' WHERE status = 'queued'")
 
     told = findings(cli_store, WINDLASS_POLL="100ms")
@@ -98,7 +98,7 @@ def test_jobs_that_nobody_could_run_may_wait_at_a_limit_with_room(cli_store: Cli
 def test_a_limit_that_gets_its_room_meanwhile_is_none(cli_store: CliStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look of the live worker comes between the two looks of the doctor."""
     limited(cli_store)
-    execute(cli_store, "UPDATE {0}turnstiles SET most = 9")
+    execute(cli_store, "UPDATE {0}limit_counters SET most = 9")
 
     async def let_in(_: float) -> None:
         await asyncio.to_thread(execute, cli_store, "UPDATE {0}jobs SET parked_on = NULL")

@@ -13,7 +13,7 @@ from windlass.model.job import Job, new_id
 from windlass.model.outcome import Ending
 from windlass.model.state import State
 from windlass.observe.events import JobEnded, JobFinished, JobStarted, LeasesLost
-from windlass.observe.logs import LineFormatter, LogSubscriber, Narrator, describe_end, escape
+from windlass.observe.logs import EndingTracker, LineFormatter, LogSubscriber, describe_end, escape
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -86,7 +86,7 @@ def test_each_end_has_its_words(event: JobEnded, state: State | None, said: str)
 
 def test_an_end_is_told_when_it_is_committed_and_not_before() -> None:
     told: list[tuple[JobEnded, State | None]] = []
-    narrator = Narrator(lambda end, state: told.append((end, state)))
+    narrator = EndingTracker(lambda end, state: told.append((end, state)))
     event = end()
 
     narrator(event)
@@ -99,7 +99,7 @@ def test_an_end_is_told_when_it_is_committed_and_not_before() -> None:
 
 def test_ends_whose_leases_are_lost_are_told_as_lost() -> None:
     told: list[State | None] = []
-    narrator = Narrator(lambda end, state: told.append(state))
+    narrator = EndingTracker(lambda end, state: told.append(state))
 
     narrator(end())
     narrator(LeasesLost(uuid4(), 1))

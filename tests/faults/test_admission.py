@@ -99,7 +99,7 @@ def fullest(intervals: list[tuple[Entry, float | None]]) -> int:
 
 
 def no_slot_is_lost(lab: FaultLab) -> None:
-    assert [tuple(row) for row in lab.sql("select key, used from {}turnstiles where used <> 0")] == []
+    assert [tuple(row) for row in lab.sql("select key, used from {}limit_counters where used <> 0")] == []
     assert lab.sql("select id from {}jobs where parked_on is not null") == []
 
 

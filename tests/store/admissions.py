@@ -1,4 +1,4 @@
-"""Words for the stories of admission: rules, jobs that count against them, and what their turnstiles show."""
+"""Words for the stories of admission: rules, jobs that count against them, and what their limit_counters show."""
 
 from __future__ import annotations
 
@@ -133,18 +133,18 @@ def exact(value: float) -> object:
     return pytest.approx(value, abs=1e-5)
 
 
-async def turnstile(rig: Rig, key: str) -> LimitRow | None:
+async def limit_counter(rig: Rig, key: str) -> LimitRow | None:
     return next((row for row in await rig.store.limits(key.partition(":")[0]) if row.key == key), None)
 
 
 async def used(rig: Rig, key: str) -> int:
     """Slots that are taken, as the turnstile counts them."""
-    row = await turnstile(rig, key)
+    row = await limit_counter(rig, key)
     return 0 if row is None else row.used
 
 
 async def waiting(rig: Rig, key: str) -> int:
-    row = await turnstile(rig, key)
+    row = await limit_counter(rig, key)
     return 0 if row is None else row.waiting
 
 

@@ -15,10 +15,9 @@ from uuid import UUID, uuid4
 
 from servers import administer, named
 from windlass.model.job import Lease
-from windlass.store.postgres.claim import MOST_PARKED, claiming
-from windlass.store.postgres.finish import finishing
+from windlass.store.postgres.claim import MOST_PARKED
 from windlass.store.postgres.floors import BEGINNING, Floor
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -81,7 +80,7 @@ SELECT gen_random_uuid(), 'usual', '{{}}', 'running', gen_random_uuid(), held.id
 """,
     "INSERT INTO windlass.limits (name, most) VALUES ('domain', 2)",
     f"""
-INSERT INTO windlass.turnstiles (key, name, most, used)
+INSERT INTO windlass.limit_counters (key, name, most, used)
 SELECT 'domain:' || i, 'domain', 2, CASE WHEN i % 5 = 0 THEN 2 ELSE 0 END FROM generate_series(1, {KEYS}) AS i
  ORDER BY hashint4(i)
 """,
@@ -214,15 +213,10 @@ def _array(values: list[Any] | tuple[Any, ...]) -> str:
 
 
 def statement(name: str) -> str:
-    """The text of a statement; those of a claim and of an end are put together."""
-    made = {
-        "claim": claiming(limited=False),
-        "claim_limited": claiming(limited=True),
-        "claim_by_creation": claiming(limited=False, by_creation=True),
-        "finish": finishing(),
-        "finish_limited": finishing(gives_back=True),
-    }
-    return made.get(name) or query("postgres", name)
+    """The text of a statement; `claim_by_creation` is the claim in the order of `created_at`."""
+    if name == "claim_by_creation":
+        return ordered_query("postgres", "claim", "created_at")
+    return ordered_query("postgres", name, "run_at")
 
 
 async def populate(jobs: int, analysed: bool, *, when_quiet: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Behind admission: turnstiles nobody uses any more, costs of jobs that are gone, rules that change their kind."""
+"""Behind admission: limit_counters nobody uses any more, costs of jobs that are gone, rules that change their kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from windlass.model.admission import GateKind, GateState
 from windlass.model.state import Verb
 
-from .admissions import BUCKET, end_all, full, limit, rate, running, turnstile, used
+from .admissions import BUCKET, end_all, full, limit, limit_counter, rate, running, used
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -38,12 +38,12 @@ async def test_a_turnstile_nobody_came_through_for_an_hour_goes_and_comes_back(r
     await end_all(rig, await rig.claim())
     await rig.advance(HOUR - 60)
     await prune(rig)
-    assert await turnstile(rig, "domain:a") is not None
+    assert await limit_counter(rig, "domain:a") is not None
 
     await rig.advance(120)
     await prune(rig)
 
-    assert await turnstile(rig, "domain:a") is None
+    assert await limit_counter(rig, "domain:a") is None
     await rig.enqueue_many(3, limits=("domain:a",))
     assert len(await rig.claim()) == 2
 
@@ -65,7 +65,7 @@ async def test_a_turnstile_at_which_somebody_waits_stays(rig: Rig) -> None:
 
     await prune(rig)
 
-    row = await turnstile(rig, "domain:a")
+    row = await limit_counter(rig, "domain:a")
     assert row is not None
     assert (row.used, row.waiting) == (0, 1)
     await rig.store.set_gate(GateKind.QUEUE, "default", GateState.OPEN)

@@ -17,10 +17,10 @@ from .admissions import (
     exact,
     finish_in_transaction,
     limit,
+    limit_counter,
     nothing_is_left,
     rate,
     started,
-    turnstile,
 )
 from .flows import LIMIT
 
@@ -129,7 +129,7 @@ async def test_a_hold_is_a_closure_and_its_end_is_told(rig: Rig) -> None:
     assert await rig.store.closures() == [HELD]
     assert (await rig.ask()).jobs == []
     assert (await rig.ask()).next_due == exact(120)
-    row = await turnstile(rig, BUCKET)
+    row = await limit_counter(rig, BUCKET)
     assert row is not None
     assert row.held == exact(120)
 

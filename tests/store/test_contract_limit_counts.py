@@ -77,7 +77,7 @@ async def test_a_job_that_ends_before_the_row_is_there_does_not_count(rig: Rig) 
     await rig.store.declare([limit("k")])
 
     async with beside(rig) as connection, connection.transaction():
-        await connection.execute(query("postgres", "make_turnstiles"), '["k:a"]')
+        await connection.execute(query("postgres", "make_limit_counters"), '["k:a"]')
         await rig.finish(old, Verb.SUCCEED)
 
     new = await rig.enqueue(limits=("k:a",))
@@ -114,7 +114,7 @@ async def test_a_rate_that_becomes_a_limit_counts_what_a_claim_takes_meanwhile(r
 
     async with beside(rig) as connection:
         async with connection.transaction():  # a claim that has the row and is not done
-            await connection.execute("SELECT FROM windlass.turnstiles WHERE key = 'k:a' FOR UPDATE")
+            await connection.execute("SELECT FROM windlass.limit_counters WHERE key = 'k:a' FOR UPDATE")
             declaring = asyncio.create_task(rig.store.declare([limit("k")]))
             await until_waiting(rig, 1, declaring)
             await connection.execute(
@@ -145,7 +145,7 @@ async def test_a_handlers_transaction_locks_keys_in_the_order_of_all_others(rig:
 
     async with beside(rig) as connection:
         async with connection.transaction():
-            await connection.execute("SELECT FROM windlass.turnstiles WHERE key = 'k:m' FOR UPDATE")
+            await connection.execute("SELECT FROM windlass.limit_counters WHERE key = 'k:m' FOR UPDATE")
             first = asyncio.create_task(finish_in_transaction(rig.store, one))
             await until_waiting(rig, 1, first)
             second = asyncio.create_task(rig.store.finish([success(two)]))
@@ -161,7 +161,7 @@ async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: R
     only_on_postgres(rig)
     holder, _ = await full(rig, behind=0)
     await rig.store.declare([limit("domain", 2)])
-    await rig.run("UPDATE {}turnstiles SET parked = true")
+    await rig.run("UPDATE {}limit_counters SET parked = true")
     aside = await rig.enqueue(type="nobody", limits=("x:1",))
     await rig.run(f"UPDATE {{}}jobs SET parked_on = 'x:1' WHERE id = '{aside}'")
     slow = query("postgres", "unpark").replace("AS keys (key)", "AS keys (key), pg_advisory_xact_lock_shared(7)")
@@ -185,7 +185,7 @@ async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: R
 async def test_a_mark_that_is_missing_is_made_good_by_the_next_rescan(rig: Rig) -> None:
     only_on_postgres(rig)
     holder, parked = await full(rig, behind=5)
-    await rig.run("UPDATE {}turnstiles SET parked = false")
+    await rig.run("UPDATE {}limit_counters SET parked = false")
     await rig.finish(holder, Verb.SUCCEED)
 
     (first,) = await rig.claim()
@@ -206,7 +206,7 @@ async def test_what_is_written_is_told_when_the_rest_of_its_batch_has_to_wait(ri
     batch = [success(ends), Transition(lease=fails.lease, verb=Verb.FAIL, delay=1.0, limited=True)]
 
     async with beside(rig) as connection, connection.transaction():
-        await connection.execute("SELECT FROM windlass.turnstiles WHERE key = 'domain:b' FOR UPDATE")
+        await connection.execute("SELECT FROM windlass.limit_counters WHERE key = 'domain:b' FOR UPDATE")
         settled = await rig.store.finish(batch)
 
     assert settled.states == {ends.id: State.SUCCEEDED}

@@ -49,7 +49,7 @@ BEGIN
 END $$
 """
 PARKS = "jobs", "OLD.parked_on IS NULL AND NEW.parked_on IS NOT NULL"
-TAKES = "turnstiles", "NEW.used > OLD.used"
+TAKES = "limit_counters", "NEW.used > OLD.used"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 

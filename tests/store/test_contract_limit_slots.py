@@ -17,9 +17,9 @@ from .admissions import (
     full,
     in_time,
     limit,
+    limit_counter,
     nothing_is_left,
     running,
-    turnstile,
     used,
 )
 from .flows import LIMIT, waiting_for
@@ -341,7 +341,7 @@ async def test_the_keys_in_use_are_shown_with_those_who_wait(rig: Rig) -> None:
     ]
     assert [row.key for row in await rig.store.limits("tenant")] == ["tenant:x"]
     assert await rig.store.limits("nobody") == []
-    row = await turnstile(rig, "domain:a")
+    row = await limit_counter(rig, "domain:a")
     assert row is not None
     assert (row.period, row.free_in, row.held) == (None, 0, 0)
 

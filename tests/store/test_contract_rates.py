@@ -10,7 +10,7 @@ import pytest
 from windlass.errors import UnknownLimit
 from windlass.model.state import State, Verb
 
-from .admissions import BUCKET, call, end_all, exact, in_time, limit, rate, started, turnstile, used
+from .admissions import BUCKET, call, end_all, exact, in_time, limit, limit_counter, rate, started, used
 from .rig import new_job
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def test_a_token_is_used_however_the_attempt_ends(rig: Rig) -> None:
         assert await rig.claim() == []
         await rig.advance(1)
 
-    row = await turnstile(rig, BUCKET)
+    row = await limit_counter(rig, BUCKET)
     assert row is not None
     assert (row.most, row.used, row.period, row.burst) == (None, 0, 1.0, 1)
 

@@ -13,7 +13,7 @@ from windlass.model.outcome import Transition
 from windlass.model.state import Verb
 from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import Floor
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query
 from windlass.store.sqlite.connection import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
@@ -160,7 +160,7 @@ async def test_given_a_held_snapshot_a_claim_starts_above_the_dead_of_its_own_en
     assert plan.buffers <= MOST_BUFFERS
 
 
-@pytest.mark.parametrize("statement", ["finish", "settle"])
+@pytest.mark.parametrize("statement", ["finish", "finish_staying"])
 async def test_given_a_held_snapshot_an_ending_does_not_walk_over_the_dead(own: str, statement: str) -> None:
     async with visiting(own, "force_generic_plan") as world, snapshot_held(world):
         arguments = endings(statement, await world.leases(1))
@@ -192,13 +192,13 @@ async def passed_through(world: World) -> None:
     await world.connection.execute("DELETE FROM windlass.jobs WHERE type = 'passed'")
 
 
-# PostgreSQL: finish, settle, sweep, find
+# PostgreSQL: finish, sweep, find
 
 
 def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
     from windlass.store.postgres import rows
 
-    if statement.startswith("finish"):
+    if statement != "finish_staying":
         reach = Reach.PLAIN if statement == "finish" else Reach.LIMITED
         return rows.finish_arguments(
             [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], reach=reach
@@ -209,7 +209,7 @@ def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("count", [1, 200])
-@pytest.mark.parametrize("statement", ["finish", "settle"])
+@pytest.mark.parametrize("statement", ["finish", "finish_staying"])
 async def test_an_ending_finds_its_jobs_by_id(world: World, statement: str, count: int) -> None:
     plan = await world.explain(statement, endings(statement, await world.leases(count)))
 
@@ -222,11 +222,11 @@ async def test_an_ending_finds_its_jobs_by_id(world: World, statement: str, coun
 async def test_an_ending_finds_its_slots_by_their_keys(world: World, count: int) -> None:
     leases = await world.leases(count, limited=True)
 
-    plan = await world.explain("finish_limited", endings("finish_limited", leases))
+    plan = await world.explain("finish_with_slots", endings("finish_with_slots", leases))
 
     assert len(leases) == count
     assert plan.indexes("jobs") == {"jobs_pkey"}
-    assert plan.indexes("turnstiles") == {"turnstiles_pkey"}
+    assert plan.indexes("limit_counters") == {"limit_counters_pkey"}
     assert count > 1 or plan.buffers <= MOST_BUFFERS
 
 
@@ -240,7 +240,7 @@ async def test_a_rescue_looks_at_running_jobs_only_and_once(world: World) -> Non
 
 
 async def test_a_burial_reads_no_jobs(world: World) -> None:
-    plan = await world.explain("bury_workers")
+    plan = await world.explain("mark_workers_dead")
 
     assert not plan.reads("jobs")
     assert plan.nodes[0]["Actual Rows"] == 5
@@ -282,15 +282,19 @@ async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
         yield connection
 
 
+def explained(statement: str) -> str:
+    return "EXPLAIN QUERY PLAN " + ordered_query("sqlite", statement, "run_at")
+
+
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        ("due", "windlass_jobs_claim"),
-        ("next_due", "windlass_jobs_claim"),
+        ("due_jobs", "windlass_jobs_claim"),
+        ("next_due_in_lane", "windlass_jobs_claim"),
         ("lanes", "windlass_jobs_claim"),
         ("claim", "sqlite_autoindex_windlass_jobs_1"),
         ("finish", "sqlite_autoindex_windlass_jobs_1"),
-        ("settle", "sqlite_autoindex_windlass_jobs_1"),
+        ("finish_staying", "sqlite_autoindex_windlass_jobs_1"),
         ("rescue", "windlass_jobs_running"),
         ("find", "windlass_history_id"),
     ],
@@ -298,14 +302,14 @@ async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
 async def test_on_a_file_every_statement_finds_its_jobs_by_index(
     file: sqlite3.Connection, statement: str, index: str
 ) -> None:
-    steps = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query('sqlite', statement)}", Anything())]
+    steps = [row[3] for row in file.execute(explained(statement), Anything())]
 
     assert any(f"INDEX {index}" in step for step in steps)
     assert not [step for step in steps if step.startswith(("SCAN jobs", "SCAN windlass_")) and "INDEX" not in step]
 
 
 async def test_on_a_file_a_claim_sorts_nothing(file: sqlite3.Connection) -> None:
-    steps = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", Anything())]
+    steps = [row[3] for row in file.execute(explained("due_jobs"), Anything())]
 
     assert not [step for step in steps if "TEMP B-TREE" in step]
     lane = "(queue=? AND phase_rank=? AND priority=? AND tenant=? AND <expr>=? AND (run_at,id)>(?,?) AND run_at<?)"

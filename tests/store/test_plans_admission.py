@@ -32,7 +32,7 @@ SELECT gen_random_uuid(), 'crawl', 'crawl', 'usual', 'tenant 0', now() - interva
   FROM generate_series(1, {MANY})
 """
 IDLE = """
-INSERT INTO windlass.turnstiles (key, name, most)
+INSERT INTO windlass.limit_counters (key, name, most)
 SELECT 'domain:idle ' || i, 'domain', 2 FROM generate_series(1, 20000) AS i ORDER BY hashint4(i)
 """
 
@@ -51,7 +51,7 @@ async def test_a_claim_with_limits_reads_its_lane_in_the_order_of_its_index(worl
     assert plan.part("picked").nodes[0]["Actual Rows"] == room
     assert plan.indexes("jobs") == {"jobs_claim", "jobs_pkey"}
     assert plan.part("picked").kinds().isdisjoint({"Sort", "Incremental Sort"})
-    assert "Seq Scan" not in {read["Node Type"] for read in plan.reads("turnstiles")}
+    assert "Seq Scan" not in {read["Node Type"] for read in plan.reads("limit_counters")}
     assert plan.part("picked").rows_read("jobs") <= 2 * room
 
 
@@ -59,13 +59,13 @@ async def test_a_claim_of_one_job_with_limits_touches_few_pages(world: World) ->
     plan = await world.explain("claim_limited", limited())
 
     assert plan.part("picked").buffers <= MOST_BUFFERS
-    assert plan.part("stile").rows_read("turnstiles") == 1
+    assert plan.part("stile").rows_read("limit_counters") == 1
 
 
 async def test_a_claim_without_limits_knows_no_turnstile(world: World) -> None:
     plan = await world.explain("claim", wish(lanes=LANES))
 
-    assert not plan.reads("turnstiles")
+    assert not plan.reads("limit_counters")
     assert not plan.reads("limits")
 
 
@@ -74,7 +74,7 @@ async def buffers(name: str, statement: str, arguments: tuple[Any, ...], *given:
     async with visiting(name) as world:
         for change in given:
             await world.connection.execute(change)
-        for table in ("jobs", "turnstiles"):
+        for table in ("jobs", "limit_counters"):
             await world.connection.execute(f"VACUUM ANALYZE windlass.{table}")
         return (await world.explain(statement, arguments)).buffers
 
@@ -104,14 +104,14 @@ async def test_the_lanes_do_not_show_who_is_parked(own: str) -> None:
 
 
 async def test_a_slot_comes_back_by_its_key(world: World) -> None:
-    plan = await world.explain("release", ('[{"key": "domain:5", "n": 1}]',))
+    plan = await world.explain("release_slots", ('[{"key": "domain:5", "n": 1}]',))
 
-    assert plan.indexes("turnstiles") == {"turnstiles_pkey"}
+    assert plan.indexes("limit_counters") == {"limit_counters_pkey"}
     assert plan.buffers <= MOST_BUFFERS
 
 
 async def test_the_first_of_a_key_is_let_in_by_the_order_of_its_index(world: World) -> None:
-    given = "UPDATE windlass.turnstiles SET used = 1 WHERE key = 'domain:5'"
+    given = "UPDATE windlass.limit_counters SET used = 1 WHERE key = 'domain:5'"
 
     plan = await world.explain("unpark", ('["domain:5"]',), given=given)
 
@@ -122,7 +122,7 @@ async def test_the_first_of_a_key_is_let_in_by_the_order_of_its_index(world: Wor
 
 
 async def test_a_crowd_at_a_key_makes_its_slot_no_dearer(own: str) -> None:
-    room = "UPDATE windlass.turnstiles SET used = 1 WHERE key = 'domain:5'"
+    room = "UPDATE windlass.limit_counters SET used = 1 WHERE key = 'domain:5'"
     before = await buffers(own, "unpark", ('["domain:5"]',), room)
     after = await buffers(own, "unpark", ('["domain:5"]',), CROWD)
 
@@ -145,14 +145,14 @@ async def test_a_crowd_at_a_key_is_one_step_of_the_look_for_keys(own: str) -> No
 
 
 async def test_a_key_is_met_by_its_name(world: World) -> None:
-    plan = await world.explain("make_turnstiles", ('["domain:5", "domain:new"]',))
+    plan = await world.explain("make_limit_counters", ('["domain:5", "domain:new"]',))
 
-    assert plan.indexes("turnstiles") <= {"turnstiles_pkey"}
+    assert plan.indexes("limit_counters") <= {"limit_counters_pkey"}
     assert plan.indexes("jobs") <= {"jobs_running"}
     assert plan.rows_read("jobs") <= 2 * (RUNNING + LIMITED)
 
 
-@pytest.mark.parametrize(("statement", "index"), [("waiters", "jobs_parked"), ("holders", "jobs_running")])
+@pytest.mark.parametrize(("statement", "index"), [("parked_jobs", "jobs_parked"), ("slot_holders", "jobs_running")])
 async def test_a_look_at_a_key_reads_no_other_jobs(world: World, statement: str, index: str) -> None:
     plan = await world.explain(statement, ("domain:5", 50))
 
@@ -183,10 +183,10 @@ async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     ("statement", "index"),
     [
         ("unpark", "windlass_jobs_parked (parked_on=?)"),
-        ("release", "sqlite_autoindex_windlass_turnstiles_1 (key=?)"),
-        ("waiters", "windlass_jobs_parked (parked_on=?)"),
+        ("release_slots", "sqlite_autoindex_windlass_limit_counters_1 (key=?)"),
+        ("parked_jobs", "windlass_jobs_parked (parked_on=?)"),
         ("parked_keys", "windlass_jobs_parked (parked_on>?)"),
-        ("holders", "windlass_jobs_running"),
+        ("slot_holders", "windlass_jobs_running"),
         ("charge", "sqlite_autoindex_windlass_jobs_1 (id=?)"),
     ],
 )

@@ -40,12 +40,12 @@ ROWS = (0, 1, 2, 4, 10, 50, 500, 20_000)
 PAGES = (1, 3_000, 5_400, 50_000)
 FEW = 20  # jobs that a statement is about
 BESIDE = 3_000  # rows of each other table that it is not about
-TABLES = ("jobs", "turnstiles", "waits", "edges", "keys", "steps", "signals")
+TABLES = ("jobs", "limit_counters", "waits", "edges", "keys", "steps", "signals")
 
 # A statement may look at each of its rows in a few places (find, lock, write, tell), and at what it steps over.
 # Those who hold slots are counted by a walk over the running jobs.
 MOST_ROWS = 12 * FEW
-WALKS_RUNNING = {"make_turnstiles", "count_turnstiles"}
+WALKS_RUNNING = {"make_limit_counters", "count_slots"}
 MOST_COMPARED = 4 * FEW * FEW  # between what a statement was given and what it found of that
 MOST_BUFFERS = 150 * FEW
 
@@ -64,7 +64,7 @@ SELECT gen_random_uuid(), 'usual', '{{}}', 'waiting', true, 'key ' || i, 'scope'
     "INSERT INTO windlass.steps (job, name, value) SELECT id, 'one', '1' FROM windlass.jobs WHERE status = 'waiting'",
     "INSERT INTO windlass.signals (job, name, payload)"
     " SELECT id, 'other', '1' FROM windlass.jobs WHERE status = 'waiting'",
-    "UPDATE windlass.turnstiles SET used = 1 WHERE key IN ('domain:5', 'domain:10')",
+    "UPDATE windlass.limit_counters SET used = 1 WHERE key IN ('domain:5', 'domain:10')",
 )
 
 
@@ -82,44 +82,44 @@ class Hot:
             "claim_limited": wish(room=FEW, lanes=[CRAWL]),
             "lanes": (["usual", "rare"],),
             "finish": endings("finish", leases),
-            "finish_limited": endings("finish_limited", limited),
-            "settle": endings("settle", leases),
+            "finish_with_slots": endings("finish_with_slots", limited),
+            "finish_staying": endings("finish_staying", leases),
             "advance": advances(leases),
-            "record": (jobs, [lease.token for lease in leases], *[[1] * FEW] * 3),
+            "record_progress": (jobs, [lease.token for lease in leases], *[[1] * FEW] * 3),
             "charge": (payload([{"job": each.job, "token": each.token, "cents": 3} for each in leases]),),
             "rescue": (*RESCUE[:2], FEW, *RESCUE[3:]),
             "unpark": ('["domain:5", "domain:10"]',),
             "parked_keys": ("[]",),
-            "release": (payload([{"key": key, "n": 1} for key in keys]),),
-            "make_turnstiles": (payload([*keys, "domain:new"]),),
-            "count_turnstiles": (),
-            "acquire": (payload([{"key": "domain:5", "most": 0}]),),
+            "release_slots": (payload([{"key": key, "n": 1} for key in keys]),),
+            "make_limit_counters": (payload([*keys, "domain:new"]),),
+            "count_slots": (),
+            "acquire_token": (payload([{"key": "domain:5", "most": 0}]),),
             "hold_back": (payload([{"key": key, "name": "domain", "seconds": 1} for key in keys]),),
             "mark_followed": (ids,),
             "wake_waiting": (ids,),
-            "abandon": (payload([{"id": each, "reason": "gone"} for each in waiting]),),
+            "bury_waiting": (payload([{"id": each, "reason": "gone"} for each in waiting]),),
             "cancel_many": (payload([{"id": each, "reason": "gone", "actor": None} for each in waiting]),),
             "children": (ids,),
             "count_batch": (ids,),
-            "count": (
+            "count_arrivals": (
                 payload([{"job": each, "fence": 0, "arrived": 1, "succeeded": 1, "bad": 0} for each in waiting]),
             ),
-            "arrive": (payload([{"awaited": each, "ok": True} for each in waiting]),),
-            "ended": (ids,),
+            "mark_arrivals": (payload([{"awaited": each, "ok": True} for each in waiting]),),
+            "ended_jobs": (ids,),
             "ended_states": (ids,),
             "fatal_edges": (ids,),
-            "end_keys": (payload([{"job": each, "status": "succeeded"} for each in waiting]),),
-            "seize_keys": (payload([wanted(place) for place in range(1, FEW + 1)]),),
+            "free_keys": (payload([{"job": each, "status": "succeeded"} for each in waiting]),),
+            "take_over_keys": (payload([wanted(place) for place in range(1, FEW + 1)]),),
             "repoint_keys": (payload([wanted(place) for place in range(1, FEW + 1)]),),
             "awaits_signal": (payload([{"job": each, "name": "go"} for each in waiting]),),
             "begin_waits": (payload([begun(each) for each in waiting]),),
-            "forget_expired": (ids,),
-            "unjoin": (ids,),
-            "unwait": (ids,),
+            "delete_expired_keys": (ids,),
+            "delete_edges": (ids,),
+            "delete_waits": (ids,),
             "due_waits": ("[20]",),
             "find_many": (jobs,),
-            "settled_by": (jobs[0], leases[0].token),
-            "remember": (jobs[0], leases[0].token, "two", "2"),
+            "finished_by_lease": (jobs[0], leases[0].token),
+            "record_step": (jobs[0], leases[0].token, "two", "2"),
         }
 
 

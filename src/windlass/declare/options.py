@@ -13,8 +13,9 @@ from windlass.config import suggest
 from windlass.declare.registry import PRIORITIES, Definition
 from windlass.errors import ConfigError, InvalidOption
 from windlass.names import LONGEST_NAME, name_problem
-from windlass.payload import LARGEST, Signature
-from windlass.policy.limit import chosen
+from windlass.payload.profile import LARGEST
+from windlass.payload.signature import Signature
+from windlass.policy.limit import parse_limit_values
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
 
 
@@ -39,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if given.get("unique") not in (None, False):
             values["unique"] = _uniqueness(given["unique"], definition.signature)
         if given.get("limits") is not None:
-            values["limits"] = {**(self.limits or {}), **chosen(given["limits"], definition.limits)}
+            values["limits"] = {**(self.limits or {}), **parse_limit_values(given["limits"], definition.limits)}
         return check_options(values)
 
 

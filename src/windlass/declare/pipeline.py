@@ -119,7 +119,7 @@ class Plan:
     def definition(self) -> Definition:
         """How a job of this pipeline is enqueued and what it returns: the first phase with the last phase's result."""
         first, last = self.phases[0].definition, self.phases[-1].definition
-        signature = first.signature.ending_in(last.signature, name=self.name)
+        signature = first.signature.with_result_of(last.signature, name=self.name)
         return msgspec.structs.replace(
             first, signature=signature, labels=self.labels, follow_ups=self.follow_ups, plan=self
         )

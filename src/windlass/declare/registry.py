@@ -22,8 +22,8 @@ from windlass.model.flow import Moment
 from windlass.model.job import DEFAULT_QUEUE, Job
 from windlass.model.schedule import Declaration
 from windlass.names import name_problem
-from windlass.payload import Signature
-from windlass.policy.limit import Limit, bind_limits, told
+from windlass.payload.signature import Signature
+from windlass.policy.limit import Limit, bind_limits, describe_rule
 from windlass.policy.retry import RetryPolicy, exponential, fixed
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
 
@@ -118,8 +118,8 @@ class Registry:
         for limit in definition.limits:
             self._check_rule(limit.rule, place(definition.fn))
         for limit in definition.limits:
-            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.keyed)
-            if not limit.keyed:
+            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.is_keyed)
+            if not limit.is_keyed:
                 self._shared.add(limit.name)
         self._definitions[definition.type] = definition
 
@@ -153,8 +153,8 @@ class Registry:
         known, first = self._rules.get(rule.name, (rule, ""))
         if known != rule:
             raise RegistrationError(
-                f"limit {rule.name!r} is {told(known)} by {first} and {told(rule)} by {declared_by}; one name has one "
-                "rule: declare it alike twice, or give one of them another name"
+                f"limit {rule.name!r} is {describe_rule(known)} by {first} and {describe_rule(rule)} by {declared_by}; "
+                "one name has one rule: declare it alike twice, or give one of them another name"
             )
 
     def add_pipeline(self, plan: Plan) -> None:

@@ -21,7 +21,7 @@ from windlass.handles.job import JobHandle
 from windlass.model.flow import Link, Linked, Spawn
 from windlass.model.job import Failure, Job, NewJob, parse_id
 from windlass.model.state import State
-from windlass.policy.unique import merged
+from windlass.policy.unique import merge_repeated
 
 if TYPE_CHECKING:
     from windlass.declare.jobtype import TypedCall
@@ -147,7 +147,7 @@ class Children:
             return (), {}
         await self._read_links()
         new = {self._new_job(child).id: name for name, child in self._spawned.items() if not child._stored}
-        fresh, same = merged([self._new_job(self._spawned[name]) for name in new.values()])
+        fresh, same = merge_repeated([self._new_job(self._spawned[name]) for name in new.values()])
         return tuple(Spawn(name=self._link_name(new[job.id]), job=job) for job in fresh), same
 
     def _new_job(self, child: Child[Any]) -> NewJob:

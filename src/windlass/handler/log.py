@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from windlass.model.job import Job
-from windlass.payload import sanitise_text
+from windlass.payload.sanitise import sanitise_text
 
 LOG_LINES = 1_000
 LOG_BYTES = 64 * 1024

@@ -12,7 +12,7 @@ from windlass.errors import FlowError
 from windlass.handler.memory import RunMemory
 from windlass.handler.steps import step_of
 from windlass.model.outcome import Snooze
-from windlass.policy.limit import LONGEST_HOLD, OWN, Value, bucket_of
+from windlass.policy.limit import JOB_FIELDS, LONGEST_HOLD, Value, bucket_of
 
 LONGEST_WAIT = 5.0  # seconds in a processor
 
@@ -61,7 +61,7 @@ class Tokens:
         if method == "acquire" and rule is not None and rule.period is None:
             raise FlowError(f"ctx.acquire({name!r}): that is a limit, which has no tokens; declare a rate: app.rate(…)")
         if key is None and known is not None and known.is_keyed(name):
-            own = f"ctx.job.{name}" if name in OWN else "…"
+            own = f"ctx.job.{name}" if name in JOB_FIELDS else "…"
             raise FlowError(f"ctx.{method}({name!r}): it has a key per value; say which: key={own}")
         self._memory.transaction.check()
         self._refuse_in_a_transaction(method)

@@ -22,7 +22,7 @@ from windlass.errors import ConfigError, ScheduleError, ScheduleNotFound, Unknow
 from windlass.handles.job import JobHandle
 from windlass.model.schedule import CatchUp, Declaration, Edit, Overlap, ScheduleRow, TickRow
 from windlass.names import name_problem
-from windlass.policy.cron import timed, upcoming
+from windlass.policy.cron import parse_timing, upcoming
 from windlass.store.parts.schedules import not_found
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def declare(
     _check_call(app, what, call)
     declaration = Declaration(
         name=name,
-        timing=timed(what, **when),
+        timing=parse_timing(what, **when),
         catch_up=_choice(what, "catch_up=", catch_up, CatchUp),
         overlap=_choice(what, "overlap=", overlap, Overlap),
         call=call,

@@ -1,7 +1,17 @@
-"""SQL lives in `.sql` files, one per step of a job's life, with the same names in both dialects."""
+"""The SQL of both stores: `store/<dialect>/queries/*.sql`, one file per subject, many named statements in each.
+
+    -- name: find          begins a statement; `query("postgres", "find")` returns its text
+    -- fragment: closed    begins a piece of SQL that statements of the same dialect use as `{closed}`
+    -- then                separates the parts of a statement that SQLite has to run one after the other
+
+Both dialects have the same names; `tests/house/test_queries.py` lists the exceptions with their reasons. Besides the
+names of fragments a statement may hold `{columns}` (the columns of a job's record, in their order), `{where}` (the
+condition of a search) and `{order}` (the column that orders a lane). They are filled here and nowhere else.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -10,9 +20,13 @@ from windlass.model.job import COLUMNS
 LAST = 2**63 - 1
 """Above every number of the audit."""
 
+HEADING = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+COMMENT = re.compile(r"\A(\s*--[^\n]*\n)+")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
-def auditing(dialect: str, *, job: object, action: object) -> tuple[str, list[object]]:
-    """The look into the audit with conditions for what is given only, so that each has an index; their values."""
+
+def audit_query(dialect: str, *, job: object, action: object) -> tuple[str, list[object]]:
+    """The audit's statement with conditions for the given values only, so that each has an index; and the values."""
     given = [(column, value) for column, value in (("job", job), ("action", action)) if value is not None]
     mark = "$" if dialect == "postgres" else "?"
     where = "".join(f" AND {column} = {mark}{place}" for place, (column, _) in enumerate(given, start=3))
@@ -20,19 +34,58 @@ def auditing(dialect: str, *, job: object, action: object) -> tuple[str, list[ob
 
 
 @cache
-def searching(dialect: str, where: str) -> str:
+def search_query(dialect: str, where: str) -> str:
     """The search with the condition that `store/parts/search.py` made; it holds fixed fragments and parameters only."""
     return query(dialect, "search").replace("{where}", where)
 
 
 @cache
+def ordered_query(dialect: str, name: str, order: str) -> str:
+    """A statement that reads a lane in the order of `run_at` or of `created_at`."""
+    if order not in ("run_at", "created_at"):
+        raise ValueError(f"a lane is ordered by run_at or by created_at, not by {order!r}")
+    return query(dialect, name).replace("{order}", order)
+
+
+@cache
 def query(dialect: str, name: str) -> str:
-    """The text of `store/<dialect>/queries/<name>.sql`; `{columns}` becomes the record's columns in their order."""
-    text = files("windlass.store").joinpath(dialect, "queries", f"{name}.sql").read_text(encoding="utf-8")
-    return text.replace("{columns}", ", ".join(f"jobs.{column}" for column in COLUMNS))
+    """The text of one statement, with its fragments and columns filled in."""
+    statements, fragments = _read(dialect)
+    if name not in statements:
+        raise LookupError(f"no statement {name!r} in store/{dialect}/queries; add it there as: -- name: {name}")
+    return _expand(statements[name], fragments)
 
 
 @cache
 def statements(dialect: str, name: str) -> tuple[str, ...]:
-    """The statements of a file that has several, one after the other, between lines `-- then`."""
+    """The parts of a statement that has several, between lines `-- then`."""
     return tuple(part.strip() for part in query(dialect, name).split("\n-- then\n"))
+
+
+def names(dialect: str) -> set[str]:
+    """The names of every statement of a dialect."""
+    return set(_read(dialect)[0])
+
+
+@cache
+def _read(dialect: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The statements and the fragments of a dialect, as they stand in its files."""
+    found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    folder = files("windlass.store").joinpath(dialect, "queries")
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        _, *parts = HEADING.split(file.read_text(encoding="utf-8"))
+        for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            if name in found[kind]:
+                raise ValueError(f"{kind} {name} stands twice in store/{dialect}/queries; the second is in {file.name}")
+            found[kind][name] = text.strip() if kind == "name" else COMMENT.sub("", text).strip()
+    return found["name"], {**found["fragment"], "columns": ", ".join(f"jobs.{column}" for column in COLUMNS)}
+
+
+def _expand(text: str, fragments: dict[str, str]) -> str:
+    """Fill in fragments, also inside fragments. What is no fragment stays: `{where}`, `{order}`."""
+
+    def fill(found: re.Match[str]) -> str:
+        fragment = fragments.get(found[1])
+        return found[0] if fragment is None else _expand(fragment, fragments)
+
+    return PLACEHOLDER.sub(fill, text)

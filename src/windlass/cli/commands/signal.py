@@ -74,7 +74,7 @@ def _payload(name: str, value: str | None) -> str:
     import msgspec
 
     from windlass.names import name_problem
-    from windlass.payload import encode
+    from windlass.payload.profile import encode
 
     wrong = name_problem(name)
     if wrong is not None:

@@ -18,7 +18,7 @@ import msgspec
 
 from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobsRescued, JobStarted, WorkerStarted
-from windlass.observe.logs import Narrator, describe_end, escape, shortened
+from windlass.observe.logs import EndingTracker, describe_end, escape, shorten_error
 from windlass.runtime.pool import ProcessorState
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Reporter:
         self._number = number
         self._pipe = os.open(folder / PIPE, os.O_WRONLY | os.O_NONBLOCK)
         self._since: dict[str, float] = {}  # processor → when its attempt began
-        self._narrator = Narrator(self._ended)
+        self._narrator = EndingTracker(self._ended)
         self._worker: Worker | None = None
 
     def follow(self, worker: Worker) -> Worker:
@@ -133,7 +133,7 @@ class Reporter:
                 type=end.job.type,
                 attempt=f"{end.job.attempt} of {end.job.max_attempts}",
                 words=escape(describe_end(end, state) + where),
-                error=None if end.error is None else escape(shortened(end.error)),
+                error=None if end.error is None else escape(shorten_error(end.error)),
                 state=state,
                 next_phase=None if advance is None else advance.phase,
             )

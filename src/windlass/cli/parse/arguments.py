@@ -15,7 +15,7 @@ import msgspec
 from windlass.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from windlass.payload import Signature
+    from windlass.payload.signature import Signature
 
 KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 STEP = re.compile(r"\$\.(\w+)")

@@ -16,7 +16,7 @@ import click
 from windlass.clock import spell
 from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobStarted
-from windlass.observe.logs import Narrator, attempt_of, describe_end, escape
+from windlass.observe.logs import EndingTracker, attempt_of, describe_end, escape
 
 if TYPE_CHECKING:
     from windlass.model.flow import Flow
@@ -43,7 +43,7 @@ class JobLines:
         self._colour = coloured(self._stream)
         self._closed: Callable[[], object] | None = closed
         self._timers: dict[UUID, asyncio.TimerHandle] = {}
-        self._narrator = Narrator(self._ended)
+        self._narrator = EndingTracker(self._ended)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, JobStarted):

@@ -28,7 +28,7 @@ STYLES = {TickOutcome.FIRED: "green", TickOutcome.SKIPPED: "yellow", TickOutcome
 def words(timing: Timing) -> str:
     """`at 03:00 every day (Europe/Berlin)`; where this machine does not know the time zone, as it is written."""
     try:
-        return timetable(timing).words()
+        return timetable(timing).describe()
     except ScheduleError:
         return f"cron {timing.cron} ({timing.tz})"
 

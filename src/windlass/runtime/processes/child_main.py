@@ -32,7 +32,7 @@ from windlass.model.admission import Grant
 from windlass.model.flow import Linked, Memory, Recollection
 from windlass.model.job import Job, Lease
 from windlass.model.outcome import Ending, Outcome
-from windlass.payload import describe, sanitise_text
+from windlass.payload.sanitise import describe, sanitise_text
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow

@@ -23,13 +23,15 @@ OVERDUE = 60.0  # seconds that a tick may be late
 LONGEST_PAUSE = 5.0  # seconds before a second look
 
 RECOUNT = {
-    "postgres": "BEGIN; SELECT FROM windlass.turnstiles ORDER BY key FOR UPDATE; UPDATE windlass.turnstiles SET used = "
-    "(SELECT count(*) FROM windlass.jobs WHERE status = 'running' AND turnstiles.key = ANY (limits)) "
+    "postgres": "BEGIN; SELECT FROM windlass.limit_counters ORDER BY key FOR UPDATE; "
+    "UPDATE windlass.limit_counters SET used = "
+    "(SELECT count(*) FROM windlass.jobs WHERE status = 'running' AND limit_counters.key = ANY (limits)) "
     "WHERE most IS NOT NULL; COMMIT",
-    "sqlite": "UPDATE windlass_turnstiles SET used = (SELECT count(*) FROM windlass_jobs, json_each(limits) AS held "
-    "WHERE status = 'running' AND held.value = windlass_turnstiles.key) WHERE most IS NOT NULL",
+    "sqlite": "UPDATE windlass_limit_counters SET used = "
+    "(SELECT count(*) FROM windlass_jobs, json_each(limits) AS held "
+    "WHERE status = 'running' AND held.value = windlass_limit_counters.key) WHERE most IS NOT NULL",
 }
-"""Counts the slots anew. Safe while workers work: whoever takes or gives back a slot holds its turnstile's row."""
+"""Counts the slots anew. Safe while workers run: a claim or a finish that changes slots holds the counter's row."""
 
 
 class Slots(msgspec.Struct, frozen=True):
@@ -221,7 +223,7 @@ def _ask_file(url: str) -> Admitted:
         def rows(name: str) -> list[Any]:
             return connection.execute(query("sqlite", name), parameters).fetchall()
 
-        return _admitted({name: rows(f"checkup_{name}") for name in Admitted.__struct_fields__})
+        return _admitted({name: rows(f"doctor_{name}") for name in Admitted.__struct_fields__})
 
 
 async def _ask_server(url: str) -> Admitted:
@@ -232,7 +234,7 @@ async def _ask_server(url: str) -> Admitted:
         given = {"schedules": (OVERDUE,)}
         return _admitted(
             {
-                name: await connection.fetch(query("postgres", f"checkup_{name}"), *given.get(name, ()))
+                name: await connection.fetch(query("postgres", f"doctor_{name}"), *given.get(name, ()))
                 for name in Admitted.__struct_fields__
             }
         )

@@ -95,7 +95,7 @@ def _ask_file(url: str, slack: float) -> list[Waiters]:
     path = locate(url)
     parameters = {"now": micros(SystemClock().now()), "slack": int(slack * 1_000_000)}
     with translated(path), closing(connect(path)) as connection:
-        return [Waiters(*row) for row in connection.execute(query("sqlite", "checkup_joins"), parameters)]
+        return [Waiters(*row) for row in connection.execute(query("sqlite", "doctor_joins"), parameters)]
 
 
 async def _ask_server(url: str, slack: float) -> list[Waiters]:
@@ -103,6 +103,6 @@ async def _ask_server(url: str, slack: float) -> list[Waiters]:
 
     connection = await connect(url, pooler=True)
     try:
-        return [Waiters(*row) for row in await connection.fetch(query("postgres", "checkup_joins"), slack)]
+        return [Waiters(*row) for row in await connection.fetch(query("postgres", "doctor_joins"), slack)]
     finally:
         await connection.close()

@@ -4,8 +4,8 @@ Generators that ask for statements (see `statements.py`): some ride in the trans
 (`releasing`, `charging`, `holding`), the others are calls of their own. Times go in as seconds from
 now and come back as seconds since the epoch.
 
-The order of locks: jobs, budgets, turnstiles, each sorted; jobs that are let in again are taken with SKIP LOCKED. So
-whoever waits for a turnstile holds nothing that its holder could wait for.
+The order of locks: jobs, budgets, limit counters, each sorted. Parked jobs that become claimable again are locked with
+SKIP LOCKED. So a transaction that waits for a limit counter holds nothing that the counter's holder could wait for.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Admitting:
 
     async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
         def hold() -> Flowing[None]:
-            before = [] if actor is None else (yield from ask("held_for", [bucket]))
+            before = [] if actor is None else (yield from ask("hold_left", [bucket]))
             yield from holding([(bucket, seconds)])
             if actor is not None and not (before and before[0][0] >= seconds):  # a longer hold stays
                 yield from telling(audit.LIMIT_HELD, actor, f"limit:{bucket}", f"for {spell(seconds)}")
@@ -98,11 +98,11 @@ class Admitting:
         return found
 
     async def held_for(self, bucket: str) -> float:
-        rows = await self._look(lambda: ask("held_for", [bucket]))
+        rows = await self._look(lambda: ask("hold_left", [bucket]))
         return float(rows[0][0]) if rows else 0.0
 
     async def limits(self, name: str | None = None) -> list[LimitRow]:
-        return [_limit_row(row) for row in await self._look(lambda: ask("turnstiles", [name]))]
+        return [_limit_row(row) for row in await self._look(lambda: ask("limits", [name]))]
 
     # Gates
 
@@ -182,7 +182,7 @@ class Admitting:
 
     async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
         def set_it() -> Flowing[None]:
-            if (yield from ask("weigh", [{"name": tenant, "weight": weight}])):
+            if (yield from ask("set_weight", [{"name": tenant, "weight": weight}])):
                 yield from telling(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
 
         await self._follow(set_it)
@@ -194,12 +194,12 @@ class Admitting:
 def releasing(held: Iterable[Sequence[str] | None]) -> Flowing[None]:
     """Attempts ended that held slots of these keys: give them back, and let in who waits there.
 
-    Two statements. The second has a snapshot of its own, taken after the turnstiles are locked: it sees the jobs that
-    a claim parked while this waited for its lock.
+    Two statements. The second has a snapshot of its own, taken after the limit counters are locked: it sees the jobs
+    that a claim parked while the first statement waited for its lock.
     """
     counted = Counter(key for keys in held for key in keys or ())
     if counted:
-        rows = yield from ask("release", [{"key": key, "n": n} for key, n in sorted(counted.items())])
+        rows = yield from ask("release_slots", [{"key": key, "n": n} for key, n in sorted(counted.items())])
         parked_at = sorted(key for (key,) in rows if key is not None)
         if parked_at:
             yield from ask("unpark", parked_at)
@@ -234,7 +234,7 @@ def holding(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Flowi
     rows = [{"key": key, "name": key.partition(APART)[0], "seconds": span} for key, span in sorted(longest.items())]
     if not rows:
         return
-    yield from ask("make_turnstiles", sorted(longest))
+    yield from ask("make_limit_counters", sorted(longest))
     known = {row[0] for row in (yield from ask("hold_back", rows))}
     for row in rows:
         if row["key"] in known:
@@ -246,10 +246,10 @@ def holding(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Flowi
 
 def acquiring(bucket: str, most: float) -> Flowing[Grant]:
     """One token: for now, or for a time that is near enough."""
-    rows = yield from ask("acquire", [{"key": bucket, "most": most}])
+    rows = yield from ask("acquire_token", [{"key": bucket, "most": most}])
     if not rows:  # met for the first time
-        yield from ask("make_turnstiles", [bucket])
-        rows = yield from ask("acquire", [{"key": bucket, "most": most}])
+        yield from ask("make_limit_counters", [bucket])
+        rows = yield from ask("acquire_token", [{"key": bucket, "most": most}])
     if not rows:
         raise unknown(bucket.partition(APART)[0])
     wait, granted = rows[0]
@@ -258,7 +258,7 @@ def acquiring(bucket: str, most: float) -> Flowing[Grant]:
 
 def telling(action: str, actor: str | None, subject: str, reason: str | None) -> Flowing[None]:
     """A row of the audit for what an operator did to something that is no job."""
-    yield from ask("record_subject", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
+    yield from ask("record_subject_action", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
 
 
 def unknown(name: str) -> UnknownLimit:

@@ -54,7 +54,7 @@ def enqueueing(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()
     if parents:
         yield from ask("mark_followed", sorted(parents))  # a cancel has to go down to its children
     if any(job.links for job in fresh):
-        yield from ask("link", [_link(job.id, name, existing.get(to, to), place) for job in fresh
+        yield from ask("insert_links", [_link(job.id, name, existing.get(to, to), place) for job in fresh
                                 for place, (name, to) in enumerate(job.links)])  # fmt: skip
     waits = {job.id: redirected(job.wait, existing) for job in fresh if job.wait is not None}
     if waits:
@@ -88,13 +88,14 @@ def _write_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID, St
     awaited = frozenset(edge.awaited for edge in flow.wait.edges) if flow.wait is not None else frozenset()
     if flow.spawns:
         existing = yield from enqueueing([spawn.job for spawn in flow.spawns], awaited=awaited)
-        yield from ask("link", [_link(job, spawn.name, existing.get(spawn.job.id, spawn.job.id), place)
+        yield from ask("insert_links", [_link(job, spawn.name, existing.get(spawn.job.id, spawn.job.id), place)
                                 for place, spawn in enumerate(flow.spawns)])  # fmt: skip
     if flow.links:
-        yield from ask("link", [_link(job, link.name, link.target, place) for place, link in enumerate(flow.links)])
+        links = [_link(job, link.name, link.target, place) for place, link in enumerate(flow.links)]
+        yield from ask("insert_links", links)
     if flow.memories:
         yield from ask(
-            "memorise",
+            "record_steps",
             [
                 {"job": job, "name": memory.name, "value": msgspec.Raw(memory.value.encode())}
                 for memory in flow.memories
@@ -112,19 +113,19 @@ def follow(ended: Iterable[UUID]) -> Flowing[None]:
     """Everything that follows the end of these jobs, and the ends that this brings about, to the last."""
     waiting = sorted(ended)
     while waiting:
-        rows = [Ended(*row) for row in (yield from ask("ended", waiting))]
+        rows = [Ended(*row) for row in (yield from ask("ended_jobs", waiting))]
         waiting = []
         if not rows:
             return
-        yield from ask("end_keys", [{"job": row.id, "status": row.status} for row in rows])
+        yield from ask("free_keys", [{"job": row.id, "status": row.status} for row in rows])
         followers = [job for row in rows if (job := _follow_up(row)) is not None]
         if followers:
             yield from enqueueing(followers)
         cancelled = [row.id for row in rows if row.status == State.CANCELLED]
         if cancelled:
             waiting += yield from _cancel_children(cancelled)
-        yield from ask("unjoin", [row.id for row in rows])
-        yield from ask("unwait", [row.id for row in rows])
+        yield from ask("delete_edges", [row.id for row in rows])
+        yield from ask("delete_waits", [row.id for row in rows])
         waiting += yield from arrive({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
         waiting.sort()
 
@@ -189,7 +190,8 @@ def condemned(jobs: Iterable[tuple[UUID, str]]) -> Flowing[None]:
     dead = dict(sorted(jobs))
     if dead:
         words = {job: audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED) for job, reason in dead.items()}
-        yield from ask("record_action", [{"action": word, "actor": None, "job": job} for job, word in words.items()])
+        actions = [{"action": word, "actor": None, "job": job} for job, word in words.items()]
+        yield from ask("record_job_action", actions)
         yield from follow(list(dead))
 
 
@@ -199,7 +201,7 @@ def condemned(jobs: Iterable[tuple[UUID, str]]) -> Flowing[None]:
 def signalling(job: UUID, name: str, payload: str, actor: str | None) -> Flowing[bool]:
     """The job's row is locked and it has not ended: keep the signal, and wake the job if it waits for it."""
     row = {"job": job, "name": name, "payload": msgspec.Raw(payload.encode())}
-    kept = yield from ask("keep_signal", [row])
+    kept = yield from ask("insert_signal", [row])
     if not kept:
         return False
     yield from recording(audit.SIGNALLED, actor, job)
@@ -220,7 +222,7 @@ def waking_due(page: int) -> Flowing[int]:
 
 def recording(action: str, actor: str | None, job: UUID) -> Flowing[None]:
     """A row of the audit for what an operator did; the job's own row tells the rest."""
-    yield from ask("record_action", [{"action": action, "actor": actor, "job": job}])
+    yield from ask("record_job_action", [{"action": action, "actor": actor, "job": job}])
 
 
 def operated(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Flowing[None]:
@@ -232,10 +234,10 @@ def operated(verb: Verb, job: UUID, state: State | None, actor: str | None) -> F
         yield from recording(audit.OPERATIONS[verb], actor, job)
     if verb in (Verb.REPLAY, Verb.RESUME):
         yield from _retake_key(verb, job)
-        yield from ask("forget_expired", [job])
+        yield from ask("delete_expired_keys", [job])
         yield from reopen(job)
     elif verb is Verb.DISCARD:
-        yield from ask("end_keys", [{"job": job, "status": "discarded"}])
+        yield from ask("free_keys", [{"job": job, "status": "discarded"}])
 
 
 def _retake_key(verb: Verb, job: UUID) -> Flowing[None]:

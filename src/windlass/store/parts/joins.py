@@ -60,7 +60,7 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         elif wait.edges or (wait.signal is None and wait.delay is None):
             decided.decide(job, count, need=wait.need, pending=count.pending, succeeded=count.succeeded)
     if edges:
-        yield from ask("join", edges)
+        yield from ask("insert_edges", edges)
     rows = [_wait_row(job, fence, wait, counts[job]) for job, wait in waits.items()]
     for job, *_ in (yield from ask("begin_waits", rows)):
         decided.wake.append(uuid_of(job))  # its signal was there already
@@ -100,7 +100,7 @@ def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None])
     ]
     if not wishes:
         return frozenset()
-    yield from ask("one_by_one", [])
+    yield from ask("lock_wait_graph", [])
     return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes)))
 
 
@@ -124,7 +124,7 @@ def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Flowing[dict[UUID, S
 def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
     """Awaited jobs ended: count them on their waiters, and wake, abandon or skip whom that decides."""
     by_wait: dict[tuple[UUID, int], Count] = {}
-    rows = yield from ask("arrive", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
+    rows = yield from ask("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
     for waiter, fence, awaited, policy, ok in rows:
         count = by_wait.setdefault((uuid_of(waiter), fence), Count())
         count.add(Policy(policy), done=True, ok=bool(ok), awaited=uuid_of(awaited))
@@ -135,7 +135,7 @@ def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
         for (job, fence), count in sorted(by_wait.items())
     ]
     decided, batches = Decided(), []
-    for job, fence, need, pending, succeeded, batch in (yield from ask("count", arrivals)):
+    for job, fence, need, pending, succeeded, batch in (yield from ask("count_arrivals", arrivals)):
         waiter = uuid_of(job)
         count = by_wait[waiter, fence]
         decided.decide(waiter, count, need=need, pending=pending, succeeded=succeeded)
@@ -148,7 +148,7 @@ def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
 
 def reopen(job: UUID) -> Flowing[None]:
     """A replay or a resume: whoever still waits for this job waits for it again."""
-    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen", [job]))]
+    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen_edges", [job]))]
     if not rows:
         return
     yield from ask("mark_followed", [job])  # it may have ended before anybody waited for it
@@ -156,7 +156,7 @@ def reopen(job: UUID) -> Flowing[None]:
         {"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0, "bad": -1}
         for waiter, fence, ok in rows  # only a bad end has a way back
     ]
-    batches = [uuid_of(row[0]) for row in (yield from ask("count", arrivals)) if row[-1]]
+    batches = [uuid_of(row[0]) for row in (yield from ask("count_arrivals", arrivals)) if row[-1]]
     if batches:
         yield from ask("count_batch", sorted(batches))
 
@@ -214,7 +214,7 @@ def wake(jobs: Iterable[UUID]) -> Flowing[int]:
     """
     woken = [row[0] for row in (yield from ask("wake_waiting", sorted(jobs)))]
     if woken:
-        yield from ask("unwait", woken)
+        yield from ask("delete_waits", woken)
     return len(woken)
 
 
@@ -224,7 +224,7 @@ def _carry_out(decided: Decided) -> Flowing[list[UUID]]:
     if decided.wake:
         yield from wake(decided.wake)
     if decided.abandon:
-        ended += [uuid_of(row[0]) for row in (yield from ask("abandon", decided.abandon))]
+        ended += [uuid_of(row[0]) for row in (yield from ask("bury_waiting", decided.abandon))]
     if decided.skip:
         ended += [uuid_of(row[0]) for row in (yield from ask("cancel_many", decided.skip))]
     return ended

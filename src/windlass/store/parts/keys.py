@@ -81,7 +81,7 @@ def _holders(wanted: list[dict[str, object]]) -> Flowing[list[Any]]:
     """
     known: dict[tuple[object, object], Any] = {}
     while missing := [row for row in wanted if (row["scope"], row["key"]) not in known]:
-        for statement in ("take_keys", "seize_keys", "held_keys"):
+        for statement in ("take_keys", "take_over_keys", "key_holders"):
             rest = [row for row in missing if (row["scope"], row["key"]) not in known]
             if rest:
                 known |= {(row[0], row[1]): row for row in (yield from ask(statement, rest))}

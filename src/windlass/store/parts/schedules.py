@@ -146,7 +146,7 @@ def ticking(name: str) -> Flowing[Firing]:
     """One page of what is due: moved on from, fired or left out, and written down."""
     from windlass.policy.cron import due, first
 
-    rows = yield from ask("lock_due", [name])
+    rows = yield from ask("lock_due_schedule", [name])
     if not rows:
         return Firing(Ticked())
     *known, done, set_back = rows[0]
@@ -156,7 +156,7 @@ def ticking(name: str) -> Flowing[Firing]:
         # By more than an hour: one of every minute would sleep so long. Its ticks fire again as their time comes again.
         # By less, they are rather late than fired twice (below).
         sooner = min(row.next_at, first(row.timing, row.now) or row.next_at)
-        yield from ask("turn_back", [{"name": name, "next": _micro(sooner)}])
+        yield from ask("set_schedule_back", [{"name": name, "next": _micro(sooner)}])
         return Firing(Ticked(moved=True))
     found = due(row.timing, row.next_at, row.now, row.catch_up)
     moved = yield from ask("move_schedule", [{"name": name, "old": _micro(row.next_at), "new": _micro(found.next_at)}])
@@ -175,7 +175,7 @@ def ticking(name: str) -> Flowing[Firing]:
     why = f"for {len(missed) + 1:,} missed ticks" if missed else "missed, and made up for"
     fired, asked = yield from _fire(row, fresh, {} if found.caught is None else {found.caught: why})
     if fired or notes:
-        yield from ask("note_ticks", [*notes, *fired])
+        yield from ask("record_ticks", [*notes, *fired])
     jobs = sum(note["outcome"] == TickOutcome.FIRED for note in fired)
     ticked = Ticked(fired=jobs, skipped=len(fired) - jobs, missed=len(missed), moved=True)
     return Firing(ticked, {row.job.queue} if jobs else set(), asked)
@@ -216,11 +216,11 @@ def _fire(
 
 def _enqueue(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
     """The jobs that were not written, and by whom their keys are held; that may be one of these jobs."""
-    from windlass.policy.unique import merged
+    from windlass.policy.unique import merge_repeated
 
     if not jobs:
         return {}
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
     existing = yield from enqueueing(fresh)
     return {**existing, **{id: existing.get(holder, holder) for id, holder in repeated.items()}}
 
@@ -234,7 +234,7 @@ def _overtake(row: ScheduleRow) -> Flowing[tuple[UUID, ...]]:
     if not found:
         return ()
     if found[0][1] == State.RUNNING:
-        yield from ask("ask_cancel", [row.last_job])
+        yield from ask("request_cancels", [row.last_job])
         yield from recording(audit.OPERATIONS[Verb.CANCEL], actor, row.last_job)
         return (row.last_job,)
     gone = yield from ask("cancel_many", [{"id": row.last_job, "reason": "overtaken by its schedule", "actor": actor}])
@@ -275,10 +275,10 @@ def resuming(name: str, actor: str | None) -> Flowing[bool]:
 
 
 def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
-    from windlass.policy.cron import changed, first
+    from windlass.policy.cron import apply_edit, first
 
     row = yield from _locked(name)
-    timing = changed(f"schedule {name!r}", row.timing, edit)
+    timing = apply_edit(f"schedule {name!r}", row.timing, edit)
     if timing.at is not None and timing != row.timing and timing.at <= row.now:
         raise ScheduleError(
             f"schedule {name!r}: {timing.at} has passed; to fire it now: windlass schedules fire {name}"
@@ -319,14 +319,14 @@ def firing_by_hand(name: str, actor: str | None) -> Flowing[tuple[UUID, bool]]:
     job = msgspec.structs.replace(row.job, id=new_id())
     holder = (yield from _enqueue([job])).get(job.id)
     reason = None if holder is None else "this job has its unique key"
-    yield from ask("note_ticks", [_note(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
+    yield from ask("record_ticks", [_note(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
     yield from telling(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
     return holder or job.id, holder is not None
 
 
 def forgetting(name: str, actor: str | None) -> Flowing[None]:
     yield from _locked(name)
-    yield from ask("forget_schedule", [name])
+    yield from ask("delete_schedule", [name])
     yield from telling(audit.SCHEDULE_FORGOTTEN, actor, f"schedule:{name}", None)
 
 

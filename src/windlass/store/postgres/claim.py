@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache, partial
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from windlass.store.postgres.floors import Floor, Floors, Lane
 from windlass.store.postgres.pool import Pool
 from windlass.store.postgres.reads import Looks
 from windlass.store.protocol import Claim, Claimed, Suspects
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 
 ROUNDS = 4  # claims in a row, where jobs that were found had to be parked or met a key for the first time
 BUSY = 0.01  # seconds until a turnstile that somebody held is looked at again, and between two looks at a bucket
@@ -182,11 +182,12 @@ class Claiming(Looks):
             [offer.skip for offer in offers],
             self._set_back.reach(self.clock.monotonic()),
         ]
+        order = "created_at" if claim.by_creation else "run_at"
         if not wish.limited:
-            records = await self._fetch(claiming(limited=False, by_creation=claim.by_creation), *arguments)
+            records = await self._fetch(ordered_query("postgres", "claim", order), *arguments)
             return Found([(rows.job(record), record["aged"]) for record in records], [], 0, 0, 0)
         arguments.append(MOST_PARKED if parks else 0)
-        records = await self._fetch(claiming(limited=True, by_creation=claim.by_creation), *arguments)
+        records = await self._fetch(ordered_query("postgres", "claim_limited", order), *arguments)
         first = records[0]
         claimed = [(rows.job(record), record["aged"]) for record in records if record["id"] is not None]
         return Found(
@@ -258,21 +259,21 @@ class Claiming(Looks):
         for group, quotas in wish.shares:
             got = taken.get(group, Counter())
             left = any(got[tenant] - by_age[group, tenant] > quota for tenant, quota in quotas)
-            others |= self._fairness.granted(group, quotas, got, self._weights, filled=filled, left=left)
+            others |= self._fairness.record_claim(group, quotas, got, self._weights, filled=filled, reassigned=left)
         return others
 
     # Who is parked
 
     async def _let_in(self) -> None:
-        await self._fetch(query("postgres", "count_turnstiles"))
+        await self._fetch(query("postgres", "count_slots"))
         self._next_token = None
         self._expect_token(await self._look(letting_in))
 
     async def _meet(self, keys: list[str]) -> None:
-        """Keys that nobody has met: make their turnstiles, and count who runs already where somebody does."""
-        made = await self._look(partial(ask, "make_turnstiles", sorted(keys)))
+        """Keys that nobody has met: make their limit_counters, and count who runs already where somebody does."""
+        made = await self._look(partial(ask, "make_limit_counters", sorted(keys)))
         if not all(counted for _, counted in made):
-            await self._fetch(query("postgres", "count_turnstiles"))
+            await self._fetch(query("postgres", "count_slots"))
 
     def _expect_token(self, wait: float | None) -> None:
         if wait is not None:
@@ -294,15 +295,3 @@ def ahead(job: Job) -> bool:
 
 def group_of(lane: Lane) -> Group:
     return (lane.phase_rank, lane.urgency, lane.queue)
-
-
-@cache
-def claiming(*, limited: bool, by_creation: bool = False) -> str:
-    """The statement: what finds candidates, and what takes them."""
-    text = query("postgres", "candidates")
-    text = text.replace("{crowded}", query("postgres", "crowded").rstrip() if limited else "")
-    text = text.replace("{free}", query("postgres", "free").rstrip() if limited else "")
-    text += query("postgres", "claim_limited" if limited else "claim")
-    text = text.replace("{due}", query("postgres", "due").rstrip())
-    text = text.replace("{sound}", query("postgres", "sound").rstrip())
-    return text.replace("{order}", "created_at" if by_creation else "run_at")

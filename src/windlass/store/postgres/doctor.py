@@ -39,11 +39,10 @@ from windlass.store.doctor.checkup import (
     warning,
 )
 from windlass.store.migrate import newest
-from windlass.store.postgres.claim import claiming
 from windlass.store.postgres.floors import BEGINNING
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import BEGIN, connect
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -100,7 +99,7 @@ class PostgresCheckup:
         where = masked(self._settings.url)
         try:
             number = await current(connection)
-            found = await connection.fetchval(query("postgres", "checkup_schema"))
+            found = await connection.fetchval(query("postgres", "doctor_schema"))
         except (asyncpg.UndefinedColumnError, asyncpg.WrongObjectTypeError, asyncpg.DatatypeMismatchError) as error:
             return [judge_foreign(where, str(error))]
         except asyncpg.InsufficientPrivilegeError as error:
@@ -116,7 +115,7 @@ class PostgresCheckup:
     async def _look_at_server(self, connection: Any) -> list[Finding]:
         await connection.execute("SELECT")  # the first round trip pays for the connection, not for the clock
         before = time.time()
-        server = self._server = await connection.fetchrow(query("postgres", "checkup_server"))
+        server = self._server = await connection.fetchrow(query("postgres", "doctor_server"))
         middle, half = (before + time.time()) / 2, (time.time() - before) / 2
         return [
             self._version(server),
@@ -203,7 +202,7 @@ class PostgresCheckup:
             lane = await connection.fetchrow(query("postgres", "lanes"), [])
             lanes = [[value] for value in (lane[:5] if lane is not None else ("default", 0, 0, "default", False))]
             told = await connection.fetchval(
-                f"EXPLAIN (FORMAT JSON) {claiming(limited=False)}",
+                f"EXPLAIN (FORMAT JSON) {ordered_query('postgres', 'claim', 'run_at')}",
                 *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100]),
                 *([BEGINNING.run_at], [BEGINNING.id], False, [None], None),
             )
@@ -218,7 +217,7 @@ class PostgresCheckup:
         return [ok("plans", "a claim enters jobs by its index")]
 
     async def _snapshots(self, connection: Any) -> list[Finding]:
-        held = await connection.fetch(query("postgres", "checkup_snapshots"), HELD, SLOT_BEHIND)
+        held = await connection.fetch(query("postgres", "doctor_snapshots"), HELD, SLOT_BEHIND)
         findings = [_holder(row) for row in held]
         if not findings:
             blind = "" if self._server is not None and self._server["sees_all"] else ", as far as this user may see"
@@ -226,7 +225,7 @@ class PostgresCheckup:
         return findings
 
     async def _tables(self, connection: Any) -> list[Finding]:
-        row = await connection.fetchrow(query("postgres", "checkup_tables"))
+        row = await connection.fetchrow(query("postgres", "doctor_tables"))
         findings: list[Finding] = []
         if row["broken_indexes"]:
             names = ", ".join(row["broken_indexes"])
@@ -249,20 +248,20 @@ class PostgresCheckup:
     # What both stores are asked
 
     async def _types(self, connection: Any) -> list[Finding]:
-        rows = await connection.fetch(query("postgres", "checkup_types"))
+        rows = await connection.fetch(query("postgres", "doctor_types"))
         return judge_types([UnservedType(*row) for row in rows])
 
     async def _holders(self, connection: Any) -> list[Finding]:
-        gone = [Holder(*row) for row in await connection.fetch(query("postgres", "checkup_holders"))]
-        alive = (await connection.fetchrow(query("postgres", "checkup_tables")))["alive"]
+        gone = [Holder(*row) for row in await connection.fetch(query("postgres", "doctor_holders"))]
+        alive = (await connection.fetchrow(query("postgres", "doctor_tables")))["alive"]
         return judge_holders(self._settings, alive, gone)
 
     async def _rows(self, connection: Any) -> list[Finding]:
-        row = await connection.fetchrow(query("postgres", "checkup_rows"))
+        row = await connection.fetchrow(query("postgres", "doctor_rows"))
         return [judge_rows(row["odd"], row["example"]), judge_clock(row["ahead"])]
 
     async def _leases(self, connection: Any) -> list[Finding]:
-        rows = await connection.fetch(query("postgres", "checkup_forgotten"), ANSWER)
+        rows = await connection.fetch(query("postgres", "doctor_forgotten"), ANSWER)
         return judge_leases([Forgetful(*row) for row in rows])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -107,7 +106,7 @@ async def let_in(connection: Any, given_back: Sequence[Sequence[str]]) -> set[st
 async def settle_rest(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
     """All other transitions, in the caller's transaction, with everything that follows them.
 
-    Slots come last: their turnstiles are locked by every claim of the same keys, and until the commit.
+    Slots come last: their limit_counters are locked by every claim of the same keys, and until the commit.
     """
     await follower.drive(charging(t for t in transitions if t.charged))
     written = await _write(connection, [t for t in transitions if not _is_followed(t)], Reach.LIMITED)
@@ -146,24 +145,15 @@ async def _write(connection: Any, transitions: Sequence[Transition], reach: Reac
 async def _finish(connection: Any, ending: Sequence[Transition], reach: Reach, *, gives_back: bool) -> Written:
     if not ending:
         return NOTHING
-    statement = finishing(gives_back=gives_back and reach >= Reach.LIMITED)
-    return _told(await connection.fetch(statement, *rows.finish_arguments(ending, reach=reach)))
+    name = "finish_with_slots" if gives_back and reach >= Reach.LIMITED else "finish"
+    return _told(await connection.fetch(query("postgres", name), *rows.finish_arguments(ending, reach=reach)))
 
 
 async def _settle(connection: Any, staying: Sequence[Transition], reach: Reach) -> Written:
     if not staying:
         return NOTHING
-    return _told(await connection.fetch(query("postgres", "settle"), *rows.settle_arguments(staying, reach=reach)))
-
-
-@cache
-def finishing(*, gives_back: bool = False) -> str:
-    """The statement that ends jobs, with or without their slots."""
-    text = query("postgres", "finish")
-    if not gives_back:
-        return text.replace("{slots}", "").replace("{told}", "limits")
-    waiting = "CASE WHEN row_number() OVER () = 1 THEN (SELECT array_agg(key) FROM released WHERE parked) END"
-    return text.replace("{slots}", query("postgres", "slots").rstrip()).replace("{told}", waiting)
+    arguments = rows.settle_arguments(staying, reach=reach)
+    return _told(await connection.fetch(query("postgres", "finish_staying"), *arguments))
 
 
 def _told(records: Sequence[Any]) -> Written:

@@ -13,7 +13,7 @@ from windlass.store.parts.search import MOST_ROWS, POSTGRES, where
 from windlass.store.postgres import rows
 from windlass.store.postgres.session import Session
 from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
-from windlass.store.sql import LAST, auditing, query, searching
+from windlass.store.sql import LAST, audit_query, query, search_query
 
 
 class Looks(Session):
@@ -22,7 +22,7 @@ class Looks(Session):
     async def recall(self, job: UUID) -> Recollection:
         steps: dict[str, str] = {}
         signals: dict[str, str] = {}
-        for kind, name, value in await self._fetch(query("postgres", "recall"), job):
+        for kind, name, value in await self._fetch(query("postgres", "memory_of_job"), job):
             (steps if kind == "step" else signals)[name] = value
         return Recollection(steps=steps, signals=signals)
 
@@ -33,7 +33,7 @@ class Looks(Session):
         ]
 
     async def waiting(self, job: UUID) -> Waiting | None:
-        records = await self._fetch(query("postgres", "waiting"), job)
+        records = await self._fetch(query("postgres", "wait_of_job"), job)
         return Waiting(**records[0]) if records else None
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
@@ -41,10 +41,10 @@ class Looks(Session):
         return {job.id: job for job in map(rows.shown, records)}
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.shown(record) for record in await self._fetch(query("postgres", "holders"), key, page)]
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "slot_holders"), key, page)]
 
     async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.shown(record) for record in await self._fetch(query("postgres", "waiters"), key, page)]
+        return [rows.shown(record) for record in await self._fetch(query("postgres", "parked_jobs"), key, page)]
 
     async def find(self, job: UUID) -> Job | None:
         records = await self._fetch(query("postgres", "find"), job)
@@ -52,7 +52,7 @@ class Looks(Session):
 
     async def counts(self) -> dict[State, int]:
         counted = dict.fromkeys(State, 0)
-        for status, jobs in await self._fetch(query("postgres", "counts")):
+        for status, jobs in await self._fetch(query("postgres", "count_by_state")):
             counted[rows.STATES[status]] += jobs
         return counted
 
@@ -61,7 +61,7 @@ class Looks(Session):
 
     async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
         condition, parameters = where(filter, POSTGRES, 3)
-        records = await self._fetch(searching("postgres", condition), min(page, MOST_ROWS), below, *parameters)
+        records = await self._fetch(search_query("postgres", condition), min(page, MOST_ROWS), below, *parameters)
         return [rows.shown(record) for record in records]
 
     async def queues(self) -> list[QueueRow]:
@@ -70,6 +70,6 @@ class Looks(Session):
     async def audit(
         self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
     ) -> list[AuditRow]:
-        sql, given = auditing("postgres", job=job, action=action)
+        sql, given = audit_query("postgres", job=job, action=action)
         records = await self._fetch(sql, min(page, MOST_ROWS), LAST if below is None else below, *given)
         return [AuditRow(**record) for record in records]

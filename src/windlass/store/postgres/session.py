@@ -73,4 +73,4 @@ class Session(Admitting, Scheduling):
         while self._to_wake:
             queues, self._to_wake = sorted(self._to_wake), set()
             with suppress(StoreError):  # a lost wake-up costs a poll
-                await self._execute(query("postgres", "wake"), queues)
+                await self._execute(query("postgres", "wake_idle_workers"), queues)

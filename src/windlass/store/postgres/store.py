@@ -177,9 +177,8 @@ class PostgresStore(Claiming, Rescuing):
 
     async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
         try:
-            return Held(
-                jobs=[rows.job(each) for each in await self._fetch(query("postgres", "held"), worker, list(known))]
-            )
+            records = await self._fetch(query("postgres", "jobs_of_worker"), worker, list(known))
+            return Held(jobs=[rows.job(record) for record in records])
         except Exception as error:
             if not _is_unreadable(error):
                 raise
@@ -187,7 +186,7 @@ class PostgresStore(Claiming, Rescuing):
 
     async def _held_one_by_one(self, worker: UUID, known: Collection[UUID]) -> Held:
         held = Held(jobs=[], unreadable=[])
-        for record in await self._fetch(query("postgres", "held_leases"), worker, list(known)):
+        for record in await self._fetch(query("postgres", "leases_of_worker"), worker, list(known)):
             lease = Lease(*record)
             try:
                 job = await self.find(lease.job)
@@ -244,14 +243,15 @@ class PostgresStore(Claiming, Rescuing):
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
         async def work(follower: Follower, connection: Any) -> bool:
-            records = await connection.fetch(query("postgres", "put_aside"), lease.job, lease.token, reason)
+            records = await connection.fetch(query("postgres", "bury_unreadable"), lease.job, lease.token, reason)
             await follower.drive(releasing(record["limits"] for record in records))
             return bool(records)
 
         return await self._transact(work)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        return bool(await self._fetch(query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value))
+        values = (lease.job, lease.token, memory.name, memory.value)
+        return bool(await self._fetch(query("postgres", "record_step"), *values))
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         def send() -> Flowing[bool]:
@@ -267,7 +267,7 @@ class PostgresStore(Claiming, Rescuing):
     async def record(self, progress: Sequence[Progress]) -> None:
         ordered = sorted(progress, key=lambda mark: mark.lease.job)
         await self._execute(
-            query("postgres", "record"),
+            query("postgres", "record_progress"),
             [mark.lease.job for mark in ordered],
             [mark.lease.token for mark in ordered],
             [mark.total for mark in ordered],
@@ -283,7 +283,7 @@ class PostgresStore(Claiming, Rescuing):
         return [record[0] for record in records]
 
     async def settled_by(self, lease: Lease) -> bool:
-        return bool(await self._value(query("postgres", "settled_by"), lease.job, lease.token))
+        return bool(await self._value(query("postgres", "finished_by_lease"), lease.job, lease.token))
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[PostgresTransaction]:
@@ -322,9 +322,9 @@ class PostgresStore(Claiming, Rescuing):
     ) -> Swept:
         began = self.clock.monotonic()
         if self._sweeps % UNKNOWN_EVERY == 0:
-            await self._execute(query("postgres", "bury_unknown"))
+            await self._execute(query("postgres", "add_unknown_workers"))
         self._sweeps += 1
-        deaths = len(await self._fetch(query("postgres", "bury_workers")))
+        deaths = len(await self._fetch(query("postgres", "mark_workers_dead")))
         if patience is not None and self.clock.monotonic() - began > patience:
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:

@@ -79,7 +79,7 @@ class PostgresTransaction:
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(
             await self._connection.fetch(
-                query("postgres", "remember"), lease.job, lease.token, memory.name, memory.value
+                query("postgres", "record_step"), lease.job, lease.token, memory.name, memory.value
             )
         )
 

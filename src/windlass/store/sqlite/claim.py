@@ -22,7 +22,7 @@ from windlass.store.parts.setback import SetBack
 from windlass.store.protocol import Claim, Claimed
 from windlass.store.sql import query
 from windlass.store.sqlite.lanes import Lane, Line, Picks
-from windlass.store.sqlite.limits import Turnstiles
+from windlass.store.sqlite.limits import LimitCounters
 from windlass.store.sqlite.rows import SECOND, array, job, micros, span
 from windlass.store.sqlite.runner import Follower
 
@@ -46,18 +46,18 @@ class Claims:
 
     def take(self, connection: sqlite3.Connection, now: int, claim: Claim) -> Claimed:
         """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: nobody else claims."""
-        alive = connection.execute(query("sqlite", "alive"), {"worker": str(claim.worker)}).fetchone()
+        alive = connection.execute(query("sqlite", "worker_is_alive"), {"worker": str(claim.worker)}).fetchone()
         if alive is None:
             return Claimed(jobs=[])
         self._look(now, seen=alive[0])
         follower = Follower(connection, now)
         self._let_in(follower, now, claim)
         lanes = _lanes(connection, claim, now)
-        turnstiles = Turnstiles(follower, connection, now)
-        picks = Picks(connection, now, self._until(now), claim, turnstiles)
+        limit_counters = LimitCounters(follower, connection, now)
+        picks = Picks(connection, now, self._until(now), claim, limit_counters)
         self._pick(connection, picks, lanes)
-        turnstiles.turn()
-        self._next_token = _soonest((self._next_token, turnstiles.next_token()))
+        limit_counters.turn()
+        self._next_token = _soonest((self._next_token, limit_counters.next_token()))
         jobs = _lease(connection, now, claim, list(picks.chosen)) if picks.chosen else []
         if any(micros(job.run_at) > now for job in jobs):
             self._set_back.found(self._clock.monotonic())
@@ -155,7 +155,7 @@ class Sharing:
         if len(self._lines) == 1:
             return
         quotas = [(tenant, self._taken[tenant]) for tenant in self._lines]
-        self._fairness.granted(self._group, quotas, self._taken, self._weights, filled=True)
+        self._fairness.record_claim(self._group, quotas, self._taken, self._weights, filled=True)
 
 
 def _places(queues: list[Sharing], room: int) -> list[tuple[Sharing, int]]:
@@ -179,7 +179,7 @@ def _lanes(connection: sqlite3.Connection, claim: Claim, now: int) -> list[Lane]
 def _lease(connection: sqlite3.Connection, now: int, claim: Claim, idents: list[str]) -> list[Job]:
     lease = {"worker": str(claim.worker), "token": str(uuid4())}
     connection.execute(query("sqlite", "claim"), lease | {"ids": array(idents), "now": now})
-    jobs = [job(row) for row in connection.execute(query("sqlite", "claimed"), lease)]
+    jobs = [job(row) for row in connection.execute(query("sqlite", "claimed_jobs"), lease)]
     if claim.by_creation:
         return sorted(jobs, key=lambda job: (job.phase_rank, -job.priority, job.created_at, job.id))
     return sorted(jobs, key=lambda job: (job.phase_rank, -job.priority, job.run_at, job.id))

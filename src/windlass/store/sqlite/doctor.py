@@ -30,7 +30,7 @@ from windlass.store.doctor.checkup import (
     warning,
 )
 from windlass.store.migrate import newest
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translated
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.rows import SECOND, micros, span
@@ -151,30 +151,31 @@ class SqliteCheckup:
             "now": self._now(),
             "until": self._now(),
         }
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", parameters).fetchall()
+        statement = ordered_query("sqlite", "due_jobs", "run_at")
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
         if any("windlass_jobs_claim" in row[3] for row in plan):
             yield ok("plans", "a claim enters jobs by its index")
         else:
             yield problem("plans", "a claim does not use its index", f"sqlite3 {self._path} ANALYZE")
 
     def _types(self, connection: sqlite3.Connection) -> Iterator[Finding]:
-        rows = connection.execute(query("sqlite", "checkup_types"), {"now": self._now()})
+        rows = connection.execute(query("sqlite", "doctor_types"), {"now": self._now()})
         yield from judge_types([UnservedType(*row) for row in rows])
 
     def _holders(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         now = {"now": self._now()}
-        gone = [Holder(*row) for row in connection.execute(query("sqlite", "checkup_holders"), now)]
-        (alive,) = connection.execute(query("sqlite", "checkup_alive"), now).fetchone()
+        gone = [Holder(*row) for row in connection.execute(query("sqlite", "doctor_holders"), now)]
+        (alive,) = connection.execute(query("sqlite", "doctor_alive"), now).fetchone()
         yield from judge_holders(self._settings, alive, gone)
 
     def _rows(self, connection: sqlite3.Connection) -> Iterator[Finding]:
-        odd, example, ahead = connection.execute(query("sqlite", "checkup_rows"), {"now": self._now()}).fetchone()
+        odd, example, ahead = connection.execute(query("sqlite", "doctor_rows"), {"now": self._now()}).fetchone()
         yield judge_rows(odd, example)
         yield judge_clock(ahead / SECOND)
 
     def _leases(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         parameters = {"answer": span(ANSWER), "now": self._now()}
-        rows = connection.execute(query("sqlite", "checkup_forgotten"), parameters)
+        rows = connection.execute(query("sqlite", "doctor_forgotten"), parameters)
         yield from judge_leases([Forgetful(*row) for row in rows])
 
     def _now(self) -> int:

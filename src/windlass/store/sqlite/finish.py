@@ -54,7 +54,7 @@ def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) ->
     """The keys of jobs that hold slots, read before they end or get others. Without limits nobody looks at the jobs."""
     if connection.execute(query("sqlite", "any_limit")).fetchone() is None:
         return {}
-    found = connection.execute(query("sqlite", "slots"), {"ids": array(each.job for each in transitions)})
+    found = connection.execute(query("sqlite", "slots_of_jobs"), {"ids": array(each.job for each in transitions)})
     return {UUID(job): decode_keys(limits) for job, limits in found}
 
 
@@ -83,16 +83,16 @@ def _settle(connection: sqlite3.Connection, now: int, transition: Transition) ->
 def _write(connection: sqlite3.Connection, transition: Transition, parameters: Parameters) -> State | None:
     if transition.verb in FINISHING:
         return target(transition.verb) if _archive(connection, "finish", parameters) else None
-    if _archive(connection, "settle_cancelled", parameters):
+    if _archive(connection, "finish_cancelled", parameters):
         return State.CANCELLED
-    settled = connection.execute(query("sqlite", "settle"), parameters).rowcount
+    settled = connection.execute(query("sqlite", "finish_staying"), parameters).rowcount
     return target(transition.verb) if settled else None
 
 
 def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
     """End a job with the least that can be written, and give back its slots."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
-    found = connection.execute(query("sqlite", "put_aside"), parameters).fetchall()
+    found = connection.execute(query("sqlite", "bury_unreadable"), parameters).fetchall()
     follower.drive(releasing(keys_of(limits) for (limits,) in found))
     return bool(found)
 
@@ -100,7 +100,7 @@ def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, leas
 def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
     """Keep a step's result, if the lease is current."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
-    return connection.execute(query("sqlite", "remember"), parameters | {"now": now}).rowcount > 0
+    return connection.execute(query("sqlite", "record_step"), parameters | {"now": now}).rowcount > 0
 
 
 def refuse_foreign(transition: Transition) -> None:
@@ -112,5 +112,5 @@ def refuse_foreign(transition: Transition) -> None:
 def _archive(connection: sqlite3.Connection, step: str, parameters: Parameters) -> bool:
     if not connection.execute(query("sqlite", step), parameters).rowcount:
         return False
-    connection.execute(query("sqlite", "leave"), parameters)
+    connection.execute(query("sqlite", "delete_finished"), parameters)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.limits import MOST_PARKED
 from windlass.store.sqlite.rows import Parameters, array, span
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass.store.protocol import Claim
-    from windlass.store.sqlite.limits import Turnstiles
+    from windlass.store.sqlite.limits import LimitCounters
 
 Due = tuple[int, str, str | None]
 """When it was due (or created), its id, its limits."""
@@ -37,12 +37,12 @@ class Picks:
     """What one claim has chosen so far, and how it looks for more."""
 
     def __init__(
-        self, connection: sqlite3.Connection, now: int, until: int, claim: Claim, turnstiles: Turnstiles
+        self, connection: sqlite3.Connection, now: int, until: int, claim: Claim, limit_counters: LimitCounters
     ) -> None:
         self._connection = connection
         self._claim = claim
-        self._turnstiles = turnstiles
-        self._statement = "due_by_creation" if claim.by_creation else "due"
+        self._limit_counters = limit_counters
+        self._order = "created_at" if claim.by_creation else "run_at"
         self._common: Parameters = {
             "types": array(claim.types),
             "suspects": claim.suspects.value,
@@ -59,7 +59,7 @@ class Picks:
     def choose(self, due: Due) -> bool:
         """Take this job, unless it is taken already or one of its keys is full."""
         _, ident, limits = due
-        if ident in self.chosen or (limits is not None and not self._turnstiles.lets_in(ident, limits)):
+        if ident in self.chosen or (limits is not None and not self._limit_counters.lets_in(ident, limits)):
             return False
         self.chosen[ident] = None
         return True
@@ -70,7 +70,7 @@ class Picks:
         if not places:
             return
         found = [
-            self._crowd("due", lane) if lane.limited else iter(self._look("due", lane, places).fetchall())
+            self._crowd("run_at", lane) if lane.limited else iter(self._look("run_at", lane, places).fetchall())
             for lane in lanes
         ]
         for job in heapq.merge(*found):
@@ -80,7 +80,7 @@ class Picks:
 
     def page(self, lane: Lane, size: int, after: Due = BEGINNING) -> list[Due]:
         """The next jobs of a lane, whether or not their keys have room."""
-        return self._look(self._statement, lane, size, after).fetchall()
+        return self._look(self._order, lane, size, after).fetchall()
 
     def crowd(self, lane: Lane) -> Iterator[Due]:
         """The jobs of a lane with limits, one by one: a hundred thousand may be at a full key before one that is free.
@@ -88,29 +88,30 @@ class Picks:
         When no more of them can be parked, the statement leaves out the keys that are full by then, at half the price
         per job. An open cursor, which goes with this generator.
         """
-        return self._crowd(self._statement, lane)
+        return self._crowd(self._order, lane)
 
-    def _crowd(self, statement: str, lane: Lane) -> Iterator[Due]:
+    def _crowd(self, order: str, lane: Lane) -> Iterator[Due]:
         after: Due | None = BEGINNING
         while after is not None:
-            begun, after, refused = after, None, self._turnstiles.refused
-            for job in self._look(statement, lane, ALL, begun, self._turnstiles.passed_over()):
+            begun, after, refused = after, None, self._limit_counters.refused
+            for job in self._look(order, lane, ALL, begun, self._limit_counters.passed_over()):
                 yield job
                 # Not by creation, where every statement sorts the lane anew.
-                if statement == "due" and self._turnstiles.refused - refused == MOST_PARKED:
+                if order == "run_at" and self._limit_counters.refused - refused == MOST_PARKED:
                     after = job
                     break
 
     def _look(
-        self, statement: str, lane: Lane, limit: int, after: Due = BEGINNING, full: str | None = None
+        self, order: str, lane: Lane, limit: int, after: Due = BEGINNING, full: str | None = None
     ) -> sqlite3.Cursor:
         at, ident, _ = after
         begin = {"after_at": at, "after_id": ident, "limit": limit, "full": full}
-        return self._connection.execute(query("sqlite", statement), self._common | lane._asdict() | begin)
+        statement = ordered_query("sqlite", "due_jobs", order)
+        return self._connection.execute(statement, self._common | lane._asdict() | begin)
 
     def next_due(self, lane: Lane) -> tuple[int | None, int | None]:
         """When the next job of a lane that is not due yet will be; and when it was written, if it had been due then."""
-        row = self._connection.execute(query("sqlite", "next_due"), self._common | lane._asdict()).fetchone()
+        row = self._connection.execute(query("sqlite", "next_due_in_lane"), self._common | lane._asdict()).fetchone()
         return (None, None) if row is None else (row[0], row[1])
 
 

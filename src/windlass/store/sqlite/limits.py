@@ -24,7 +24,7 @@ Row = tuple[int | None, int, float | None, int, int, int | None]
 """most, used, period, burst, next_at, held_until"""
 
 
-class Turnstiles:
+class LimitCounters:
     """Asked about one job after the other, in the order of the claim."""
 
     def __init__(self, follower: Follower, connection: sqlite3.Connection, now: int) -> None:
@@ -76,20 +76,20 @@ class Turnstiles:
     def _meet(self, key: str) -> None:
         row = self._find(key)
         if row is None:
-            self._follower.drive(ask("make_turnstiles", [key]))
+            self._follower.drive(ask("make_limit_counters", [key]))
             row = self._find(key)
         if row is not None:
             self._rows[key] = row
         self._left[key] = UNLIMITED if row is None else room(*row, self._now)
 
     def _find(self, key: str) -> Row | None:
-        row: Row | None = self._connection.execute(query("sqlite", "turnstile"), {"key": key}).fetchone()
+        row: Row | None = self._connection.execute(query("sqlite", "limit_counter"), {"key": key}).fetchone()
         return row
 
     def turn(self) -> None:
         """Write what was taken, and who is parked."""
         if self._taken:
-            self._follower.drive(ask("pass", self._taken))
+            self._follower.drive(ask("take_slots", self._taken))
         if self._parked:
             self._follower.drive(ask("park", list(self._parked.items())))
 

@@ -40,9 +40,9 @@ def operate(
 
 def archive_cancelled(connection: sqlite3.Connection, parameters: Parameters) -> bool:
     """Move one job to the history as cancelled; False when its state does not allow it."""
-    if not connection.execute(query("sqlite", "archive"), parameters).rowcount:
+    if not connection.execute(query("sqlite", "archive_cancelled"), parameters).rowcount:
         return False
-    connection.execute(query("sqlite", "depart"), parameters)
+    connection.execute(query("sqlite", "delete_archived"), parameters)
     return True
 
 
@@ -51,5 +51,5 @@ def _change(connection: sqlite3.Connection, verb: Verb, parameters: Parameters) 
         return archive_cancelled(connection, parameters)
     changed = connection.execute(query("sqlite", verb.value), parameters).rowcount > 0
     if changed and verb is Verb.RESUME:
-        connection.execute(query("sqlite", "forget"), parameters)
+        connection.execute(query("sqlite", "delete_from_history"), parameters)
     return changed

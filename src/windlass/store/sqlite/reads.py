@@ -11,7 +11,7 @@ from windlass.model.flow import Linked, Recollection, Waiting
 from windlass.model.state import State
 from windlass.store.parts.search import MOST_ROWS, SQLITE, where
 from windlass.store.protocol import AuditRow, Held, QueueRow, WorkerRow
-from windlass.store.sql import LAST, auditing, query, searching
+from windlass.store.sql import LAST, audit_query, query, search_query
 from windlass.store.sqlite import rows
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.session import Session
@@ -31,7 +31,7 @@ class Looks(Session):
         def look(connection: sqlite3.Connection, now: int) -> Held:
             held = Held(jobs=[], unreadable=[])
             parameters = {"worker": str(worker), "known": rows.array(known)}
-            for row in connection.execute(query("sqlite", "held"), parameters):
+            for row in connection.execute(query("sqlite", "jobs_of_worker"), parameters):
                 try:
                     held.jobs.append(rows.job(row))
                 except (ValueError, ArithmeticError, msgspec.DecodeError):
@@ -43,7 +43,7 @@ class Looks(Session):
     async def recall(self, job: UUID) -> Recollection:
         def look(connection: sqlite3.Connection, now: int) -> Recollection:
             found = Recollection(steps={}, signals={})
-            for kind, name, value in connection.execute(query("sqlite", "recall"), {"id": str(job)}):
+            for kind, name, value in connection.execute(query("sqlite", "memory_of_job"), {"id": str(job)}):
                 (found.steps if kind == "step" else found.signals)[name] = value
             return found
 
@@ -62,7 +62,7 @@ class Looks(Session):
 
     async def waiting(self, job: UUID) -> Waiting | None:
         def look(connection: sqlite3.Connection, now: int) -> Waiting | None:
-            row = connection.execute(query("sqlite", "waiting"), {"id": str(job)}).fetchone()
+            row = connection.execute(query("sqlite", "wait_of_job"), {"id": str(job)}).fetchone()
             return None if row is None else rows.waiting(row)
 
         return await self._read(look)
@@ -83,8 +83,9 @@ class Looks(Session):
 
     async def settled_by(self, lease: Lease) -> bool:
         parameters = {"id": str(lease.job), "token": str(lease.token)}
+        statement = query("sqlite", "finished_by_lease")
         return await self._read(
-            lambda connection, now: connection.execute(query("sqlite", "settled_by"), parameters).fetchone() is not None
+            lambda connection, now: connection.execute(statement, parameters).fetchone() is not None
         )
 
     async def find(self, job: UUID) -> Job | None:
@@ -95,10 +96,10 @@ class Looks(Session):
         return await self._read(look)
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:
-        return await self._jobs_at("holders", key, page)
+        return await self._jobs_at("slot_holders", key, page)
 
     async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
-        return await self._jobs_at("waiters", key, page)
+        return await self._jobs_at("parked_jobs", key, page)
 
     async def _jobs_at(self, statement: str, key: str, page: int) -> list[Job]:
         def look(connection: sqlite3.Connection, now: int) -> list[Job]:
@@ -110,7 +111,7 @@ class Looks(Session):
     async def counts(self) -> dict[State, int]:
         def count(connection: sqlite3.Connection, now: int) -> dict[State, int]:
             counted = dict.fromkeys(State, 0)
-            for status, jobs in connection.execute(query("sqlite", "counts")):
+            for status, jobs in connection.execute(query("sqlite", "count_by_state")):
                 counted[State(status)] += jobs
             return counted
 
@@ -127,7 +128,7 @@ class Looks(Session):
         def look(connection: sqlite3.Connection, now: int) -> list[Job]:
             values = (now, min(page, MOST_ROWS), None if below is None else str(below), *parameters)
             return [
-                rows.job(row) for row in connection.execute(numbered(searching("sqlite", condition)), named(values))
+                rows.job(row) for row in connection.execute(numbered(search_query("sqlite", condition)), named(values))
             ]
 
         return await self._read(look)
@@ -143,7 +144,7 @@ class Looks(Session):
     async def audit(
         self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
     ) -> list[AuditRow]:
-        sql, given = auditing("sqlite", job=None if job is None else str(job), action=action)
+        sql, given = audit_query("sqlite", job=None if job is None else str(job), action=action)
         values = (min(page, MOST_ROWS), LAST if below is None else below, *given)
 
         def look(connection: sqlite3.Connection, now: int) -> list[AuditRow]:

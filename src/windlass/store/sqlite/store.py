@@ -96,7 +96,7 @@ class SqliteStore(Looks, Rescuing):
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         parameters = {"id": str(worker), "idle": int(idle)}
-        await self._write(lambda connection, now: connection.execute(query("sqlite", "rest"), parameters))
+        await self._write(lambda connection, now: connection.execute(query("sqlite", "set_idle"), parameters))
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         return listening(self._path)
@@ -145,7 +145,7 @@ class SqliteStore(Looks, Rescuing):
     async def record(self, progress: Sequence[Progress]) -> None:
         def record_all(follower: Follower, connection: sqlite3.Connection, now: int) -> None:
             connection.executemany(
-                query("sqlite", "record"), [rows.progress_parameters(each, now) for each in progress]
+                query("sqlite", "record_progress"), [rows.progress_parameters(each, now) for each in progress]
             )
             follower.drive(charging(progress))
 

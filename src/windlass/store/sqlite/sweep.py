@@ -27,7 +27,7 @@ MOURNING = 60 * SECOND
 
 def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     """Step one: who is silent beyond its lease is dead, and stays so. The number of deaths."""
-    seen, bury = statements("sqlite", "bury_workers")
+    seen, bury = statements("sqlite", "mark_workers_dead")
     connection.execute(seen, {"now": now})
     return connection.execute(bury, {"now": now}).rowcount
 

@@ -28,7 +28,7 @@ CREATE TABLE windlass.limits (
 -- One row per key in use. Slots are counted here and nowhere else, under the row's lock: by the claim that takes one, and
 -- by the transaction that ends the attempt. A bucket is one time: `next_at` moves on by a period for every token, and
 -- a token is there when it is at most `burst` − 1 periods ahead of now. Narrow and half empty, so that updates stay on the page.
-CREATE TABLE windlass.turnstiles (
+CREATE TABLE windlass.limit_counters (
     key       text        NOT NULL PRIMARY KEY,
     name      text        NOT NULL,
     most      integer,
@@ -42,10 +42,10 @@ CREATE TABLE windlass.turnstiles (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- Keys whose jobs a claim walks past. A mark, not `used`: an index over that would be written by every claim and finish.
-CREATE INDEX turnstiles_crowded ON windlass.turnstiles (key) WHERE crowded;
+CREATE INDEX limit_counters_crowded ON windlass.limit_counters (key) WHERE crowded;
 
 -- What everybody holds back: every worker asks once a second.
-CREATE INDEX turnstiles_held ON windlass.turnstiles (held_until) WHERE held_until IS NOT NULL;
+CREATE INDEX limit_counters_held ON windlass.limit_counters (held_until) WHERE held_until IS NOT NULL;
 
 -- How many slots or tokens a turnstile has now.
 CREATE FUNCTION windlass.room(most integer, used integer, period float8, burst integer, next_at timestamptz,

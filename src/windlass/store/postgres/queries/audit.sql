@@ -1,6 +1,26 @@
+-- Audit: one row per final transition and per action of an operator.
+
+-- name: audit
 -- The audit, newest first.   $1 page   $2 below this number   {where}: of one job, of one action
 SELECT number, at, action, actor, job, type, queue, tenant, reason, subject
   FROM windlass.audit
  WHERE number < $2::bigint{where}
  ORDER BY number DESC
  LIMIT $1::int
+
+-- name: record_job_action
+-- What an operator did to a job, wherever its row is.   $1 [{action, actor, job}]
+INSERT INTO windlass.audit (action, actor, job, type, queue, tenant, reason)
+SELECT done.action, done.actor, found.id, found.type, found.queue, found.tenant, found.reason
+  FROM json_to_recordset(CAST($1 AS json)) AS done (action text, actor text, job uuid)
+ CROSS JOIN LATERAL (
+    SELECT id, type, queue, tenant, reason FROM windlass.jobs WHERE jobs.id = done.job
+    UNION ALL
+    SELECT id, type, queue, tenant, reason FROM windlass.history WHERE history.id = done.job
+    LIMIT 1) AS found
+
+-- name: record_subject_action
+-- What an operator did to something that is no job.   $1 [{action, actor, subject, reason}]
+INSERT INTO windlass.audit (action, actor, subject, reason)
+SELECT action, actor, subject, reason
+  FROM json_to_recordset(CAST($1 AS json)) AS new (action text, actor text, subject text, reason text)

@@ -30,7 +30,7 @@ CREATE TABLE windlass_limits (
 
 -- One row per key in use: slots counted, or a bucket's time. `next_at` moves on by a period for every token, and a token
 -- is there when it is at most `burst` − 1 periods ahead of now.
-CREATE TABLE windlass_turnstiles (
+CREATE TABLE windlass_limit_counters (
     key        TEXT    NOT NULL PRIMARY KEY,
     name       TEXT    NOT NULL,
     most       INTEGER,
@@ -43,7 +43,7 @@ CREATE TABLE windlass_turnstiles (
 ) STRICT;
 
 -- What everybody holds back: every worker asks once a second.
-CREATE INDEX windlass_turnstiles_held ON windlass_turnstiles (held_until) WHERE held_until IS NOT NULL;
+CREATE INDEX windlass_limit_counters_held ON windlass_limit_counters (held_until) WHERE held_until IS NOT NULL;
 
 -- Weights of tenants; one without a row has weight 1.
 CREATE TABLE windlass_tenants (

@@ -1,0 +1,167 @@
+-- Admission: gates, budgets, tenants.
+
+-- fragment: closed
+-- What keeps jobs from starting now: closed gates and spent budgets.
+SELECT kind, name FROM windlass.gates WHERE state <> 'open'
+    UNION ALL
+    SELECT kind, name FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
+
+-- name: gates
+-- Every gate that somebody touched, closed ones first.   $1 []
+SELECT kind, name, state, reason, actor, extract(epoch FROM since)::float8
+  FROM windlass.gates
+ WHERE CAST($1 AS json) IS NOT NULL
+ ORDER BY state = 'open', kind, name
+
+-- name: set_gate
+-- Open or close a gate; one that is so already keeps its time.   $1 [{kind, name, state, reason, actor}]
+INSERT INTO windlass.gates (kind, name, state, reason, actor)
+SELECT kind, name, state, reason, actor
+  FROM json_to_recordset(CAST($1 AS json)) AS new (kind text, name text, state text, reason text, actor text)
+    ON CONFLICT (kind, name) DO UPDATE
+   SET since = CASE WHEN gates.state = excluded.state THEN gates.since ELSE windlass.now() END,
+       state = excluded.state, reason = excluded.reason, actor = excluded.actor
+
+-- name: closures
+-- Everything that keeps jobs from starting now.   $1 []
+SELECT kind, name, state FROM windlass.gates WHERE state <> 'open' AND CAST($1 AS json) IS NOT NULL
+UNION ALL
+SELECT kind, name, 'spent' FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
+UNION ALL
+SELECT 'bucket', key, 'held' FROM windlass.limit_counters WHERE held_until > windlass.now()
+
+-- name: budgets
+-- Budgets with what the window that is now has cost.   $1 []
+SELECT kind, name, cents, seconds, CASE WHEN until > windlass.now() THEN spent ELSE 0 END,
+       extract(epoch FROM CASE WHEN until > windlass.now() THEN until ELSE windlass.window_end(seconds) END)::float8
+  FROM windlass.budgets
+ WHERE CAST($1 AS json) IS NOT NULL
+ ORDER BY kind, name
+
+-- name: set_budget
+-- A budget, new or changed. What its window has cost already counts: the ledger knows.   $1 [{kind, name, cents, seconds}]
+INSERT INTO windlass.budgets (kind, name, cents, seconds, until, spent)
+SELECT kind, name, cents, seconds, windlass.window_end(seconds),
+       coalesce((SELECT sum(ledger.cents) FROM windlass.ledger
+                  WHERE CASE new.kind WHEN 'tenant' THEN ledger.tenant ELSE ledger.queue END = new.name
+                    AND ledger.at >= CASE WHEN new.seconds IS NULL
+                        THEN (windlass.window_end(NULL) AT TIME ZONE 'UTC' - interval '1 month') AT TIME ZONE 'UTC'
+                        ELSE windlass.window_end(seconds) - make_interval(secs => seconds) END), 0)
+  FROM json_to_recordset(CAST($1 AS json)) AS new (kind text, name text, cents bigint, seconds float8)
+    ON CONFLICT (kind, name) DO UPDATE
+   SET cents = excluded.cents, seconds = excluded.seconds, until = excluded.until, spent = excluded.spent
+
+-- name: drop_budget
+-- Forget a budget.   $1 [{kind, name}]
+DELETE FROM windlass.budgets
+ USING json_to_recordset(CAST($1 AS json)) AS gone (kind text, name text)
+ WHERE budgets.kind = gone.kind AND budgets.name = gone.name
+RETURNING budgets.name
+
+-- name: charge
+-- What running attempts cost in all, each under its lease: what is new goes into the job, the ledger, and the budgets of
+-- its tenant and its queue, whose window moves on first where it is over.   $1 [{job, token, cents}], sorted
+WITH cost AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS cost (job uuid, token uuid, cents bigint)
+), held AS MATERIALIZED (
+    SELECT jobs.id, jobs.fence, jobs.tenant, jobs.queue, jobs.type, cost.cents, cost.cents - jobs.cost_cents AS more
+      FROM cost
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[cost.job]) AND jobs.token = cost.token
+     WHERE cost.cents > jobs.cost_cents
+     ORDER BY cost.job
+       FOR UPDATE OF jobs
+), written AS (
+    UPDATE windlass.jobs SET cost_cents = held.cents FROM held WHERE jobs.id = ANY (ARRAY[held.id])
+), entered AS (
+    INSERT INTO windlass.ledger (job, fence, tenant, queue, type, cents)
+    SELECT id, fence, tenant, queue, type, more FROM held
+), due AS MATERIALIZED (
+    SELECT budgets.kind, budgets.name, sum(held.more)::bigint AS more
+      FROM windlass.budgets
+      JOIN held ON CASE budgets.kind WHEN 'tenant' THEN held.tenant ELSE held.queue END = budgets.name
+     GROUP BY budgets.kind, budgets.name
+), locked AS MATERIALIZED (
+    SELECT budgets.kind, budgets.name, due.more
+      FROM due
+      JOIN windlass.budgets USING (kind, name)
+     ORDER BY budgets.kind, budgets.name
+       FOR UPDATE OF budgets
+)
+UPDATE windlass.budgets
+   SET spent = locked.more + CASE WHEN budgets.until > windlass.now() THEN budgets.spent ELSE 0 END,
+       until = CASE WHEN budgets.until > windlass.now() THEN budgets.until ELSE windlass.window_end(budgets.seconds) END
+  FROM locked
+ WHERE budgets.kind = locked.kind AND budgets.name = locked.name
+RETURNING budgets.kind, budgets.name
+
+-- name: tenants
+-- Tenants that have a weight or jobs, or cost something in the last 24 hours.   $1 []
+WITH counted AS (
+    SELECT tenant,
+           count(*) FILTER (WHERE status IN ('queued', 'failed'))::int AS queued,
+           count(*) FILTER (WHERE status = 'running')::int AS running,
+           count(*) FILTER (WHERE parked_on IS NOT NULL)::int AS parked,
+           extract(epoch FROM windlass.now() - min(run_at)
+               FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'))::float8 AS lag
+      FROM windlass.jobs
+     GROUP BY tenant
+), cost AS (
+    SELECT tenant, sum(cents)::bigint AS cents
+      FROM windlass.ledger
+     WHERE at > windlass.now() - interval '24 hours'
+     GROUP BY tenant
+)
+SELECT name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), coalesce(counted.running, 0),
+       coalesce(counted.parked, 0), counted.lag, coalesce(cost.cents, 0)
+  FROM (SELECT name FROM windlass.tenants UNION SELECT tenant FROM counted UNION SELECT tenant FROM cost) AS names
+  LEFT JOIN windlass.tenants USING (name)
+  LEFT JOIN counted ON counted.tenant = names.name
+  LEFT JOIN cost ON cost.tenant = names.name
+ WHERE CAST($1 AS json) IS NOT NULL
+ ORDER BY name
+
+-- name: set_weight
+-- A tenant's weight; a row where it is another one than before.   $1 [{name, weight}]
+INSERT INTO windlass.tenants (name, weight)
+SELECT name, weight FROM json_to_recordset(CAST($1 AS json)) AS new (name text, weight float8)
+    ON CONFLICT (name) DO UPDATE SET weight = excluded.weight WHERE tenants.weight <> excluded.weight
+RETURNING name
+
+-- name: prune_admission
+-- What admission left behind, a page of each: limit_counters nobody came through for an hour, ledger rows and ticks whose time
+-- has passed. The answer is the size of the fullest page.   $1 seconds   $2 page
+--
+-- A claim may take a slot of a turnstile that was just found idle: the conditions are checked again under its lock.
+WITH idle AS (
+    DELETE FROM windlass.limit_counters
+     WHERE key = ANY (ARRAY (
+            SELECT limit_counters.key
+              FROM windlass.limit_counters
+             WHERE touched_at < windlass.now() - interval '1 hour' AND used = 0 AND next_at < windlass.now()
+               AND coalesce(held_until, windlass.now()) <= windlass.now()
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.parked_on = limit_counters.key OFFSET 0)
+             LIMIT $2::int
+               FOR UPDATE SKIP LOCKED))
+       AND used = 0 AND touched_at < windlass.now() - interval '1 hour'
+ RETURNING 1
+), old_costs AS (
+    -- At least for two months: a budget that is set counts what its window has cost already.
+    DELETE FROM windlass.ledger
+     WHERE ctid = ANY (ARRAY (
+            SELECT ledger.ctid
+              FROM windlass.ledger
+             WHERE ledger.at < windlass.now() - make_interval(secs => greatest($1::float8, 5356800))
+               AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.id = ledger.job OFFSET 0)
+               AND NOT EXISTS (SELECT FROM windlass.history WHERE history.id = ledger.job OFFSET 0)
+             LIMIT $2::int))
+ RETURNING 1
+), old_ticks AS (
+    DELETE FROM windlass.ticks
+     WHERE ctid = ANY (ARRAY (
+            SELECT ticks.ctid
+              FROM windlass.ticks
+             WHERE ticks.noted_at < windlass.now() - make_interval(secs => $1::float8)
+             LIMIT $2::int))
+ RETURNING 1
+)
+SELECT greatest((SELECT count(*) FROM idle), (SELECT count(*) FROM old_costs), (SELECT count(*) FROM old_ticks))

@@ -1,2 +1,0 @@
--- How many workers are alive.   :now
-SELECT count(*) FROM windlass_workers WHERE NOT dead AND alive_until > :now

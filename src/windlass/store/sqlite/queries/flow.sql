@@ -1,0 +1,223 @@
+-- Flow: waits, edges, links, signals.
+
+-- name: insert_links
+-- Names under which a job finds others.   ?1 [{job, name, target, place}]   ?2 now
+INSERT INTO windlass_links (job, name, target, place, at)
+SELECT value ->> 'job', value ->> 'name', value ->> 'target', value ->> 'place', ?2 FROM json_each(?1) WHERE true
+    ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, place = excluded.place
+
+-- name: links
+-- The jobs that this one knows by name, as they are now.   :id
+SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce(jobs.output, history.output),
+       coalesce(jobs.error, history.error)
+  FROM windlass_links AS links
+  LEFT JOIN windlass_jobs AS jobs ON jobs.id = links.target
+  LEFT JOIN windlass_history AS history ON history.id = links.target
+ WHERE links.job = :id
+ ORDER BY links.place, links.name
+
+-- name: children
+-- The jobs that these created and that have not ended. Those that run are asked to stop; the others are the answer.
+--   ?1 [id]   ?2 now
+UPDATE windlass_jobs SET cancel_requested = 1, updated_at = ?2
+ WHERE parent IN (SELECT value FROM json_each(?1)) AND status = 'running'
+-- then
+SELECT id FROM windlass_jobs
+ WHERE parent IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'failed', 'waiting')
+
+-- name: ended_jobs
+-- Jobs that just ended and whose end changes more than themselves.   ?1 [id]   ?2 now
+SELECT id, status, tenant, trace, input, output, error, consequences
+  FROM windlass_jobs
+ WHERE id IN (SELECT value FROM json_each(?1)) AND followed AND status = 'dead'
+UNION ALL
+SELECT id, status, tenant, trace, input, output, error, consequences
+  FROM windlass_history
+ WHERE id IN (SELECT value FROM json_each(?1)) AND followed
+
+-- name: ended_states
+-- States of jobs that are in the history, or whose key for ever tells that they succeeded.   ?1 [id]   ?2 now
+SELECT id, status FROM windlass_history WHERE id IN (SELECT value FROM json_each(?1))
+UNION
+SELECT job, 'succeeded' FROM windlass_keys
+ WHERE job IN (SELECT value FROM json_each(?1)) AND forever AND NOT free AND ended_at IS NOT NULL
+
+-- name: mark_followed
+-- Somebody waits for these jobs: their end changes more than themselves.   ?1 [id]   ?2 now
+UPDATE windlass_jobs SET followed = 1 WHERE id IN (SELECT value FROM json_each(?1))
+RETURNING id, status
+
+-- name: lock_wait_graph
+-- Here every writer is alone anyway.   ?1 []   ?2 now
+SELECT 1 WHERE ?1 IS NULL
+
+-- name: cycles
+-- Jobs that would wait for one that waits, over any number of others, for them.   ?1 [{job, awaited}]   ?2 now
+WITH RECURSIVE chain AS (
+    SELECT value ->> 'job' AS job, value ->> 'awaited' AS awaited FROM json_each(?1)
+    UNION
+    SELECT chain.job, edges.awaited
+      FROM chain
+      JOIN windlass_edges AS edges ON edges.waiter = chain.awaited AND NOT edges.done
+      JOIN windlass_waits AS waits ON waits.job = edges.waiter AND waits.fence = edges.fence
+)
+SELECT DISTINCT job FROM chain WHERE awaited = job
+
+-- name: insert_edges
+-- Who waits for whom.   ?1 [{awaited, waiter, fence, policy, done, ok}]   ?2 now
+INSERT INTO windlass_edges (awaited, waiter, fence, policy, done, ok)
+SELECT value ->> 'awaited', value ->> 'waiter', value ->> 'fence', value ->> 'policy', value ->> 'done', value ->> 'ok'
+  FROM json_each(?1)
+ WHERE true
+    ON CONFLICT (awaited, waiter) DO UPDATE
+   SET fence = excluded.fence, policy = excluded.policy, done = excluded.done, ok = excluded.ok
+
+-- name: begin_waits
+-- Jobs that are waiting by now; the answer are those whose signal has come already.
+--   ?1 [{job, fence, need, pending, succeeded, bad, total, batch, signal, delay}]   ?2 now
+INSERT INTO windlass_waits (job, fence, need, pending, succeeded, bad, total, batch, signal, wake_at)
+SELECT value ->> 'job', value ->> 'fence', value ->> 'need', value ->> 'pending', value ->> 'succeeded',
+       value ->> 'bad', value ->> 'total', value ->> 'batch',
+       value ->> 'signal', ?2 + CAST(round((value ->> 'delay') * 1000000) AS INTEGER)
+  FROM json_each(?1)
+ WHERE true
+    ON CONFLICT (job) DO UPDATE
+   SET fence = excluded.fence, need = excluded.need, pending = excluded.pending, succeeded = excluded.succeeded,
+       bad = excluded.bad, total = excluded.total, batch = excluded.batch,
+       signal = excluded.signal, wake_at = excluded.wake_at
+-- then
+SELECT sent.job
+  FROM json_each(?1) AS new
+  JOIN windlass_signals AS sent ON sent.job = new.value ->> 'job' AND sent.name = new.value ->> 'signal'
+
+-- name: mark_arrivals
+-- Awaited jobs ended: mark their edges, once.   ?1 [{awaited, ok}]   ?2 now
+UPDATE windlass_edges
+   SET done = 1, ok = ended.ok OR windlass_edges.policy = 'continue'
+  FROM (SELECT value ->> 'awaited' AS awaited, value ->> 'ok' AS ok FROM json_each(?1)) AS ended
+ WHERE windlass_edges.awaited = ended.awaited AND NOT windlass_edges.done
+RETURNING waiter, fence, awaited, policy, ok AND (policy <> 'continue' OR EXISTS (
+    SELECT 1 FROM json_each(?1) WHERE value ->> 'awaited' = windlass_edges.awaited AND value ->> 'ok'))
+
+-- name: count_arrivals
+-- Arrivals on their waiters.   ?1 [{job, fence, arrived, succeeded, bad}]   ?2 now
+UPDATE windlass_waits
+   SET pending = windlass_waits.pending - arrived.arrived, succeeded = windlass_waits.succeeded + arrived.succeeded,
+       bad = windlass_waits.bad + arrived.bad
+  FROM (SELECT value ->> 'job' AS job, value ->> 'fence' AS fence, value ->> 'arrived' AS arrived, value ->> 'succeeded' AS succeeded,
+               value ->> 'bad' AS bad
+          FROM json_each(?1)) AS arrived
+ WHERE windlass_waits.job = arrived.job AND windlass_waits.fence = arrived.fence
+RETURNING job, fence, need, pending, succeeded, batch
+
+-- name: count_batch
+-- A batch's counters, as its wait has them now, on the job that waits.   ?1 [id]   ?2 now
+UPDATE windlass_jobs
+   SET total = waits.total, processed = waits.total - waits.pending - waits.bad, failed = waits.bad, updated_at = ?2
+  FROM (SELECT job, total, pending, bad FROM windlass_waits
+         WHERE batch AND job IN (SELECT value FROM json_each(?1))) AS waits
+ WHERE windlass_jobs.id = waits.job AND windlass_jobs.status = 'waiting'
+
+-- name: fatal_edges
+-- Edges that decide a wait whatever else may come.   ?1 [id]   ?2 now
+SELECT edges.waiter, edges.policy, edges.awaited
+  FROM windlass_edges AS edges
+  JOIN windlass_waits AS waits ON waits.job = edges.waiter AND waits.fence = edges.fence
+ WHERE edges.waiter IN (SELECT value FROM json_each(?1)) AND edges.done AND NOT edges.ok
+   AND edges.policy IN ('fail', 'skip')
+
+-- name: wake_waiting
+-- What these jobs waited for is there, or cannot come.   ?1 [id]   ?2 now
+UPDATE windlass_jobs SET status = 'queued', run_at = ?2, updated_at = ?2, reason = NULL
+ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'waiting'
+RETURNING id, queue
+
+-- name: due_waits
+-- Waiting jobs whose time is up. Nobody skips a locked row here, so that a wait whose need is met is over already.
+--   ?1 [page]   ?2 now
+SELECT job FROM windlass_waits WHERE wake_at <= ?2 ORDER BY wake_at LIMIT (SELECT value FROM json_each(?1))
+
+-- name: bury_waiting
+-- What these jobs waited for cannot come: they die.   ?1 [{id, reason}]   ?2 now
+INSERT INTO windlass_audit (at, action, job, type, queue, tenant, reason)
+SELECT ?2, 'JOB_DEAD', jobs.id, jobs.type, jobs.queue, jobs.tenant, lost.value ->> 'reason'
+  FROM json_each(?1) AS lost
+  JOIN windlass_jobs AS jobs ON jobs.id = lost.value ->> 'id' AND jobs.status = 'waiting'
+-- then
+UPDATE windlass_jobs
+   SET status = 'dead', reason = lost.reason, finished_at = ?2, updated_at = ?2,
+       error = json_object('type', 'Abandoned', 'message', lost.reason, 'attempt', attempt, 'attemptedAt',
+                           strftime('%Y-%m-%dT%H:%M:%fZ', ?2 / 1000000.0, 'unixepoch'))
+  FROM (SELECT value ->> 'id' AS id, value ->> 'reason' AS reason FROM json_each(?1)) AS lost
+ WHERE windlass_jobs.id = lost.id AND windlass_jobs.status = 'waiting'
+RETURNING id
+
+-- name: reopen_edges
+-- A job comes back from its end: whoever still waits for it waits for it again.   ?1 [id]   ?2 now
+SELECT waiter, fence, ok FROM windlass_edges WHERE awaited IN (SELECT value FROM json_each(?1)) AND done
+-- then
+UPDATE windlass_edges SET done = 0, ok = 0 WHERE awaited IN (SELECT value FROM json_each(?1)) AND done
+
+-- name: delete_edges
+-- These jobs ended: nobody counts for them any more.   ?1 [id]   ?2 now
+DELETE FROM windlass_edges WHERE waiter IN (SELECT value FROM json_each(?1))
+
+-- name: delete_waits
+-- These jobs wait for nothing any more.   ?1 [id]   ?2 now
+DELETE FROM windlass_waits WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: wait_of_job
+-- What a job waits for.   :id
+SELECT need, pending, succeeded, signal, wake_at FROM windlass_waits WHERE job = :id
+
+-- name: awaits_signal
+-- Whether a job waits for this very signal.   ?1 [{job, name}]   ?2 now
+SELECT waits.job
+  FROM json_each(?1) AS sent
+  JOIN windlass_waits AS waits ON waits.job = sent.value ->> 'job' AND waits.signal = sent.value ->> 'name'
+
+-- name: insert_signal
+-- The first signal of a name is kept.   ?1 [{job, name, payload}]   ?2 now
+INSERT INTO windlass_signals (job, name, payload, at)
+SELECT value ->> 'job', value ->> 'name', value -> 'payload', ?2 FROM json_each(?1) WHERE true
+    ON CONFLICT (job, name) DO NOTHING
+RETURNING job
+
+-- name: prune_flow
+-- What outlived its job, a page of each: names, steps and signals of jobs that are gone, and keys that refuse nobody.
+--   ?1 the history in microseconds   ?2 now   ?3 page
+DELETE FROM windlass_links
+ WHERE rowid IN (
+        SELECT old.rowid
+          FROM windlass_links AS old
+         WHERE old.at < ?2 - ?1
+           AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs WHERE jobs.id = old.job)
+           AND NOT EXISTS (SELECT 1 FROM windlass_history AS history WHERE history.id = old.job)
+         LIMIT ?3)
+-- then
+DELETE FROM windlass_steps
+ WHERE rowid IN (
+        SELECT old.rowid
+          FROM windlass_steps AS old
+         WHERE old.at < ?2 - ?1
+           AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs WHERE jobs.id = old.job)
+           AND NOT EXISTS (SELECT 1 FROM windlass_history AS history WHERE history.id = old.job)
+         LIMIT ?3)
+-- then
+DELETE FROM windlass_signals
+ WHERE rowid IN (
+        SELECT old.rowid
+          FROM windlass_signals AS old
+         WHERE old.at < ?2 - ?1
+           AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs WHERE jobs.id = old.job)
+           AND NOT EXISTS (SELECT 1 FROM windlass_history AS history WHERE history.id = old.job)
+         LIMIT ?3)
+-- then
+DELETE FROM windlass_keys
+ WHERE rowid IN (
+        SELECT old.rowid
+          FROM windlass_keys AS old
+         WHERE old.until <= ?2
+            OR (old.ended_at < ?2 - ?1 AND (old.free OR (NOT old.forever AND old.until IS NULL))
+                AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs WHERE jobs.id = old.job))
+         LIMIT ?3)

@@ -1,0 +1,99 @@
+-- Jobs: enqueue, find, search, count.
+
+-- name: enqueue
+-- New jobs, in whatever transaction this runs. Two parameters and built-in functions only, so that it also runs on a
+-- caller's own connection, where nothing could be registered.
+--
+--   ?1 a JSON array of objects   ?2 now, in microseconds
+--
+-- `input` is an object and `limits` an array, and json_extract gives either as its JSON text. `run_at` is RFC 3339 in
+-- UTC with six digits of a second: strftime knows milliseconds only and would round up, so that the fraction is taken
+-- as text.
+INSERT INTO windlass_jobs (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase,
+                           phase_rank, trace, copied_from, consequences, followed, status, key_scope, limits,
+                           created_at, updated_at)
+SELECT json_extract(new.value, '$.id'),
+       json_extract(new.value, '$.tenant'),
+       json_extract(new.value, '$.queue'),
+       json_extract(new.value, '$.type'),
+       json_extract(new.value, '$.priority'),
+       json_extract(new.value, '$.input'),
+       json_extract(new.value, '$.max_attempts'),
+       coalesce(CAST(strftime('%s', substr(json_extract(new.value, '$.run_at'), 1, 19)) AS INTEGER) * 1000000
+                    + CAST(substr(json_extract(new.value, '$.run_at'), 21, 6) AS INTEGER),
+                ?2 + CAST(round(coalesce(json_extract(new.value, '$.delay'), 0) * 1000000) AS INTEGER)),
+       json_extract(new.value, '$.key'),
+       json_extract(new.value, '$.parent'),
+       json_extract(new.value, '$.pipeline'),
+       coalesce(json_extract(new.value, '$.phase'), json_extract(new.value, '$.queue')),
+       json_extract(new.value, '$.phase_rank'),
+       json_extract(new.value, '$.trace'),
+       json_extract(new.value, '$.copied_from'),
+       json_extract(new.value, '$.consequences'),
+       json_extract(new.value, '$.followed'),
+       json_extract(new.value, '$.status'),
+       json_extract(new.value, '$.key_scope'),
+       json_extract(new.value, '$.limits'),
+       ?2,
+       ?2
+  FROM json_each(?1) AS new
+
+-- name: find
+-- One job, wherever it is. One statement and so one snapshot: a job on its way to the history is in one place only.
+SELECT {columns} FROM windlass_jobs AS jobs WHERE jobs.id = :id
+UNION ALL
+SELECT {columns} FROM windlass_history AS jobs WHERE jobs.id = :id
+
+-- name: find_many
+-- Jobs by their ids, wherever they are.   :ids
+SELECT {columns} FROM windlass_jobs AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT {columns} FROM windlass_history AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
+
+-- name: search
+-- Jobs that match a filter, newest first, a page at a time: ids are UUIDv7, so that their order is the order of creation
+-- and a page begins below the last id of the one before. `{where}` comes from store/parts/search.py and holds parameters only.
+--
+--   ?1 now   ?2 page   ?3 begin below this id (null: at the top)   ?4 … the filter's own
+--
+-- coalesce and not "?3 IS NULL OR …": a comparison with one value is where an index scan begins; 'g' is above every id.
+SELECT * FROM (
+    SELECT {columns} FROM windlass_jobs AS jobs
+     WHERE jobs.id < coalesce(?3, 'g') AND {where}
+     ORDER BY jobs.id DESC LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_history AS jobs
+     WHERE jobs.id < coalesce(?3, 'g') AND {where}
+     ORDER BY jobs.id DESC LIMIT ?2)
+ORDER BY id DESC LIMIT ?2
+
+-- name: count_by_state
+-- Jobs by state, in one snapshot.
+SELECT status, count(*) FROM windlass_jobs GROUP BY status
+UNION ALL
+SELECT status, count(*) FROM windlass_history GROUP BY status
+
+-- name: queues
+-- Every queue with its jobs by state, and since when its oldest due job waits.   :now
+SELECT queue,
+       sum(status = 'queued') AS queued,
+       sum(status = 'running') AS running,
+       sum(status = 'failed') AS failed,
+       sum(status = 'waiting') AS waiting,
+       sum(status = 'dead') AS dead,
+       (:now - min(run_at) FILTER (WHERE status IN ('queued', 'failed') AND run_at <= :now)) / 1000000.0 AS lag
+  FROM windlass_jobs
+ GROUP BY queue
+ ORDER BY queue
+
+-- name: lock_job
+-- A job that has not ended.   ?1 [id]   ?2 now
+SELECT id, status FROM windlass_jobs WHERE id IN (SELECT value FROM json_each(?1)) AND status <> 'dead'
+
+-- name: jobs_of_worker
+-- The running jobs of one worker, besides those it knows.   :worker   :known jobs
+SELECT {columns}
+  FROM windlass_jobs AS jobs
+ WHERE jobs.worker = :worker AND jobs.status = 'running' AND jobs.id NOT IN (SELECT value FROM json_each(:known))
+ ORDER BY jobs.id

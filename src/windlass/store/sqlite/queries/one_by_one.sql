@@ -1,2 +1,0 @@
--- Here every writer is alone anyway.   ?1 []   ?2 now
-SELECT 1 WHERE ?1 IS NULL

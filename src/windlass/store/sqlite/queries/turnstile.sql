@@ -1,2 +1,0 @@
--- One key.   :key
-SELECT most, used, period, burst, next_at, held_until FROM windlass_turnstiles WHERE key = :key

@@ -1,2 +1,0 @@
--- The weights of tenants that have one.
-SELECT name, weight FROM windlass_tenants
