@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from windlass.errors import ScheduleError
 from windlass.model.job import NewJob
-from windlass.model.schedule import NOBODY, CatchUp, Declared, Edit, ScheduleRow, Timing
+from windlass.model.schedule import TEMPLATE_ID, CatchUp, Declared, Edit, ScheduleRow, Timing
 from windlass.policy import cron
 from windlass.policy.cron import (
     COUNTED_AT_ONCE,
@@ -313,7 +313,7 @@ def test_every_line_has_a_description(line: str, zone: str) -> None:
 
 
 def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
-    declared = Declared(timing=Timing(every=3600.0), job=NewJob(id=NOBODY, type="x", input="{}"))
+    declared = Declared(timing=Timing(every=3600.0), job=NewJob(id=TEMPLATE_ID, type="x", input="{}"))
     row = ScheduleRow(name="x", declared=declared, next_at=NOON, now=NOON + timedelta(minutes=150), paused=True)
 
     assert upcoming(row, 2) == [NOON + timedelta(hours=3), NOON + timedelta(hours=4)]

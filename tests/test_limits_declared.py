@@ -413,7 +413,7 @@ def test_one_name_has_one_rule(app: Windlass) -> None:
 
     with pytest.raises(
         RegistrationError,
-        match=r"limit 'domain' is 2 at a time by .*fetch and 3 at a time by .*other; one name has one rule: say",
+        match=r"limit 'domain' is 2 at a time by .*fetch and 3 at a time by .*other; one name has one rule: declare",
     ):
 
         @app.job(limits=[per("before", 1), per("domain", 3)])

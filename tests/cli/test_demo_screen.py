@@ -12,7 +12,7 @@ from rich.console import Console
 
 from windlass.model.admission import LimitRow
 from windlass.model.job import COLUMNS, Job, new_id
-from windlass.model.schedule import Outcome, TickRow
+from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
@@ -136,7 +136,7 @@ def test_in_a_low_terminal_limits_and_phases_have_one_line(scene: Scene) -> None
     assert (shown(24), shown(40)) == (["limits"], ["orders", "limits"])
 
 
-def tick(second: int, job: UUID | None, outcome: Outcome = Outcome.FIRED) -> TickRow:
+def tick(second: int, job: UUID | None, outcome: TickOutcome = TickOutcome.FIRED) -> TickRow:
     at = datetime(2026, 1, 1, 12, 0, second, tzinfo=UTC)
     return TickRow(at=at, outcome=outcome, job=job, noted_at=at, reason=None)
 
@@ -145,7 +145,7 @@ def tick(second: int, job: UUID | None, outcome: Outcome = Outcome.FIRED) -> Tic
 def test_each_tick_is_counted_once_and_is_one_more_job(scene: Scene, columns: int, words: str) -> None:
     first, second = new_id(), new_id()
 
-    scene.add_ticks([tick(2, first), tick(0, None, Outcome.MISSED)])
+    scene.add_ticks([tick(2, first), tick(0, None, TickOutcome.MISSED)])
     scene.add_ticks([tick(4, second), tick(2, first)])
 
     assert scene.enqueued == 102

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from windlass.model.job import NewJob
-from windlass.model.schedule import NOBODY, CatchUp, Declared, Overlap, Timing
+from windlass.model.schedule import TEMPLATE_ID, CatchUp, Declared, Overlap, Timing
 
 from .cli_store import CliStore
 from .conftest import PATIENCE, Windlass
@@ -35,7 +35,7 @@ app.schedule("nightly", report.call("today"), cron="0 3 * * *", tz="Asia/Tokyo")
 
 
 def declare(cli_store: CliStore, name: str = "nightly", timing: Timing = NIGHTLY, **options: Any) -> None:
-    job = NewJob(**{"id": NOBODY, "type": "send", "input": '{"to":"a@example.org"}', **options})
+    job = NewJob(**{"id": TEMPLATE_ID, "type": "send", "input": '{"to":"a@example.org"}', **options})
     declared = Declared(timing=timing, catch_up=CatchUp.ONE, overlap=Overlap.ALLOW, job=job)
     cli_store.call(lambda store: store.declare_schedules({name: declared}))
 
@@ -346,7 +346,7 @@ def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, co
         (["--at", "2020-01-01T00:00+00:00"], "has passed; to fire it now: windlass schedules fire nightly"),
         (["--at", "2999-01-01"], "--at '2999-01-01' has no time zone; write it like 2026-08-01T03:00+02:00, or"),
         (["--at", "tomorrow"], "is no time; write it like 2026-08-01T03:00+02:00"),
-        (["--every", "1h", "--cron", "@daily"], "each say when; give one of them"),
+        (["--every", "1h", "--cron", "@daily"], "each set the time; give one of them"),
         (["--catch-up", "none"], "--catch-up 'none'; there are: skip, one, all"),
         (["--overlap", "maybe"], "--overlap 'maybe'; there are: allow, skip, cancel"),
         (["--priority", "99999"], "--priority 99999 is not a whole number from"),

@@ -26,7 +26,7 @@ from windlass.cli.show.output import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from windlass.admin import Target
+    from windlass.admin import GateName
     from windlass.model.admission import Closure, Gate
     from windlass.store.protocol import Store
 
@@ -106,7 +106,7 @@ def _row(gate: Gate, now: datetime) -> list[Cell]:
     ]
 
 
-def describe_gate(gate: Gate | Target) -> str:
+def describe_gate(gate: Gate | GateName) -> str:
     """`queue mail`, for a message."""
     return "everything" if gate.kind == "all" else f"{gate.kind} {gate.name}"
 
@@ -177,7 +177,7 @@ def _help(verb: str) -> str:
 
 
 async def _set_gate(
-    store: Store, target: Target, verb: str, reason: str | None, actor: str
+    store: Store, target: GateName, verb: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
     from windlass.admin import turn
     from windlass.model.admission import GateState
@@ -187,13 +187,13 @@ async def _set_gate(
     return changed, await store.gates(), known
 
 
-def _result_document(target: Target, gate: Gate | None, changed: bool) -> dict[str, Any]:
+def _result_document(target: GateName, gate: Gate | None, changed: bool) -> dict[str, Any]:
     """The gate and whether it changed. A gate without a row was never closed."""
     nothing = {"kind": target.kind, "name": target.name, "state": "open", "reason": None, "actor": None, "since": None}
     return {**(nothing if gate is None else gate_document(gate)), "changed": changed}
 
 
-def _print_result(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> None:
+def _print_result(target: GateName, gate: Gate | None, verb: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
 
     state = VERBS[verb]
@@ -210,7 +210,7 @@ def _print_result(target: Target, gate: Gate | None, verb: str, *, changed: bool
     print_text(f"{describe_gate(target)} is {state} already{history}")
 
 
-def _print_still_closed(target: Target, rows: Sequence[Gate], verb: str) -> None:
+def _print_still_closed(target: GateName, rows: Sequence[Gate], verb: str) -> None:
     """Print the other closed gates: opening one gate does not start jobs that another gate keeps back."""
     closed = [gate for gate in rows if gate.state != "open"]
     if verb != "open" or not closed:

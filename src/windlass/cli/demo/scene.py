@@ -18,7 +18,7 @@ from windlass.cli.demo import program
 from windlass.cli.demo.reports import AttemptEnded, Processors, Report, Rescued, Slot
 from windlass.model.admission import LimitRow
 from windlass.model.job import Job
-from windlass.model.schedule import Outcome, TickRow
+from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import FINAL, State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
@@ -181,7 +181,7 @@ class Scene:
 
     def add_ticks(self, ticks: Sequence[TickRow]) -> None:
         """The ticks of the schedule, from the store; each one that fired enqueued one job."""
-        fired = {tick.at: tick.job for tick in ticks if tick.outcome is Outcome.FIRED and tick.job is not None}
+        fired = {tick.at: tick.job for tick in ticks if tick.outcome is TickOutcome.FIRED and tick.job is not None}
         self.enqueued += len(fired.keys() - self.beats.keys())
         self.beats |= fired
 

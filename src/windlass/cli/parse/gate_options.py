@@ -10,7 +10,7 @@ import click
 from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
-    from windlass.admin import Target
+    from windlass.admin import GateName
     from windlass.store.protocol import Store
 
 SOON = "workers know within a second"
@@ -61,9 +61,9 @@ def _apply_options(options: Iterable[Callable[[Any], Any]], command: Any) -> Any
     return command
 
 
-def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> Target:
+def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> GateName:
     """The one gate that the options name."""
-    from windlass.admin import target
+    from windlass.admin import gate_of
 
     given = {"--queue": queue, "--type": type, "--tenant": tenant, "--all": "" if everything else None}
     named = [option for option, value in given.items() if value is not None]
@@ -74,7 +74,7 @@ def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | N
             f"name a gate: --queue, --type or --tenant, or --all for everything, for example: "
             f"windlass gates {verb} --queue mail"
         )
-    return target(queue, type, tenant, everything)
+    return gate_of(queue, type, tenant, everything)
 
 
 def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:

@@ -16,13 +16,13 @@ from windlass.cli.show.output import escape_text, format_origin, format_span, pr
 from windlass.clock import spell
 from windlass.errors import ScheduleError
 from windlass.model.job import DEFAULT_TENANT
-from windlass.model.schedule import Outcome, ScheduleRow, TickRow, Timing
+from windlass.model.schedule import ScheduleRow, TickOutcome, TickRow, Timing
 from windlass.policy.cron import timetable, upcoming
 
 FIRES = 5
 LATE = 30.0  # seconds: a tick that is due for longer has no worker; before that, a worker may be busy or just starting
 INDENT = "  "
-STYLES = {Outcome.FIRED: "green", Outcome.SKIPPED: "yellow", Outcome.MISSED: "red", Outcome.BY_HAND: ""}
+STYLES = {TickOutcome.FIRED: "green", TickOutcome.SKIPPED: "yellow", TickOutcome.MISSED: "red", TickOutcome.BY_HAND: ""}
 
 
 def describe_timing(timing: Timing) -> str:

@@ -99,10 +99,10 @@ class ProjectClient(Client):
 
     # A test run keeps no connection: the runner drops its PostgreSQL database, and an open connection prevents that.
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
-        existing = super().enqueue(jobs, conn, twin=twin)
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
+        existing = super().enqueue(jobs, conn, async_name=async_name)
         if self._is_test_database():
-            self.portal.run(self._close_store, twin=twin)
+            self.portal.run(self._close_store, async_name=async_name)
         return existing
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:

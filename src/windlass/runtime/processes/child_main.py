@@ -26,7 +26,8 @@ from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.declare.pipeline import next_phase
 from windlass.declare.registry import Definition, Registry
-from windlass.handler.context import Context, handler_log
+from windlass.handler.context import Context
+from windlass.handler.log import handler_log
 from windlass.model.admission import Grant
 from windlass.model.flow import Linked, Memory, Recollection
 from windlass.model.job import Job, Lease

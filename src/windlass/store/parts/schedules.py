@@ -26,7 +26,7 @@ from windlass.config import suggest
 from windlass.errors import ScheduleError, ScheduleNotFound
 from windlass.model import audit
 from windlass.model.job import NewJob, new_id
-from windlass.model.schedule import Declared, Edit, Edited, Outcome, Overlap, ScheduleRow, Ticked, TickRow
+from windlass.model.schedule import Declared, Edit, Edited, Overlap, ScheduleRow, Ticked, TickOutcome, TickRow
 from windlass.model.state import State, Verb
 from windlass.store.parts.admission import telling
 from windlass.store.parts.consequences import enqueueing, follow, recording
@@ -87,7 +87,7 @@ class Scheduling:
         return [
             TickRow(
                 at=_time(at),
-                outcome=Outcome(outcome),
+                outcome=TickOutcome(outcome),
                 job=None if job is None else uuid_of(job),
                 noted_at=_time(noted),
                 reason=reason,
@@ -169,12 +169,14 @@ def ticking(name: str) -> Flowing[Firing]:
     missed = [tick for tick in found.missed if done is None or tick > _time(done)]
     notes = []
     if missed:
-        notes.append(_note(name, missed[0], Outcome.MISSED, reason=f"{len(missed):,} tick{'s' * (len(missed) > 1)}"))
+        notes.append(
+            _note(name, missed[0], TickOutcome.MISSED, reason=f"{len(missed):,} tick{'s' * (len(missed) > 1)}")
+        )
     why = f"for {len(missed) + 1:,} missed ticks" if missed else "missed, and made up for"
     fired, asked = yield from _fire(row, fresh, {} if found.caught is None else {found.caught: why})
     if fired or notes:
         yield from ask("record_ticks", [*notes, *fired])
-    jobs = sum(note["outcome"] == Outcome.FIRED for note in fired)
+    jobs = sum(note["outcome"] == TickOutcome.FIRED for note in fired)
     ticked = Ticked(fired=jobs, skipped=len(fired) - jobs, missed=len(missed), moved=True)
     return Firing(ticked, {row.job.queue} if jobs else set(), asked)
 
@@ -204,11 +206,11 @@ def _fire(
     for tick in ticks:
         job = jobs.get(tick)
         if job is None:
-            notes.append(_note(row.name, tick, Outcome.SKIPPED, reason=left[tick]))
+            notes.append(_note(row.name, tick, TickOutcome.SKIPPED, reason=left[tick]))
         elif job.id in holders:
-            notes.append(_note(row.name, tick, Outcome.SKIPPED, holders[job.id], "this job has its unique key"))
+            notes.append(_note(row.name, tick, TickOutcome.SKIPPED, holders[job.id], "this job has its unique key"))
         else:
-            notes.append(_note(row.name, tick, Outcome.FIRED, job.id, reasons.get(tick)))
+            notes.append(_note(row.name, tick, TickOutcome.FIRED, job.id, reasons.get(tick)))
     return notes, asked
 
 
@@ -240,7 +242,9 @@ def _overtake(row: ScheduleRow) -> Flowing[tuple[UUID, ...]]:
     return ()
 
 
-def _note(schedule: str, at: datetime, outcome: Outcome, job: UUID | None = None, reason: str | None = None) -> Note:
+def _note(
+    schedule: str, at: datetime, outcome: TickOutcome, job: UUID | None = None, reason: str | None = None
+) -> Note:
     return {"schedule": schedule, "at": _micro(at), "outcome": outcome, "job": job, "reason": reason}
 
 
@@ -315,7 +319,7 @@ def firing_by_hand(name: str, actor: str | None) -> Flowing[tuple[UUID, bool]]:
     job = msgspec.structs.replace(row.job, id=new_id())
     holder = (yield from _enqueue([job])).get(job.id)
     reason = None if holder is None else "this job has its unique key"
-    yield from ask("record_ticks", [_note(name, row.now, Outcome.BY_HAND, holder or job.id, reason)])
+    yield from ask("record_ticks", [_note(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
     yield from telling(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
     return holder or job.id, holder is not None
 
