@@ -1,5 +1,5 @@
-# The commands of this repository. Everything they install goes into .venv; on a Debian without a package
-# that they need, they install it when run as root, and say which one is missing otherwise.
+# The commands of this repository. They install Python packages into .venv. If a Debian package is missing, they install
+# it when run as root, and print its name otherwise.
 
 PYTHON ?= python3
 ARGS ?=
@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
 
-# Without bytecode every process that a test starts would compile the package again: a quarter of the run.
+# Without bytecode, every process that a test starts would compile the package again: a quarter of the run time.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Stamps: an install runs again only when pyproject.toml is newer than its stamp.
@@ -34,16 +34,16 @@ lint: install ## Check the code's rules and format with ruff.
 types: install ## Check the types with mypy.
 	$(BIN)/mypy
 
-test: install lint types ## Lint, check types and run every test that guards a promise; PYTEST_ARGS goes to pytest.
+test: install lint types ## Lint, check types and run all tests; PYTEST_ARGS goes to pytest.
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-fast: install ## What one runs while writing: the tests without a server and without waiting, in under a minute.
+test-fast: install ## Run the tests that need no server and do not wait, in under a minute; for use while writing code.
 	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres' $(PYTEST_ARGS)
 
-test-long: install ## The large sizes of the fault and model suites; takes about an hour.
+test-long: install ## Run the fault and model suites in their large sizes; takes about an hour.
 	WINDLASS_TEST_SCALE=$(SCALE) $(PYTEST) -m long $(PYTEST_ARGS)
 
-fix: install ## Repair what ruff can repair, and format the code.
+fix: install ## Fix what ruff can fix, and format the code.
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
@@ -53,7 +53,7 @@ bench-quick: install ## Run the quick benchmark, with a private PostgreSQL that 
 bench-limits: install ## Measure what limits cost, on a private PostgreSQL that keeps fsync on; ARGS goes to it.
 	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/limits.py $(ARGS)
 
-demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; needs the package only, and no PostgreSQL.
+demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; it needs only the package, and no PostgreSQL.
 	$(BIN)/windlass demo $(ARGS)
 
 clean: ## Remove .venv, caches and built packages.

@@ -1,10 +1,10 @@
-"""What limits cost: jobs that count against a thousand keys, beside the same jobs without any.
+"""What limits cost: jobs that count against a thousand keys, compared with the same jobs without limits.
 
     make bench-limits
     make bench-limits ARGS="--only io --processors 8 --rounds 7 --json figures.json"
 
-The two sides take turns in one run, each in a database of its own, so that a noisy machine disturbs both alike: read
-the shares, not the absolute figures. Nothing here fails because of a slow machine.
+The two sides take turns in one run, each in a database of its own, so that a noisy machine affects both: compare the
+shares, not the absolute figures. No part fails because of a slow machine.
 """
 
 from __future__ import annotations
@@ -20,26 +20,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import limited
-from bare import BATCH
-from database import URL, connected, drained, facts, finished, fresh_database, now, rate, tidy
-from hand import PROCESSORS, hand
+import limited_program
+from bare_sql import BATCH
+from database import (
+    URL,
+    environment_facts,
+    finished_batches,
+    fresh_database,
+    now,
+    open_connection,
+    rate,
+    vacuum,
+    wait_until_drained,
+)
 from quick import show, summary
 from windlass.clock import SystemClock
 from windlass.model.job import NewJob, new_id
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.protocol import Claim, NewWorker
+from worker_process import PROCESSORS, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 JOBS = 20_000  # per round and side
 ROUNDS = 5
-WAITING = (4, 8, 20, PROCESSORS)  # processors, where jobs wait for something: a few, the usual number, and many
+WAITING = (4, 8, 20, PROCESSORS)  # processors, for jobs that wait: a few, the usual number, and many
 LIMIT = 120.0  # seconds until all handlers of a round must have run
-CROWD = 10_000  # limited jobs in the database beside which a queue without limits is measured
-ASIDE = "aside"  # their queue
-HELD = 3600.0  # seconds: the worker that holds their slots outlives the measurement
+LIMITED_JOBS = 10_000  # limited jobs in the database, while a queue without limits is measured
+OTHER_QUEUE = "other"  # the queue of these limited jobs
+LEASE = 3600.0  # seconds: the worker that holds their slots outlives the measurement
 
 Figures = dict[str, Any]
 
@@ -52,45 +62,57 @@ def job(type: str, number: int, *, queue: str = "default", key: int | None = Non
 
 
 class Side:
-    """One of the two that are compared: a database, and the jobs that go through it."""
+    """One of two compared sides: a database, and the rates of the jobs in it."""
 
     def __init__(
-        self, url: str, looking: Any, store: PostgresStore, *, processors: int = PROCESSORS, queue: str | None = None
+        self, url: str, connection: Any, store: PostgresStore, *, processors: int = PROCESSORS, queue: str | None = None
     ) -> None:
         self.rates: list[float] = []
-        self._url, self._looking, self._store, self._queue = url, looking, store, queue
+        self._url, self._connection, self._store, self._queue = url, connection, store, queue
         self._processors = processors
 
     async def round(self, jobs: list[NewJob]) -> None:
-        """A worker on a full queue: how many jobs per second, from the first claim to the last finish."""
-        await tidy(self._looking)
+        """Run a worker on a full queue, and record jobs per second from the first claim to the last finish."""
+        await vacuum(self._connection)
         for start in range(0, len(jobs), BATCH):
             await self._store.enqueue(jobs[start : start + BATCH])
-        since = await now(self._looking)
-        working = hand(self._url, tell=len(jobs), program="limited", processors=self._processors, queue=self._queue)
+        since = await now(self._connection)
+        working = run_worker(
+            self._url, expected=len(jobs), program="limited_program", processors=self._processors, queue=self._queue
+        )
         async with working as worker:
-            await worker.says("done", limit=LIMIT)
-            await drained(self._looking, "default")
-        self.rates.append(rate(await finished(self._looking, since)))
+            await worker.wait_for("done", limit=LIMIT)
+            await wait_until_drained(self._connection, "default")
+        self.rates.append(rate(await finished_batches(self._connection, since)))
 
-    async def crowd(self) -> None:
-        """Limited jobs in a queue aside: every slot is held, and whoever looks there finds the rest waiting."""
-        await self._store.declare([limited.limited.definition.limits[0].rule])
-        worker = NewWorker(id=uuid4(), name="aside", lease=HELD, queues=(ASIDE,), types=("limited",), concurrency=CROWD)
+    async def add_limited_jobs(self) -> None:
+        """Add limited jobs to another queue. Every slot is taken, so a claim there finds only jobs that must wait."""
+        await self._store.declare([limited_program.limited.definition.limits[0].rule])
+        worker = NewWorker(
+            id=uuid4(),
+            name="other",
+            lease=LEASE,
+            queues=(OTHER_QUEUE,),
+            types=("limited",),
+            concurrency=LIMITED_JOBS,
+        )
         await self._store.register(worker)
-        wish = Claim(worker=worker.id, room=500, types=("limited",), queues=(ASIDE,), rescan=True)
-        for start in range(0, CROWD, BATCH):
+        claim = Claim(worker=worker.id, room=500, types=("limited",), queues=(OTHER_QUEUE,), rescan=True)
+        for start in range(0, LIMITED_JOBS, BATCH):
             await self._store.enqueue(
-                [job("limited", n, queue=ASIDE, key=n % limited.KEYS) for n in range(start, start + BATCH)]
+                [
+                    job("limited", n, queue=OTHER_QUEUE, key=n % limited_program.KEYS)
+                    for n in range(start, start + BATCH)
+                ]
             )
-        while (await self._store.claim(wish)).jobs:
+        while (await self._store.claim(claim)).jobs:
             pass
 
 
 async def compare(
     jobs: int, rounds: int, *, order: str, types: tuple[str, str], processors: int = PROCESSORS
 ) -> Figures:
-    """The same jobs without and with limits, in turns."""
+    """Measure the same jobs without and with limits, in turns."""
     plain, counted = types
     async with AsyncExitStack() as stack:
         sides = [await _side(stack, processors=processors), await _side(stack, processors=processors)]
@@ -106,32 +128,32 @@ async def compare(
 
 
 async def beside(jobs: int, rounds: int, *, queue: str | None) -> Figures:
-    """A queue without limits, in a database without any and in one that is full of limited jobs, in turns."""
+    """Measure a queue without limits, in a database without limited jobs and in one that is full of them, in turns."""
     async with AsyncExitStack() as stack:
         sides = [await _side(stack, queue=queue), await _side(stack, queue=queue)]
-        await sides[1].crowd()
+        await sides[1].add_limited_jobs()
         await _in_turns(rounds, lambda which: sides[which].round([job("plain", n) for n in range(jobs)]))
     return _figures(("alone", "beside limited jobs"), sides)
 
 
 async def _side(stack: AsyncExitStack, *, processors: int = PROCESSORS, queue: str | None = None) -> Side:
     url = await stack.enter_async_context(fresh_database())
-    looking = await stack.enter_async_context(connected(url))
+    connection = await stack.enter_async_context(open_connection(url))
     store = PostgresStore(url, clock=SystemClock())
     await store.open()
     stack.push_async_callback(store.close)
-    return Side(url, looking, store, processors=processors, queue=queue)
+    return Side(url, connection, store, processors=processors, queue=queue)
 
 
 async def _in_turns(rounds: int, run: Callable[[int], Any]) -> None:
-    """One after the other, the first one second in every other round."""
+    """Run both sides in each round. In every second round the second side comes first."""
     for number in range(rounds):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             await run(which)
 
 
 def _keys(jobs: int, order: str) -> list[int]:
-    keys = [n % limited.KEYS for n in range(jobs)]
+    keys = [n % limited_program.KEYS for n in range(jobs)]
     if order == "random":
         random.Random(1).shuffle(keys)
     return keys
@@ -146,8 +168,8 @@ def _figures(names: tuple[str, str], sides: list[Side]) -> Figures:
 PARTS: dict[str, str] = {
     "noop": "jobs that do nothing: 1,000 keys limited to 2, and no limits",
     "io": "the same with 1 ms of waiting in each job, by the number of processors",
-    "beside": "a queue without limits, served by itself, beside limited jobs and without any in the database",
-    "together": "the same with a worker that serves the limited jobs' queue too",
+    "beside": "a queue without limits, with a worker of its own, with and without limited jobs in the database",
+    "together": "the same with a worker that also serves the queue of the limited jobs",
 }
 
 
@@ -165,7 +187,7 @@ async def part(name: str, arguments: argparse.Namespace) -> Iterable[tuple[str, 
 
 
 async def measure(arguments: argparse.Namespace) -> Figures:
-    report: Figures = {"facts": await facts(), "jobs": arguments.jobs, "keys": arguments.keys}
+    report: Figures = {"facts": await environment_facts(), "jobs": arguments.jobs, "keys": arguments.keys}
     print("  ".join(f"{name} {value}" for name, value in report["facts"].items()))
     for name in arguments.only or list(PARTS):
         print(f"\n{PARTS[name]}", end="")
@@ -176,13 +198,23 @@ async def measure(arguments: argparse.Namespace) -> Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What limits cost, as a share of the same jobs without them.")
-    parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; may be repeated")
-    parser.add_argument("--processors", action="append", type=int, metavar="N", help="only so many, in the part `io`")
+    parser = argparse.ArgumentParser(
+        description="Measure the rate of jobs with limits as a share of the same jobs without limits."
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; can be repeated")
+    parser.add_argument(
+        "--processors",
+        action="append",
+        type=int,
+        metavar="N",
+        help="in the part `io`, measure only N processors; can be repeated",
+    )
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help=f"jobs per round (default {JOBS:,})")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds of each (default {ROUNDS})")
-    parser.add_argument("--keys", choices=["in turn", "random"], default="random", help="how jobs meet their keys")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds of each part (default {ROUNDS})"
+    )
+    parser.add_argument("--keys", choices=["in turn", "random"], default="random", help="the order of the jobs' keys")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures into this file")
     arguments = parser.parse_args()
     if arguments.jobs < BATCH * 5:
         parser.error(f"--jobs must be at least {BATCH * 5:,}: a rate needs more than a few batches")

@@ -1,22 +1,22 @@
-"""The program under measure: a job that does nothing, and one that tells when it ran.
+"""The measured program: a job that does nothing, and a job that returns when it ran.
 
-Its job types are at the top of a module, as in a real program: only then can a worker isolate its suspects, and asks
-for all its jobs in one claim.
+Its job types are at the top of a module, as in a real program: only then can a worker isolate suspects, and claim all
+jobs in one claim.
 """
 
 from __future__ import annotations
 
 import time
 
-from tally import tally
+from run_counter import counter
 from windlass import Windlass
 
-app = Windlass()  # the worker's process has WINDLASS_URL
+app = Windlass()  # its URL is WINDLASS_URL, in the worker's process
 
 
 @app.job
 async def noop(number: int) -> None:
-    tally.count()
+    counter.count()
 
 
 @app.job
@@ -25,7 +25,7 @@ async def stamp(number: int) -> float:
 
 
 class Sender:
-    """The same job types, enqueued into any database from this process."""
+    """Enqueues the same job types into any database from this process."""
 
     def __init__(self, url: str) -> None:
         self.app = Windlass(url)

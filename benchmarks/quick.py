@@ -1,10 +1,10 @@
-"""The quick benchmark: how much of what PostgreSQL can do the engine passes on, in about two minutes.
+"""The quick benchmark: the engine's rate as a share of PostgreSQL's own rate, in about two minutes.
 
     make bench-quick
     make bench-quick ARGS="--only pickup --json figures.json"
 
-Bare SQL and the engine take turns in one run, so that a noisy machine disturbs both alike: read the shares, not the
-absolute figures. Nothing here fails because of a slow machine; a part that takes too long is left out and says so.
+Bare SQL and the engine take turns in one run, so that a noisy machine affects both: compare the shares, not the
+absolute figures. No part fails because of a slow machine; a part that takes too long is reported as left out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import bare
+import bare_sql
+import engine_run
 import pickup
 import snapshot
-import worked
-from database import URL, connected, facts, finished, fresh_database, now, rate, tidy
+from database import URL, environment_facts, finished_batches, fresh_database, now, open_connection, rate, vacuum
 from program import Sender
 from windlass.store.postgres.pool import connect
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 JOBS = 20_000  # per round and side
 ROUNDS = 3
 PICKUPS = 300
-SNAPSHOT_TIMES = 3  # so many times JOBS pass under the held snapshot
-SQLITE_SHARE = 4  # one job in so many of JOBS goes through SQLite
-PART_LIMIT = 150.0  # seconds for one part, whatever happens in it
+SNAPSHOT_TIMES = 3  # times JOBS run while a snapshot is held
+SQLITE_SHARE = 4  # JOBS / 4 run on SQLite
+PART_LIMIT = 150.0  # seconds for one part
 
 Figures = dict[str, Any]
 
 
 async def throughput(jobs: int) -> Figures:
-    """Bare SQL and the engine in turns."""
+    """Measure bare SQL and the engine in turns."""
     rounds: dict[str, list[float]] = {"bare enqueue": [], "engine enqueue": [], "bare jobs": [], "engine jobs": []}
-    async with fresh_database() as url, connected(url) as looking:
+    async with fresh_database() as url, open_connection(url) as observer:
         connection, sender = await connect(url), Sender(url)
         try:
             for _ in range(ROUNDS):
-                await tidy(looking)
-                rounds["bare enqueue"].append(await bare.enqueue(connection, jobs))
-                since = await now(looking)
-                await bare.drain(connection)
-                rounds["bare jobs"].append(rate(await finished(looking, since)))
+                await vacuum(observer)
+                rounds["bare enqueue"].append(await bare_sql.enqueue(connection, jobs))
+                since = await now(observer)
+                await bare_sql.drain(connection)
+                rounds["bare jobs"].append(rate(await finished_batches(observer, since)))
 
-                await tidy(looking)
-                rounds["engine enqueue"].append(await worked.enqueue(sender, jobs))
-                rounds["engine jobs"].append(rate(await worked.drain(url, looking, jobs)))
+                await vacuum(observer)
+                rounds["engine enqueue"].append(await engine_run.enqueue(sender, jobs))
+                rounds["engine jobs"].append(rate(await engine_run.drain(url, observer, jobs)))
         finally:
             await sender.app.aclose()
             await connection.close()
@@ -82,7 +82,7 @@ async def held_snapshot(jobs: int) -> Figures:
 
 
 async def sqlite(jobs: int) -> Figures:
-    return await worked.drain_sqlite(max(jobs // SQLITE_SHARE, bare.BATCH))
+    return await engine_run.drain_sqlite(max(jobs // SQLITE_SHARE, bare_sql.BATCH))
 
 
 PARTS: dict[str, Callable[[int], Awaitable[Figures]]] = {
@@ -98,7 +98,7 @@ def summary(values: list[float]) -> dict[str, float]:
 
 
 async def measure(parts: list[str], jobs: int) -> Figures:
-    report: Figures = {"facts": await facts(), "jobs": jobs}
+    report: Figures = {"facts": await environment_facts(), "jobs": jobs}
     print("  ".join(f"{name} {value}" for name, value in report["facts"].items()))
     for part in parts:
         try:
@@ -121,13 +121,13 @@ def show(part: str, figures: Figures) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the engine passes on of what PostgreSQL can do.")
-    parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; may be repeated")
+    parser = argparse.ArgumentParser(description="Measure the engine's rate as a share of PostgreSQL's own rate.")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; can be repeated")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help=f"jobs per round (default {JOBS:,})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures into this file")
     arguments = parser.parse_args()
-    if arguments.jobs < bare.BATCH * 10:
-        parser.error(f"--jobs must be at least {bare.BATCH * 10:,}: a rate needs more than a few batches")
+    if arguments.jobs < bare_sql.BATCH * 10:
+        parser.error(f"--jobs must be at least {bare_sql.BATCH * 10:,}: a rate needs more than a few batches")
     if URL not in os.environ:
         sys.exit(f"{URL} is not set: these figures need a PostgreSQL; run: make bench-quick")
     report = asyncio.run(measure(arguments.only or list(PARTS), arguments.jobs))

@@ -1,13 +1,13 @@
-"""Whether the rate holds while somebody keeps an old snapshot: a report, a dump, a forgotten psql."""
+"""Whether the rate stays while another transaction keeps an old snapshot: a report, a dump, a forgotten psql."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from database import connected, rate, thirds
+from database import open_connection, rate, thirds
+from engine_run import drain, enqueue
 from program import Sender
-from worked import drain, enqueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,10 +16,10 @@ LIMIT = 90.0  # seconds
 
 
 async def measure(url: str, jobs: int) -> dict[str, float]:
-    """Jobs per second of all, of the first third and of the last, while nothing dead can be removed."""
+    """Jobs per second of all jobs, of the first third and of the last, while no dead row can be removed."""
     sender = Sender(url)
     try:
-        async with connected(url) as connection, snapshot_held(url):
+        async with open_connection(url) as connection, hold_snapshot(url):
             await enqueue(sender, jobs)
             batches = await drain(url, connection, jobs, limit=LIMIT)
     finally:
@@ -29,8 +29,8 @@ async def measure(url: str, jobs: int) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def snapshot_held(url: str) -> AsyncIterator[None]:
-    async with connected(url) as connection:
+async def hold_snapshot(url: str) -> AsyncIterator[None]:
+    async with open_connection(url) as connection:
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         await connection.fetchval("SELECT count(*) FROM windlass.jobs")  # the first query takes the snapshot
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import signal
 import subprocess
 import sys
@@ -14,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass.admin import Operators
+from windlass.app import Windlass
 from windlass.blocking import Portal
+from windlass.declare.jobtype import JobType
 from windlass.errors import BlockingCall
+from windlass.handles.batch import Batch
+from windlass.handles.graph import Graph
+from windlass.handles.job import JobHandle
+from windlass.handles.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +43,8 @@ async def where() -> tuple[int, int]:
 
 
 def test_every_call_runs_on_one_loop_in_one_other_thread(portal: Portal) -> None:
-    first = portal.run(where, twin="job.aenqueue(…)")
-    second = portal.run(where, twin="job.aenqueue(…)")
+    first = portal.run(where, async_name="job.aenqueue(…)")
+    second = portal.run(where, async_name="job.aenqueue(…)")
 
     assert first == second
     assert first[0] != threading.get_ident()
@@ -49,12 +57,12 @@ def test_results_errors_and_context_pass_through(portal: Portal) -> None:
     WORD.set("seen")
 
     with pytest.raises(KeyError, match="seen"):
-        portal.run(fail, twin="job.aenqueue(…)")
+        portal.run(fail, async_name="job.aenqueue(…)")
 
 
-async def test_a_blocking_call_on_a_loop_is_refused_and_names_its_twin(portal: Portal) -> None:
+async def test_a_blocking_call_on_a_loop_is_refused_and_names_the_awaited_form(portal: Portal) -> None:
     with pytest.raises(BlockingCall) as caught:
-        portal.run(where, twin="job.aenqueue(…)")
+        portal.run(where, async_name="job.aenqueue(…)")
 
     assert str(caught.value) == "enqueue() would block the running event loop; use: await job.aenqueue(…)"
 
@@ -105,7 +113,7 @@ def test_ctrl_c_while_waiting_cancels_what_was_waited_for(portal: Portal) -> Non
             raise
 
     with pytest.raises(KeyboardInterrupt):
-        portal.run(wait, twin="job.aenqueue(…)")
+        portal.run(wait, async_name="job.aenqueue(…)")
 
     assert cancelled.wait(10)
 
@@ -120,14 +128,14 @@ def test_closing_cancels_what_is_under_way_and_the_next_call_starts_anew(portal:
 
     def call() -> None:
         try:
-            portal.run(wait, twin="job.aenqueue(…)")
+            portal.run(wait, async_name="job.aenqueue(…)")
         except CancelledError as error:
             seen.append(type(error))
 
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    before = portal.run(loop, twin="job.aenqueue(…)")
+    before = portal.run(loop, async_name="job.aenqueue(…)")
     caller = threading.Thread(target=call)
     caller.start()
     assert started.wait(10)
@@ -135,7 +143,7 @@ def test_closing_cancels_what_is_under_way_and_the_next_call_starts_anew(portal:
     caller.join(10)
 
     assert seen == [CancelledError]
-    assert portal.run(loop, twin="job.aenqueue(…)") is not before
+    assert portal.run(loop, async_name="job.aenqueue(…)") is not before
 
 
 def test_a_child_process_starts_its_own_and_leaves_the_parent_s_alone() -> None:
@@ -151,7 +159,7 @@ def test_a_child_process_starts_its_own_and_leaves_the_parent_s_alone() -> None:
             return os.getpid(), threading.get_ident()
 
         def call():
-            return portal.run(pid, twin="job.aenqueue(…)")
+            return portal.run(pid, async_name="job.aenqueue(…)")
 
         parent = call()
         portal._lock.acquire()  # as if another thread were in the middle of a call
@@ -171,3 +179,29 @@ def test_a_child_process_starts_its_own_and_leaves_the_parent_s_alone() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
 
     assert done.stdout == "both\n", done.stderr
+
+
+# Methods in two forms
+
+
+PAIRS = [
+    (kind, name)
+    for kind in (Windlass, Operators, JobType, JobHandle, Batch, Graph, Schedule)
+    for name in dir(kind)
+    if not name.startswith("_") and hasattr(kind, f"a{name}")
+]
+
+
+def test_the_pairs_of_methods_are_found() -> None:
+    assert {(JobHandle, "status"), (Windlass, "batch"), (JobType, "enqueue"), (Schedule, "fire")} < set(PAIRS)
+
+
+@pytest.mark.parametrize(("kind", "name"), PAIRS)
+def test_both_forms_of_a_method_have_one_signature_and_one_docstring(kind: type, name: str) -> None:
+    plain, awaited = getattr(kind, name), getattr(kind, f"a{name}")
+
+    assert plain.__doc__ == awaited.__doc__ is not None
+    assert inspect.signature(plain) == inspect.signature(awaited)
+    assert "Enqueue[" not in str(inspect.signature(plain))
+    assert (plain.__name__, awaited.__name__) == (name, f"a{name}")
+    assert (inspect.iscoroutinefunction(plain), inspect.iscoroutinefunction(awaited)) == (False, True)

@@ -27,8 +27,9 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from servers import administer, named
-from windlass.connection import alocation, borrow, check_identity, location
 from windlass.connection.borrowed import translate
+from windlass.connection.location import alocation, check_identity, location
+from windlass.connection.recognise import borrow
 from windlass.errors import IdempotencyConflict, UnusableConnection
 from windlass.model.job import Key, NewJob, new_id
 from windlass.store.migrate import migrations
@@ -43,12 +44,12 @@ pytestmark = pytest.mark.postgres
 psycopg2: Any = None
 try:
     psycopg2 = importlib.import_module("psycopg2")
-except ImportError:  # the one driver that is not among the development tools
+except ImportError:  # it may be missing
     pass
 
 
 class Db:
-    """A fresh database with the engine's tables, and a look at its jobs from outside."""
+    """A fresh database with the engine's tables; reads its jobs on connections of its own."""
 
     def __init__(self, dialect: str, url: str) -> None:
         self.dialect = dialect
@@ -116,7 +117,7 @@ def new_job(**options: Any) -> NewJob:
     return NewJob(id=new_id(), type="greet", input='{"name":"Ada: 100 % \'sure\' :b $1"}', **options)
 
 
-# One opener per kind: a block around an open connection, which commits at its end or, when told, rolls back.
+# One opener per kind: a block around an open connection, which commits at its end, or rolls back with commit=False.
 
 
 @asynccontextmanager
@@ -365,7 +366,7 @@ async def test_a_blocking_call_takes_a_blocking_connection_and_refuses_an_asynch
     async with opened(db, commit=True) as conn:
         borrowed = borrow(conn)
         if borrowed.asynchronous:
-            with pytest.raises(UnusableConnection, match=r"await job\.aenqueue"):
+            with pytest.raises(UnusableConnection, match=r"await job\.options\(conn=conn\)\.aenqueue\("):
                 borrowed.enqueue([job])
         else:
             borrowed.enqueue([job])
@@ -373,7 +374,7 @@ async def test_a_blocking_call_takes_a_blocking_connection_and_refuses_an_asynch
     assert (job.id in db.jobs()) is not borrowed.asynchronous
 
 
-async def test_where_a_connection_leads_is_the_same_by_every_way(kind: tuple[Db, Any]) -> None:
+async def test_the_location_of_a_database_is_the_same_for_every_driver(kind: tuple[Db, Any]) -> None:
     db, opened = kind
     expected = db.location()
 
@@ -387,7 +388,7 @@ async def test_where_a_connection_leads_is_the_same_by_every_way(kind: tuple[Db,
     check_identity(found, expected)
 
 
-async def test_the_second_look_at_a_connection_asks_nothing(pg: Db) -> None:
+async def test_the_location_of_a_connection_is_read_once(pg: Db) -> None:
     asked: list[str] = []
     engine = create_async_engine(pg.alchemy("+asyncpg"))
     sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
@@ -421,7 +422,7 @@ async def test_a_statement_that_sqlite3_would_not_begin_for_is_rolled_back_all_t
     engine.dispose()
 
 
-def test_statements_of_the_caller_that_come_later_share_the_fate(lite: Db) -> None:
+def test_later_statements_of_the_caller_roll_back_with_the_job(lite: Db) -> None:
     conn = sqlite3.connect(lite.url)
     conn.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER)")
     job = new_job()
@@ -523,7 +524,7 @@ async def test_an_async_session_calls_back_and_a_failing_callback_leaves_the_com
     await engine.dispose()
 
 
-def test_a_bare_connection_says_that_nobody_sees_its_commit(lite: Db) -> None:
+def test_a_driver_connection_has_no_callback_after_its_commit(lite: Db) -> None:
     conn = sqlite3.connect(lite.url)
 
     assert not borrow(conn).after_commit(lambda: None)
@@ -650,7 +651,7 @@ def test_sqlalchemy_on_sqlite_is_refused_when_it_commits_by_itself(lite: Db, opt
     engine.dispose()
 
 
-def test_sqlalchemy_on_sqlite_is_taken_when_a_listener_sends_begin(lite: Db) -> None:
+def test_sqlalchemy_on_sqlite_is_accepted_when_a_listener_sends_begin(lite: Db) -> None:
     engine = sa.create_engine(lite.alchemy(""), connect_args={"isolation_level": None})
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN"))
     kept, lost = new_job(), new_job()
@@ -686,7 +687,7 @@ async def test_sqlalchemy_is_refused_closed_failed_unstarted_or_unbound(pg: Db) 
     await awaiting.dispose()
 
 
-async def test_what_is_not_a_connection_is_refused_with_a_hint(pg: Db) -> None:
+async def test_an_object_that_is_not_a_connection_is_refused_with_a_hint(pg: Db) -> None:
     engine = sa.create_engine(pg.alchemy("+psycopg"))
     refused(engine, "sqlalchemy.engine.base.Engine", "with engine.begin() as conn")
     refused(sessionmaker(engine), "with Session.begin()")
@@ -733,7 +734,7 @@ def test_another_database_and_one_in_memory_are_refused(lite: Db, tmp_path: Path
     conn.close()
 
 
-def test_a_path_through_a_link_leads_to_the_same_place(lite: Db, tmp_path: Path) -> None:
+def test_a_path_through_a_link_has_the_same_location(lite: Db, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(lite.url)
     conn = sqlite3.connect(link)
@@ -742,7 +743,7 @@ def test_a_path_through_a_link_leads_to_the_same_place(lite: Db, tmp_path: Path)
     conn.close()
 
 
-# Windlass's own transactions, and the words of a statement
+# Windlass's own transactions, and the text of statements
 
 
 async def test_a_transaction_of_windlass_enqueues_by_itself() -> None:
@@ -790,7 +791,7 @@ def test_jobs_are_encoded_with_their_input_as_json() -> None:
 
 
 def test_a_first_enqueue_after_the_callers_own_write_does_not_wait_for_it(tmp_path: Path) -> None:
-    """The client must not want SQLite's write lock, which the caller's transaction holds."""
+    """The client must not ask for SQLite's write lock, which the caller's transaction holds."""
     from windlass import Windlass
 
     app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}")

@@ -1,4 +1,4 @@
-"""Timetables: the next tick, clock changes in both directions, what was missed, plain words, and what is refused."""
+"""Timetables: the next tick, clock changes in both directions, missed ticks, descriptions, and refusals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 
 from windlass.errors import ScheduleError
 from windlass.model.job import NewJob
-from windlass.model.schedule import NOBODY, CatchUp, Declared, Edit, ScheduleRow, Timing
+from windlass.model.schedule import TEMPLATE_ID, CatchUp, Declared, Edit, ScheduleRow, Timing
 from windlass.policy import cron
-from windlass.policy.cron import COUNTED_AT_ONCE, FIRED_AT_ONCE, changed, due, first, timed, timetable, upcoming
+from windlass.policy.cron import (
+    COUNTED_AT_ONCE,
+    FIRED_AT_ONCE,
+    apply_edit,
+    due,
+    first,
+    parse_timing,
+    timetable,
+    upcoming,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MINUTE = timedelta(minutes=1)
@@ -32,7 +41,7 @@ def ticks(timing: Timing, after: datetime, until: datetime) -> list[datetime]:
 
 
 def on(line: str, day: date, tz: ZoneInfo = BERLIN) -> list[str]:
-    """The ticks of one local day, as a clock on the wall shows them."""
+    """The ticks of one local day, in local time."""
     begin = datetime.combine(day, time(), tz)
     found = ticks(Timing(cron=line, tz=tz.key), begin - timedelta(seconds=1), begin + timedelta(days=1))
     return [f"{tick.astimezone(tz):%H:%M%z}" for tick in found if tick.astimezone(tz).date() == day]
@@ -59,7 +68,7 @@ def test_a_time_that_comes_twice_ticks_the_first_time_only() -> None:
     assert on("30 2 * * *", AUTUMN) == ["02:30+0200"]
 
 
-def test_whoever_looks_in_the_second_hour_does_not_fire_it_again() -> None:
+def test_a_tick_of_the_first_repeated_hour_does_not_fire_again_in_the_second() -> None:
     second = datetime(2026, 10, 25, 2, 15, fold=1, tzinfo=BERLIN).astimezone(UTC)
 
     assert timetable(Timing(cron="30 2 * * *", tz="Europe/Berlin")).after(second) == datetime(
@@ -75,12 +84,12 @@ def test_an_hourly_line_has_twenty_three_ticks_in_spring_and_twenty_five_in_autu
     assert autumn[:5] == ["00:00+0200", "01:00+0200", "02:00+0200", "02:00+0100", "03:00+0100"]
 
 
-def test_a_line_with_a_step_follows_the_wall() -> None:
+def test_a_line_with_a_step_follows_local_time() -> None:
     assert on("0 */2 * * *", SPRING)[:2] == ["00:00+0100", "04:00+0200"]
     assert on("0 */2 * * *", AUTUMN)[:4] == ["00:00+0200", "02:00+0200", "02:00+0100", "04:00+0100"]
 
 
-def test_an_interval_does_not_know_of_clock_changes() -> None:
+def test_an_interval_ignores_clock_changes() -> None:
     begin = datetime(2026, 3, 29, tzinfo=UTC)
 
     found = ticks(Timing(every=3600.0), begin - timedelta(seconds=1), begin + timedelta(days=1))
@@ -88,7 +97,7 @@ def test_an_interval_does_not_know_of_clock_changes() -> None:
     assert found == [begin + timedelta(hours=hour) for hour in range(24)]
 
 
-# Every tick once, whoever computes it
+# Every tick once, for every worker that computes it
 
 
 numbers = st.integers(0, 59)
@@ -107,7 +116,7 @@ def within(days: int, year: int, month: int, day: int) -> st.SearchStrategy[date
 
 moments = st.one_of(
     within(730, 2025, 1, 1),
-    within(2, 2026, 3, 28),  # Berlin leaps
+    within(2, 2026, 3, 28),  # Berlin changes its clocks
     within(2, 2026, 10, 24),
     within(2, 2026, 3, 7),  # New York
     within(2, 2026, 10, 31),
@@ -120,7 +129,7 @@ timings = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(timings, moments, st.floats(0, 1))
-def test_the_next_tick_is_later_and_the_same_from_wherever_one_looks(
+def test_the_next_tick_is_later_and_the_same_from_every_moment_before_it(
     timing: Timing, base: datetime, far: float
 ) -> None:
     table = timetable(timing)
@@ -136,7 +145,7 @@ def test_the_next_tick_is_later_and_the_same_from_wherever_one_looks(
 @settings(max_examples=50, deadline=None)
 @given(minutes, hours, st.sampled_from(["Europe/Berlin", "America/New_York"]), moments)
 def test_no_tick_is_left_out(minute: str, hour: str, zone: str, base: datetime) -> None:
-    """Against the wall, minute by minute; fixed times are compared away from the changes, where both mean the same."""
+    """Compared with local time, minute by minute; fixed times only away from clock changes, where both agree."""
     tz = ZoneInfo(zone)
     timing = Timing(cron=f"{minute} {hour} * * *", tz=zone)
     wild = minute.startswith("*") or hour.startswith("*")
@@ -182,7 +191,7 @@ def test_a_time_ticks_once() -> None:
     assert timetable(timing).after(NOON) is None
 
 
-# What was missed
+# Missed ticks
 
 
 EVERY_MINUTE = Timing(cron="* * * * *")
@@ -217,7 +226,7 @@ def test_a_tick_in_time_is_fired_beside_the_one_for_those_that_were_missed() -> 
     assert len(found.missed) == 9
 
 
-def test_half_the_way_to_the_next_tick_is_late() -> None:
+def test_a_tick_later_than_half_the_interval_is_missed() -> None:
     seconds = Timing(every=10.0)
 
     assert due(seconds, NOON, NOON + timedelta(seconds=5), CatchUp.SKIP).fire == (NOON,)
@@ -235,7 +244,7 @@ def test_one_time_has_thirty_seconds_of_grace_and_no_tick_after() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(timings, moments, st.sampled_from(CatchUp), st.integers(0, 1_500), st.floats(0, 0.99))
-def test_every_tick_is_fired_or_noted_once_page_by_page(
+def test_every_tick_is_fired_or_recorded_once_page_by_page(
     timing: Timing, base: datetime, policy: CatchUp, count: int, part: float
 ) -> None:
     table = timetable(timing)
@@ -275,11 +284,11 @@ def test_every_tick_is_fired_or_noted_once_page_by_page(
         assert caught == 0
 
 
-# Words
+# Descriptions
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "description"),
     [
         ({"cron": "0 3 * * *", "tz": "Europe/Berlin"}, "at 03:00 every day (Europe/Berlin)"),
         ({"cron": "@hourly"}, "at the start of every hour (UTC)"),
@@ -293,24 +302,24 @@ def test_every_tick_is_fired_or_noted_once_page_by_page(
         ({"at": datetime(2026, 8, 1, 5, tzinfo=BERLIN)}, "once, at 2026-08-01 03:00:00 (UTC)"),
     ],
 )
-def test_in_plain_words(given: dict[str, Any], words: str) -> None:
-    assert timetable(timed("schedule 'x'", **given)).words() == words
+def test_a_timing_is_described(given: dict[str, Any], description: str) -> None:
+    assert timetable(parse_timing("schedule 'x'", **given)).describe() == description
 
 
 @given(lines, zones)
 @settings(max_examples=100, deadline=None)
-def test_every_line_has_words(line: str, zone: str) -> None:
-    assert timetable(Timing(cron=line, tz=zone)).words().endswith(f"({zone})")
+def test_every_line_has_a_description(line: str, zone: str) -> None:
+    assert timetable(Timing(cron=line, tz=zone)).describe().endswith(f"({zone})")
 
 
 def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
-    declared = Declared(timing=Timing(every=3600.0), job=NewJob(id=NOBODY, type="x", input="{}"))
+    declared = Declared(timing=Timing(every=3600.0), job=NewJob(id=TEMPLATE_ID, type="x", input="{}"))
     row = ScheduleRow(name="x", declared=declared, next_at=NOON, now=NOON + timedelta(minutes=150), paused=True)
 
     assert upcoming(row, 2) == [NOON + timedelta(hours=3), NOON + timedelta(hours=4)]
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -343,19 +352,21 @@ def test_the_next_fires_of_a_paused_schedule_are_those_after_a_resume() -> None:
         ({"at": datetime(1960, 1, 1, tzinfo=UTC)}, "is not in the years 1970 to 2999"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_would_be_right(given: dict[str, Any], message: str) -> None:
+def test_an_impossible_timing_is_refused_with_a_correct_example(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ScheduleError) as refused:
-        timed("schedule 'nightly'", **given)
+        parse_timing("schedule 'nightly'", **given)
 
     assert str(refused.value).startswith("schedule 'nightly': ")
     assert message in str(refused.value)
 
 
-def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_machine_without_time_zones_the_error_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cron, "available_timezones", set)
 
     with pytest.raises(ScheduleError, match="pip install tzdata"):
-        timed("schedule 'nightly'", cron="@daily", tz="Mars/Base")
+        parse_timing("schedule 'nightly'", cron="@daily", tz="Mars/Base")
 
 
 # Edits
@@ -364,14 +375,14 @@ def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch: pytes
 def test_an_edit_keeps_what_it_does_not_name() -> None:
     nightly = Timing(cron="0 3 * * *", tz="Europe/Berlin")
 
-    assert changed("x", nightly, Edit(cron="0 4 * * *")) == Timing(cron="0 4 * * *", tz="Europe/Berlin")
-    assert changed("x", nightly, Edit(tz="UTC")) == Timing(cron="0 3 * * *")
-    assert changed("x", nightly, Edit(every=60.0)) == Timing(every=60.0)
-    assert changed("x", nightly, Edit(queue="mail")) == nightly
+    assert apply_edit("x", nightly, Edit(cron="0 4 * * *")) == Timing(cron="0 4 * * *", tz="Europe/Berlin")
+    assert apply_edit("x", nightly, Edit(tz="UTC")) == Timing(cron="0 3 * * *")
+    assert apply_edit("x", nightly, Edit(every=60.0)) == Timing(every=60.0)
+    assert apply_edit("x", nightly, Edit(queue="mail")) == nightly
 
 
-def test_an_edit_that_cannot_be_is_refused() -> None:
+def test_an_impossible_edit_is_refused() -> None:
     with pytest.raises(ScheduleError, match="a time zone is for a cron line"):
-        changed("x", Timing(every=60.0), Edit(tz="Europe/Berlin"))
+        apply_edit("x", Timing(every=60.0), Edit(tz="Europe/Berlin"))
     with pytest.raises(ScheduleError, match="never fires"):
-        changed("x", Timing(every=60.0), Edit(cron="0 0 30 2 *"))
+        apply_edit("x", Timing(every=60.0), Edit(cron="0 0 30 2 *"))

@@ -1,4 +1,4 @@
-"""Shares of tenants, as arithmetic: by weight, whoever comes and goes."""
+"""Shares of tenants, as arithmetic: by weight, also when tenants come and go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def serve(
         quotas = fairness.quotas(group, sorted(weights), room, weights)
         got = {tenant: quota for tenant, quota in quotas if quota}
         assert sum(got.values()) == room
-        fairness.granted(group, quotas, got, weights, filled=True)
+        fairness.record_claim(group, quotas, got, weights, filled=True)
         taken.update(got)
     return taken
 
@@ -36,7 +36,7 @@ def test_places_go_by_weight(room: int) -> None:
 
 
 @pytest.mark.parametrize("room", [1, 10])
-def test_who_was_away_has_saved_nothing_up(room: int) -> None:
+def test_a_tenant_that_was_away_has_accumulated_no_credit(room: int) -> None:
     fairness, both = Fairness(), {"a": 1.0, "b": 1.0}
     serve(fairness, both, 100, room=room)
     serve(fairness, {"a": 1.0}, 1_000, room=room)
@@ -47,7 +47,7 @@ def test_who_was_away_has_saved_nothing_up(room: int) -> None:
 
 
 @pytest.mark.parametrize("room", [1, 10])
-def test_who_is_new_owes_nothing_and_is_owed_nothing(room: int) -> None:
+def test_a_new_tenant_starts_without_debt_and_without_credit(room: int) -> None:
     fairness = Fairness()
     serve(fairness, {"a": 1.0, "b": 1.0}, 1_000, room=room)
 
@@ -57,27 +57,27 @@ def test_who_is_new_owes_nothing_and_is_owed_nothing(room: int) -> None:
         assert taken[tenant] == pytest.approx(100 * room, rel=0.05)
 
 
-def test_who_got_less_than_its_share_gets_it_later() -> None:
+def test_a_tenant_that_got_less_than_its_share_gets_the_rest_later() -> None:
     fairness, weights = Fairness(), {"a": 1.0, "b": 1.0}
-    fairness.granted(GROUP, fairness.quotas(GROUP, ["a", "b"], 10, weights), {"a": 10}, weights, filled=True)
+    fairness.record_claim(GROUP, fairness.quotas(GROUP, ["a", "b"], 10, weights), {"a": 10}, weights, filled=True)
 
     assert dict(fairness.quotas(GROUP, ["a", "b"], 10, weights)) == {"b": 10}
 
 
-def test_queues_are_shared_by_themselves() -> None:
+def test_each_queue_is_shared_separately() -> None:
     fairness, weights = Fairness(), {"a": 1.0, "b": 1.0}
-    fairness.granted(GROUP, fairness.quotas(GROUP, ["a", "b"], 10, weights), {"a": 10}, weights, filled=True)
+    fairness.record_claim(GROUP, fairness.quotas(GROUP, ["a", "b"], 10, weights), {"a": 10}, weights, filled=True)
 
     assert serve(fairness, weights, 1, group=(0, 0, "pages")) == {"a": 5, "b": 5}
 
 
-def test_who_has_little_to_do_saves_nothing_up() -> None:
-    """One job per claim, and then as many as the other: from then on it has its share, and no more."""
+def test_a_tenant_with_few_jobs_accumulates_no_credit() -> None:
+    """A tenant has one job per claim, and later as many as the other: from then on it gets its share and no more."""
     fairness, weights = Fairness(), {"a": 1.0, "b": 1.0}
     for _ in range(100):
         fairness.quotas(GROUP, ["a", "b"], 10, weights)
-        fairness.quotas(GROUP, ["a"], 4, weights)  # b had one job: what it left goes to the other
-        fairness.granted(GROUP, [("a", 9), ("b", 1)], {"a": 9, "b": 1}, weights, filled=True)
+        fairness.quotas(GROUP, ["a"], 4, weights)  # b had one job: its unused places go to a
+        fairness.record_claim(GROUP, [("a", 9), ("b", 1)], {"a": 9, "b": 1}, weights, filled=True)
 
     taken = serve(fairness, weights, 100)
 

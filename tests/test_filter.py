@@ -67,7 +67,7 @@ def test_numbers_ages_and_numbers_in_documents_can_be_compared(comparison: str) 
     assert only(f"input.n:{comparison}3").comparison == comparison
 
 
-def test_an_age_is_at_least_that_old_unless_it_says_otherwise() -> None:
+def test_an_age_is_at_least_that_old_unless_it_is_compared() -> None:
     term = only("age:90m")
 
     assert (term.comparison, term.values[0].number) == (">=", 5400.0)
@@ -78,7 +78,7 @@ def test_a_path_leads_into_a_document_and_its_steps_may_be_quoted() -> None:
     assert only(r'output."first name".x."a.\"b\"":1').path == ("first name", "x", 'a."b"')
 
 
-def test_a_word_of_hex_digits_is_an_id_or_a_part_of_one() -> None:
+def test_bare_hex_digits_are_an_id_or_a_part_of_one() -> None:
     whole = "0192f0c4-7b1e-7a52-9c3d-5e6f70819203"
 
     assert only(whole).values == only(whole.upper()).values == only(f"id:{whole}").values == (Value(whole),)
@@ -125,8 +125,8 @@ MISTAKES = {
     "age:nan": (5, "is not a time"),
     "id:123": (4, "'123' is not an id"),
     "worker:host:1": (8, "'host:1' is not an id; worker takes a UUID"),
-    "queue:a\0b": (8, "is no text"),
-    "queue:\udc80": (7, "is no text"),
+    "queue:a\0b": (8, "cannot be in the text of a job"),
+    "queue:\udc80": (7, "cannot be in the text of a job"),
 }
 
 
@@ -138,7 +138,7 @@ def test_every_mistake_names_its_place_and_what_would_be_right(text: str) -> Non
         parse(text)
 
 
-def test_limits_are_told() -> None:
+def test_limits_are_in_the_message() -> None:
     with pytest.raises(FilterError, match="100,000 characters; 2,000 is the most"):
         parse("x" * 100_000)
     with pytest.raises(FilterError, match=f"{MOST_TERMS + 1} terms; {MOST_TERMS} is the most"):

@@ -1,4 +1,4 @@
-"""Limits and rates as a program declares them: what a rule says, what a job's keys are made of, and every mistake."""
+"""Limits and rates as a program declares them: rules, the keys of a job, and every mistake."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def keys(job: JobType[..., Any], *args: Any, **kwargs: Any) -> tuple[str, ...]:
     return new(job, *args, **kwargs).limits
 
 
-# What a rule says
+# Rules
 
 
 def test_a_limit_is_so_many_at_a_time_and_a_rate_is_a_period() -> None:
@@ -107,15 +107,15 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
         (lambda: per("x", 2.0), r"not 2\.0"),  # type: ignore[arg-type]
         (lambda: per("x", "2"), "not '2'"),  # type: ignore[arg-type]
         (lambda: per("x", 2**31), "from 1 to 2147483647, not 2147483648"),
-        (lambda: rate("x", 5), r"rate\('x', 5\) has no period; say how long it is: rate\('x', 5, every=\"1s\"\)"),
+        (lambda: rate("x", 5), r"rate\('x', 5\) has no period; add one: rate\('x', 5, every=\"1s\"\)"),
         (lambda: rate("x", 0, every="1s"), r"rate\('x', 0\): the count is a whole number from 1 .*make the period lon"),
         (lambda: rate("x", -5, every="1s"), "not -5"),
         (lambda: rate("x", 0.5, every="1s"), r"not 0\.5; write rate\('x', 1, every=\"2s\"\)"),  # type: ignore[arg-type]
         (lambda: rate("x", 1.5, every="1m"), r"not 1\.5; write rate\('x', 3, every=\"2m\"\)"),  # type: ignore[arg-type]
         (lambda: rate("x", float("nan"), every="1s"), r"not nan; .*make the period longer"),  # type: ignore[arg-type]
         (lambda: rate("x", True, every="1s"), "not True"),
-        (lambda: rate("x", 5, every=0), r"rate\('x', 5\): every=0 is no time at all; say how long .*every=\"1s\""),
-        (lambda: rate("x", 5, every=timedelta(0)), "is no time at all"),
+        (lambda: rate("x", 5, every=0), r"rate\('x', 5\): every=0 is not a period; .*every=\"1s\""),
+        (lambda: rate("x", 5, every=timedelta(0)), "is not a period"),
         (lambda: rate("x", 5, every="-1s"), r"every: '-1s' is not a duration; write it like"),
         (lambda: rate("x", 5, every=-1), "every: -1 is negative"),
         (lambda: rate("x", 5, every="second"), "every: 'second' is not a duration; write it like"),
@@ -135,19 +135,19 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
         (lambda: per("a\nb", 1), "contains a control character"),
         (lambda: per("n" * 101, 1), "has 101 characters; 100 is the most"),
         (lambda: per(3, 1), "the name of a limit must be text, not int"),  # type: ignore[arg-type]
-        (lambda: rate("a:b", 5, every=1), "has a ':' in it, which stands between a name and its key: 'a:b'; write '-'"),
+        (lambda: rate("a:b", 5, every=1), "has a ':' in it, which separates a name from its value: 'a:b'; write '-'"),
         (lambda: per("x", 1, scope="tenants"), r"per\('x', 1\): scope='tenants'; did you mean 'tenant'\?"),
         (lambda: per("x", 1, scope=None), "scope=None; there are: global, tenant"),  # type: ignore[arg-type]
         (lambda: per("x", 1, key=3), "key=3; give the name of an argument, or a function"),  # type: ignore[arg-type]
         (lambda: rate("x", 1, every=1, key=["a"]), r"key=\['a'\]; give the name"),  # type: ignore[arg-type]
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_with_what_and_why(declare: Callable[[], Limit], words: str) -> None:
+def test_an_impossible_rule_is_refused_with_its_reason(declare: Callable[[], Limit], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         declare()
 
 
-# What a key is made of
+# Keys
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_rule_that_cannot_be_is_refused_with_what_and_why(declare: Callable[[]
         (per("domain", 2, key=domain_of), "domain:example.org"),
         (per("domain", 2, key="url"), "domain:https://example.org/a"),
         (per("url", 2), "url:https://example.org/a"),
-        (per("level", 2, key="depth"), "level:1"),  # by default, as the handler will see it
+        (per("level", 2, key="depth"), "level:1"),  # the default, as the handler will see it
         (per("kind", 2), "kind:pdf"),
         (per("tenant", 20), "tenant:acme"),
         (per("queue", 20), "queue:pages"),
@@ -176,7 +176,7 @@ def test_a_key_is_the_rules_name_and_a_value_of_the_job(app: Windlass, limit: Li
     assert keys(fetch, "https://example.org/a", options={"tenant": "acme", "queue": "pages"}) == (key,)
 
 
-def test_the_jobs_own_come_before_an_argument_of_that_name(app: Windlass) -> None:
+def test_the_jobs_own_fields_come_before_an_argument_of_that_name(app: Windlass) -> None:
     @app.job(limits=[per("tenant", 2), per("type", 3, key="type"), per("queue", 3)])
     def export(tenant: str, type: str, queue: str) -> None: ...
 
@@ -199,10 +199,10 @@ def test_the_jobs_own_come_before_an_argument_of_that_name(app: Windlass) -> Non
         (Size.LARGE, "3"),
     ],
 )
-def test_values_are_told_as_text_wherever_they_come_from(app: Windlass, value: Any, text: str) -> None:
-    fetch = declare(app, per("made", 1, key=lambda: value), per("said", 1))
+def test_values_become_text_from_every_source(app: Windlass, value: Any, text: str) -> None:
+    fetch = declare(app, per("made", 1, key=lambda: value), per("given", 1))
 
-    assert keys(fetch, "x", options={"limits": {"said": value}}) == (f"made:{text}", f"said:{text}")
+    assert keys(fetch, "x", options={"limits": {"given": value}}) == (f"made:{text}", f"given:{text}")
 
 
 def test_several_on_one_job_keep_their_order(app: Windlass) -> None:
@@ -211,7 +211,7 @@ def test_several_on_one_job_keep_their_order(app: Windlass) -> None:
     assert keys(fetch, "https://example.org") == ("domain:example.org", "tenant:default", "api")
 
 
-def test_without_a_word_about_it_a_job_has_no_limits(app: Windlass) -> None:
+def test_a_job_has_no_limits_by_default(app: Windlass) -> None:
     assert keys(declare(app), "https://example.org") == ()
 
 
@@ -224,11 +224,11 @@ def test_without_a_word_about_it_a_job_has_no_limits(app: Windlass) -> None:
         (per("export", 2, scope="tenant"), "a/b", "export:a%2Fb"),
     ],
 )
-def test_a_tenants_scope_counts_each_tenant_apart(app: Windlass, limit: Limit, tenant: str, key: str) -> None:
+def test_a_tenants_scope_counts_each_tenant_separately(app: Windlass, limit: Limit, tenant: str, key: str) -> None:
     assert keys(declare(app, limit), "https://example.org", options={"tenant": tenant}) == (key,)
 
 
-def test_a_long_key_is_told_by_its_beginning_and_its_hash(app: Windlass) -> None:
+def test_a_long_key_becomes_its_beginning_and_its_hash(app: Windlass) -> None:
     name = "n" * 100  # the longest
     fetch = declare(app, per("url", 2), per(name, 2, key="url"))
     most = LONGEST_KEY - len("url:")
@@ -247,7 +247,7 @@ def test_a_long_key_is_told_by_its_beginning_and_its_hash(app: Windlass) -> None
 # Given at the enqueue
 
 
-def test_the_enqueue_has_the_last_word(app: Windlass) -> None:
+def test_values_of_the_enqueue_come_first(app: Windlass) -> None:
     fetch = declare(app, per("domain", 2, key=domain_of), per("tenant", 20), per("export", 1))
     url = "https://example.org"
 
@@ -259,13 +259,13 @@ def test_the_enqueue_has_the_last_word(app: Windlass) -> None:
     assert laid.call(url).new_job(app.settings).limits == ("domain:a", "tenant:default")
 
 
-def test_a_given_value_stays_inside_of_its_scope(app: Windlass) -> None:
+def test_a_given_value_stays_inside_its_scope(app: Windlass) -> None:
     fetch = declare(app, per("export", 1, scope="tenant"))
 
     assert keys(fetch, "x", options={"limits": {"export": "big"}, "tenant": "acme"}) == ("export:acme/big",)
 
 
-def test_a_key_that_is_given_spares_the_function(app: Windlass) -> None:
+def test_a_given_key_replaces_the_call_of_the_function(app: Windlass) -> None:
     def broken(url: str) -> str:
         raise RuntimeError("never called")
 
@@ -288,26 +288,26 @@ def test_a_key_that_is_given_spares_the_function(app: Windlass) -> None:
         ({"domain": b"a"}, "is bytes"),
         ({"domain": date(2026, 1, 1)}, "is date"),
         ({"domain": Pair.BOTH}, "is tuple"),
-        (["domain"], r"limits=\['domain'\] is no dict; write limits="),
-        ("domain", "limits='domain' is no dict"),
-        (per("x", 1), "is no dict"),
+        (["domain"], r"limits=\['domain'\] is not a dict; write limits="),
+        ("domain", "limits='domain' is not a dict"),
+        (per("x", 1), "is not a dict"),
     ],
 )
-def test_a_wrong_word_at_the_enqueue_is_refused(app: Windlass, given: Any, words: str) -> None:
+def test_a_wrong_value_at_the_enqueue_is_refused(app: Windlass, given: Any, words: str) -> None:
     fetch = declare(app, per("domain", 2, key=domain_of), per("export", 1))
 
     with pytest.raises(InvalidOption, match=words):
         fetch.options(limits=given)
 
 
-def test_a_type_without_limits_says_so(app: Windlass) -> None:
+def test_a_type_without_limits_refuses_a_value_for_one(app: Windlass) -> None:
     with pytest.raises(
         InvalidOption, match=r"has no limit 'domain'; it has none: declare them with @app\.job\(limits="
     ):
         declare(app).options(limits={"domain": "x"})
 
 
-# At the door
+# Keys that cannot be made
 
 
 def raising(url: str) -> str:
@@ -317,7 +317,7 @@ def raising(url: str) -> str:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (raising, r"limit 'domain': key=raising raised LookupError: no x; mend it, or give it at the enqueue: "),
+        (raising, r"limit 'domain': key=raising raised LookupError: no x; fix it, or give it at the enqueue: "),
         (
             lambda url: None,
             "what limit 'domain': key=<lambda> returned is None, and a key is made of .*; return a text",
@@ -338,7 +338,7 @@ def test_a_key_that_cannot_be_made_refuses_the_enqueue(app: Windlass, key: Any, 
         gather([fetch.options(limits={"domain": "a"}).call("x"), fetch.call("x")], app.settings)
 
 
-def test_an_argument_that_is_no_key_refuses_the_enqueue_and_says_how_to_go_on(app: Windlass) -> None:
+def test_an_argument_that_cannot_be_a_key_refuses_the_enqueue_with_the_way_out(app: Windlass) -> None:
     @app.job(limits=[per("domain", 2)])
     def fetch(domain: str | None = None, urls: list[str] | None = None) -> None: ...
 
@@ -368,14 +368,14 @@ def positional(url: str, /) -> str:
         ([per("x", 1, key="ulr")], r"fetch: limit 'x': key: fetch\(\) has no argument 'ulr'; did you mean 'url'\?"),
         ([per("x", 1, key=lambda ulr: 1)], r"limit 'x': key=<lambda> asks for 'ulr', and fetch\(\) has no such argum"),
         ([per("x", 1, key=later)], "limit 'x': key=later is a coroutine"),
-        ([per("x", 1, key=positional)], "limit 'x': key=positional: arguments are given by name"),
+        ([per("x", 1, key=positional)], "limit 'x': key=positional: arguments are passed by name"),
         ([per("x", 1, key=str)], "limit 'x': key=str"),
         ([per("x", 1), per("x", 1, key="url")], "limits names 'x' twice; give one of them another name"),
         ([per("x", 1), rate("x", 1, every=1)], "limits names 'x' twice"),
-        (per("x", 1), r"limits=Limit\(.*\) is no list; write: limits=\[per\(…\), rate\(…\)\]"),
-        ("domain", "limits='domain' is no list"),
-        ({"domain": 2}, "is no list"),
-        (None, "limits=None is no list"),
+        (per("x", 1), r"limits=Limit\(.*\) is not a list; write: limits=\[per\(…\), rate\(…\)\]"),
+        ("domain", "limits='domain' is not a list"),
+        ({"domain": 2}, "is not a list"),
+        (None, "limits=None is not a list"),
         (["domain"], r"limits lists 'domain'; write per\(…\) or rate\(…\)"),
         ([Rule(name="x", most=1)], r"limits lists Rule\("),
     ],
@@ -413,7 +413,7 @@ def test_one_name_has_one_rule(app: Windlass) -> None:
 
     with pytest.raises(
         RegistrationError,
-        match=r"limit 'domain' is 2 at a time by .*fetch and 3 at a time by .*other; one name has one rule: say",
+        match=r"limit 'domain' is 2 at a time by .*fetch and 3 at a time by .*other; one name has one rule: declare",
     ):
 
         @app.job(limits=[per("before", 1), per("domain", 3)])
@@ -472,7 +472,7 @@ def test_each_phase_of_a_pipeline_has_its_types_limits(app: Windlass) -> None:
         site.options(limits={"model": "x"})
 
 
-def test_a_phase_whose_keys_cannot_be_made_is_told_before_the_phase_before_it_ends(app: Windlass) -> None:
+def test_keys_of_a_phase_that_cannot_be_made_raise_before_the_previous_phase_ends(app: Windlass) -> None:
     @app.job
     async def fetch(url: str) -> None: ...
 
@@ -533,5 +533,5 @@ def test_graphs_and_batches_count_like_any_enqueue(app: Windlass) -> None:
     assert [job.limits for job in jobs] == [("domain:c.org",), ("domain:d.org",)]
 
 
-def test_the_words_are_part_of_the_package() -> None:
+def test_per_and_rate_are_part_of_the_package() -> None:
     assert {"per", "rate"} <= set(windlass.__all__)

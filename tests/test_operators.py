@@ -1,4 +1,4 @@
-"""What a program says about what may run: `app.pause`, `drain`, `open`, `budget`, `drop_budget`, `weigh`, and twins."""
+"""An operator's calls in a program: `app.pause`, `drain`, `open`, `budget`, `drop_budget`, `weigh`, awaited as well."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def act(request: pytest.FixtureRequest, app: Windlass) -> Act:
 
 
 def gates(app: Windlass) -> list[Gate]:
-    return app.client.ask(lambda store: store.gates(), twin="")
+    return app.client.ask(lambda store: store.gates())
 
 
 def audited(app: Windlass) -> list[tuple[str, str | None, str | None, str | None]]:
-    rows = app.client.ask(lambda store: store.audit(), twin="")
+    rows = app.client.ask(lambda store: store.audit())
     return [(row.action, row.subject, row.actor, row.reason) for row in reversed(rows) if row.job is None]
 
 
@@ -81,10 +81,10 @@ def test_nothing_starts_behind_a_closed_gate(
 
 
 def test_saying_it_twice_changes_nothing(app: Windlass, bench: Harness, act: Act) -> None:
-    told = [act("pause", queue="mail", reason="moving"), act("pause", queue="mail"), act("drain", queue="mail")]
-    told += [act("open", queue="mail"), act("open", queue="mail"), act("open", queue="sms")]
+    results = [act("pause", queue="mail", reason="moving"), act("pause", queue="mail"), act("drain", queue="mail")]
+    results += [act("open", queue="mail"), act("open", queue="mail"), act("open", queue="sms")]
 
-    assert told == [True, False, True, True, False, False]
+    assert results == [True, False, True, True, False, False]
     assert audited(app) == [
         ("GATE_PAUSED", "queue:mail", "ann", "moving"),
         ("GATE_DRAINED", "queue:mail", "ann", None),
@@ -95,10 +95,10 @@ def test_saying_it_twice_changes_nothing(app: Windlass, bench: Harness, act: Act
 
 @pytest.mark.parametrize("verb", ["pause", "drain", "open"])
 @pytest.mark.parametrize(
-    ("gate", "said"),
+    ("gate", "message"),
     [
-        ({}, "which gate is not said: give queue=, type= or tenant=, or all=True for everything"),
-        ({"reason": "moving"}, "which gate is not said"),
+        ({}, "no gate was named: give queue=, type= or tenant=, or all=True for everything"),
+        ({"reason": "moving"}, "no gate was named"),
         ({"queue": "a", "tenant": "b"}, "queue= and tenant= are two gates"),
         ({"queue": "a", "all": True}, "queue= and all=True are two gates"),
         ({"queue": ""}, "queue is empty"),
@@ -109,13 +109,13 @@ def test_saying_it_twice_changes_nothing(app: Windlass, bench: Harness, act: Act
         ({"queu": "a"}, "unknown option 'queu'; did you mean 'queue'?"),
     ],
 )
-def test_a_gate_that_is_none_is_refused_before_anybody_is_asked(
-    app: Windlass, act: Act, verb: str, gate: dict[str, Any], said: str
+def test_a_gate_that_is_none_is_refused_before_the_store_is_asked(
+    app: Windlass, act: Act, verb: str, gate: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AdmissionError) as refused:
         act(verb, **gate)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 # Budgets
@@ -126,7 +126,7 @@ def test_a_budget_is_set_changed_and_dropped(app: Windlass, bench: Harness, act:
     act("budget", queue="models", cents=0, per=timedelta(minutes=30))
     act("budget", tenant="acme", cents=900, per="month")
 
-    rows = app.client.ask(lambda store: store.budgets(), twin="")
+    rows = app.client.ask(lambda store: store.budgets())
     dropped = [act("drop_budget", tenant="acme"), act("drop_budget", tenant="acme")]
 
     assert [(row.kind, row.name, row.cents, row.seconds) for row in rows] == [
@@ -160,7 +160,7 @@ ACME: dict[str, Any] = {"tenant": "acme", "cents": 500, "per": "day"}
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({**ACME, "cents": -1}, "a budget of -1 cents is below zero; 0 lets nothing start"),
         ({**ACME, "cents": 5.0}, "a budget of 5.0: it is a whole number of cents"),
@@ -173,24 +173,24 @@ ACME: dict[str, Any] = {"tenant": "acme", "cents": 500, "per": "day"}
         ({**ACME, "per": math.inf}, "per inf is no window"),
         (
             {"tenant": "acme", "cents": 500},
-            "without a window; say per what, as in per='day': hour, day, week",
+            "without a window; give per=, as in per='day': hour, day, week",
         ),
         ({**ACME, "queue": "a"}, "a budget is a tenant's or a queue's, not both"),
-        ({"cents": 500}, "whose budget is not said: give tenant= or queue="),
+        ({"cents": 500}, "no tenant or queue was named: give tenant= or queue="),
         ({**ACME, "tenant": " acme"}, "tenant begins or ends with white space"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_before_anybody_is_asked(
-    app: Windlass, act: Act, given: dict[str, Any], said: str
+def test_an_impossible_budget_is_refused_before_the_store_is_asked(
+    app: Windlass, act: Act, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AdmissionError) as refused:
         act("budget", **given)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("given", [{}, {"tenant": "a", "queue": "b"}, {"queue": ""}])
-def test_nobodys_budget_cannot_be_dropped(app: Windlass, act: Act, given: dict[str, Any]) -> None:
+def test_a_budget_of_no_tenant_and_no_queue_cannot_be_dropped(app: Windlass, act: Act, given: dict[str, Any]) -> None:
     with pytest.raises(AdmissionError):
         act("drop_budget", **given)
 
@@ -202,7 +202,7 @@ def test_a_tenant_is_weighed(app: Windlass, bench: Harness, act: Act) -> None:
     act("weigh", "acme", 3)
     act("weigh", "acme", 0.5)
 
-    (row,) = app.client.ask(lambda store: store.tenants(), twin="")
+    (row,) = app.client.ask(lambda store: store.tenants())
 
     assert (row.name, row.weight) == ("acme", 0.5)
     assert audited(app) == [
@@ -212,7 +212,7 @@ def test_a_tenant_is_weighed(app: Windlass, bench: Harness, act: Act) -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, -0.0, math.nan, math.inf, -math.inf, 1e-9, 1e9, True, "3", None, 10**30])
-def test_a_weight_that_cannot_be_is_refused_before_anybody_is_asked(app: Windlass, act: Act, weight: Any) -> None:
+def test_an_impossible_weight_is_refused_before_the_store_is_asked(app: Windlass, act: Act, weight: Any) -> None:
     with pytest.raises(AdmissionError, match="a weight of "):
         act("weigh", "acme", weight)
 
@@ -222,10 +222,10 @@ def test_a_tenant_without_a_name_is_refused(app: Windlass, act: Act) -> None:
         act("weigh", "", 1)
 
 
-# The twins
+# The awaited forms
 
 
-async def test_a_blocking_call_on_a_loop_names_its_twin(app: Windlass) -> None:
+async def test_a_blocking_call_on_a_loop_names_the_awaited_form(app: Windlass) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "app.apause(…)": lambda: app.pause(queue="mail"),
         "app.adrain(…)": lambda: app.drain(queue="mail"),
@@ -235,13 +235,13 @@ async def test_a_blocking_call_on_a_loop_names_its_twin(app: Windlass) -> None:
         "app.aweigh(…)": lambda: app.weigh("acme", 3),
     }
 
-    for twin, call in calls.items():
+    for async_name, call in calls.items():
         with pytest.raises(BlockingCall) as refused:
             call()
-        assert twin in str(refused.value)
+        assert async_name in str(refused.value)
 
 
-def test_every_call_has_a_twin() -> None:
+def test_every_call_has_an_awaited_form() -> None:
     public = {name for name in vars(Operators) if not name.startswith("_")}
     plain = {name for name in public if f"a{name}" in public}
 

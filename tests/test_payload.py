@@ -1,4 +1,4 @@
-"""What comes in is refused with its path, what goes out is repaired, arguments fit their function's hints."""
+"""Input is refused with its path, results are repaired, and arguments fit their function's hints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import InvalidInput, RegistrationError
-from windlass.payload import LARGEST, Signature, check, describe, encode, sanitise, sanitise_text
+from windlass.payload.profile import LARGEST, check, encode
+from windlass.payload.sanitise import describe, sanitise, sanitise_text
+from windlass.payload.signature import Signature
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -56,7 +58,7 @@ def nested(levels: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("value", "path", "word"),
+    ("value", "path", "problem"),
     [
         ({"a": ["x", "b\0c"]}, "$.a[1]", "U+0000"),
         ({"a\0": 1}, "$", "U+0000"),
@@ -72,17 +74,17 @@ def nested(levels: int) -> list[Any]:
         (nested(100_000), "$" + "[0]" * 64, "64 levels"),
     ],
 )
-def test_what_no_store_can_hold_is_refused_with_its_path(value: object, path: str, word: str) -> None:
+def test_a_value_that_no_store_can_hold_is_refused_with_its_path(value: object, path: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check(value)
 
     assert caught.value.path == path
-    assert word in str(caught.value)
+    assert problem in str(caught.value)
     str(caught.value).encode()
 
 
 @pytest.mark.parametrize("value", [nested(64), 2**63 - 1, -(2**63), "é😀\r\n\x1b", {"": None}, 1e308])
-def test_what_just_fits_is_taken_as_it_is(value: object) -> None:
+def test_a_value_that_just_fits_stays_as_it_is(value: object) -> None:
     assert json.loads(encode(value)) == value
 
 
@@ -109,7 +111,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_whatever_is_refused_at_the_door_is_repaired_on_the_way_out(value: object) -> None:
+def test_a_value_that_is_refused_as_input_is_repaired_as_result(value: object) -> None:
     repaired = sanitise(value)
 
     check(json.loads(repaired))
@@ -120,12 +122,12 @@ def test_whatever_is_refused_at_the_door_is_repaired_on_the_way_out(value: objec
     assert repaired == accepted
 
 
-# On the way out
+# Results and errors
 
 
 class Silent:
     def __repr__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no text")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ class Silent:
         ),
     ],
 )
-def test_a_result_is_repaired_where_it_must_be(value: object, expected: object) -> None:
+def test_a_result_is_repaired_if_necessary(value: object, expected: object) -> None:
     assert json.loads(sanitise(value)) == expected
 
 
@@ -164,7 +166,7 @@ def test_a_result_that_is_too_deep_or_contains_itself_is_cut_visibly() -> None:
 
 
 @pytest.mark.parametrize("character", ["x", "é", "\0", '"', "\x1b", "😀"])
-def test_a_result_that_is_too_large_is_cut_and_says_how_much(character: str) -> None:
+def test_a_result_that_is_too_large_is_cut_with_the_size_of_the_cut(character: str) -> None:
     text = sanitise({"kept": 1, "large": character * 1_000_000})
 
     assert len(text.encode()) <= LARGEST
@@ -184,7 +186,7 @@ def test_text_for_people_has_no_control_characters_but_tab_and_newline() -> None
 
 
 @pytest.mark.parametrize("character", ["x", "é", "😀", "\0"])
-def test_text_is_cut_by_bytes_and_says_how_much(character: str) -> None:
+def test_text_is_cut_by_bytes_with_the_size_of_the_cut(character: str) -> None:
     text = sanitise_text(character * 10_000, 1000)
 
     kept = len(text.partition("…")[0])
@@ -247,7 +249,7 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end() -> None:
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_exception_that_cannot_speak_is_survived(failure: type[BaseException]) -> None:
+def test_an_exception_that_cannot_be_printed_is_described_all_the_same(failure: type[BaseException]) -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
             raise failure("no")
@@ -285,7 +287,7 @@ def test_arguments_are_bound_by_name_and_come_back_for_the_call() -> None:
     assert signature.unbind(text) == (["ada"], {"copies": 1, "tags": ["x"]})
 
 
-def test_rich_types_survive_the_journey() -> None:
+def test_rich_types_are_restored() -> None:
     def handle(
         key: UUID, at: datetime, point: Point, person: Person, colour: Colour, blob: bytes,
         weights: dict[int, float], maybe: Person | None, anything: Any,
@@ -358,7 +360,7 @@ def test_the_path_leads_into_the_argument() -> None:
         signature.bind(([], {"ada": {"name": 1, "born": "1815-12-10T00:00:00Z"}}), {})
     assert "\n" not in str(caught.value)
 
-    with pytest.raises(InvalidInput, match="cannot travel as JSON") as caught:
+    with pytest.raises(InvalidInput, match="cannot be sent as JSON") as caught:
         signature.bind(([object()], {}), {})
     assert caught.value.path == "$.points"
 
@@ -388,7 +390,7 @@ def test_a_key_that_is_not_text_is_refused_unless_the_hint_asks_for_it() -> None
     assert signature.unbind(signature.bind(({1: 2},), {})) == ([{1: 2}], {})
 
 
-def test_a_mutable_default_is_the_very_object_as_in_python() -> None:
+def test_a_mutable_default_is_the_same_object_as_in_python() -> None:
     shared: list[int] = []
 
     def collect(items: list[int] = shared) -> None: ...
@@ -403,7 +405,7 @@ def test_a_mutable_default_is_the_very_object_as_in_python() -> None:
     ("stored", "path"),
     [('{"a":1}', "$"), ('{"a":1,"b":"x"}', "$.b"), ('{"a":1,"b":2,"c":3}', "$"), ("[1,2]", "$"), ("{", "$")],
 )
-def test_stored_input_that_fits_no_more_is_refused_with_its_path(stored: str, path: str) -> None:
+def test_stored_input_that_no_longer_fits_is_refused_with_its_path(stored: str, path: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Signature.of(add).unbind(stored)
 
@@ -418,7 +420,7 @@ def test_stored_input_that_is_too_deep_is_refused() -> None:
         Signature.of(take).unbind('{"items":' + "[" * 100_000 + "]" * 100_000 + "}")
 
 
-# Results
+# Decoded results
 
 
 def test_a_result_comes_back_by_the_return_hint_and_as_plain_json_otherwise() -> None:

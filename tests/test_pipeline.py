@@ -61,7 +61,9 @@ def test_a_job_goes_from_phase_to_phase(app: Windlass, site: Pipeline[..., objec
     assert next_phase(app.registry, record(pipeline=None, phase="default")) is None
 
 
-def test_a_phase_that_the_program_has_lost_is_an_error_that_says_so(app: Windlass, site: Pipeline[..., object]) -> None:
+def test_a_phase_that_the_program_does_not_have_any_more_is_an_error(
+    app: Windlass, site: Pipeline[..., object]
+) -> None:
     with pytest.raises(FlowError, match=r"phase 'gone', which pipeline 'site' .* there are: analysis, form, ask"):
         next_phase(app.registry, record(phase="gone"))
     with pytest.raises(FlowError, match="pipeline 'other', which this program does not have"):
@@ -107,7 +109,7 @@ def test_phases_name_the_pools(app: Windlass, site: Pipeline[..., object]) -> No
         (State.CANCELLED, "form", 1, "canceled"),
     ],
 )
-def test_a_job_on_its_way_is_told_by_its_phase(
+def test_the_label_of_a_job_that_moves_on_is_its_phase(
     site: Pipeline[..., object], status: State, phase: str, rank: int, label: str
 ) -> None:
     assert site.label(record(status=status, phase=phase, phase_rank=rank)) == label

@@ -1,4 +1,4 @@
-"""Loading a program: what a user may type, and what is said when it cannot be loaded."""
+"""Loading a program: what a user may type, and the errors when it cannot be loaded."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_file_named_like_a_known_module_leaves_that_module_alone() -> None:
     import json
 
     write("json.py")
-    write("tabnanny.py")  # a module of the standard library that nobody has imported yet, and still may
+    write("tabnanny.py")  # a module of the standard library that is not imported yet, and may be later
     assert "tabnanny" not in sys.modules
 
     load("json.py")
@@ -122,17 +122,17 @@ def test_an_app_with_two_names_is_one_app() -> None:
     assert app.program.endswith("program.py:alias")
 
 
-def test_two_apps_have_to_be_told_apart() -> None:
+def test_of_two_apps_one_has_to_be_named() -> None:
     write("program.py", "from windlass import Windlass\nfirst = Windlass()\nsecond = Windlass()\n")
 
-    said = refusal("program.py")
+    message = refusal("program.py")
 
-    assert "first, second" in said
-    assert "program.py:first" in said
+    assert "first, second" in message
+    assert "program.py:first" in message
     assert load("program.py:second") is sys.modules["program"].second
 
 
-def test_a_module_without_an_app_is_told_how_to_make_one() -> None:
+def test_the_error_for_a_module_without_an_app_shows_how_to_make_one() -> None:
     write("program.py", "x = 1")
 
     assert "app = Windlass()" in refusal("program.py")
@@ -177,11 +177,11 @@ def test_what_is_no_reference_is_refused(target: str) -> None:
 def test_a_syntax_error_shows_file_line_and_text() -> None:
     write("program.py", "import os\ndef add(a: int:\n    pass\n")
 
-    said = refusal("program.py")
+    message = refusal("program.py")
 
-    assert said.startswith("program.py, line 2: ")
-    assert "def add(a: int:" in said
-    assert "Traceback" not in said
+    assert message.startswith("program.py, line 2: ")
+    assert "def add(a: int:" in message
+    assert "Traceback" not in message
 
 
 def test_a_syntax_error_in_an_imported_file_names_that_file() -> None:
@@ -195,12 +195,12 @@ def test_an_import_error_inside_the_program_shows_its_own_cause() -> None:
     write("helper.py", "import no_such_package\n")
     write("program.py", "import helper\n" + APP)
 
-    said = refusal("program.py")
+    message = refusal("program.py")
 
-    assert "No module named 'no_such_package'" in said
-    assert "program.py, line 1" in said
-    assert "helper.py, line 1" in said
-    assert "importlib" not in said
+    assert "No module named 'no_such_package'" in message
+    assert "program.py, line 1" in message
+    assert "helper.py, line 1" in message
+    assert "importlib" not in message
 
 
 def test_an_error_at_import_leaves_no_half_module_behind() -> None:
@@ -214,19 +214,19 @@ def test_an_error_at_import_leaves_no_half_module_behind() -> None:
     assert load("program.py").registry.types == ("add",)
 
 
-def test_a_program_that_exits_at_import_is_told_why() -> None:
+def test_the_error_for_a_program_that_exits_at_import_names_the_reason() -> None:
     write("program.py", "import sys; sys.exit(3)")
 
     assert "sys.exit(3)" in refusal("program.py")
 
 
-def test_a_wrong_declaration_is_told_with_its_place_and_nothing_else() -> None:
+def test_the_error_for_a_wrong_declaration_shows_its_place_and_nothing_else() -> None:
     write("program.py", APP + "\n@app.job\ndef add(a: int) -> int: ...\n")
 
-    said = refusal("program.py")
+    message = refusal("program.py")
 
-    assert said.startswith("program.py, line 11: job type 'add' is declared twice")
-    assert "\n" not in said
+    assert message.startswith("program.py, line 11: job type 'add' is declared twice")
+    assert "\n" not in message
 
 
 def test_a_job_is_found_by_its_name_in_the_module() -> None:
@@ -237,7 +237,7 @@ def test_a_job_is_found_by_its_name_in_the_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("program:ad", "did you mean 'add'?"),
         ("program", "for example program:add"),
@@ -245,13 +245,13 @@ def test_a_job_is_found_by_its_name_in_the_module() -> None:
         ("program:app", "is a Windlass and no job"),
     ],
 )
-def test_what_is_no_job_is_refused(target: str, said: str) -> None:
+def test_what_is_no_job_is_refused(target: str, message: str) -> None:
     write("program.py")
 
     with pytest.raises(ProgramError) as caught:
         find_job(target)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_source_is_checked_without_being_run() -> None:

@@ -73,7 +73,7 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"tiemout": "5m"}, r"@app\.job has no option 'tiemout'; did you mean 'timeout'\?"),
         ({"max_attempts": 0}, "max_attempts=0; a job needs at least 1 attempt"),
@@ -94,11 +94,11 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
     ],
 )
 def test_a_wrong_option_is_refused_and_nothing_is_registered(
-    app: Windlass, options: dict[str, Any], words: str
+    app: Windlass, options: dict[str, Any], message: str
 ) -> None:
     def work(n: int) -> None: ...
 
-    with pytest.raises((RegistrationError, ValueError), match=words):
+    with pytest.raises((RegistrationError, ValueError), match=message):
         app.job(**options)(work)
 
     assert len(app.registry) == 0
@@ -127,22 +127,24 @@ def opaque(n: Windlass) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("fn", "words"),
+    ("fn", "message"),
     [
         (no_hints, "parameter 'n' has no type hint; write one: n: str"),
         (any_number, "parameter 'args' takes any number"),
         (any_keyword, "parameter 'options' takes any keyword"),
         (by_place, "parameter 'n' is positional-only"),
         (generator, "is a generator"),
-        (late_context, "parameter 'ctx' is the Context, which is only given first"),
-        (opaque, "cannot travel as JSON"),
+        (late_context, "parameter 'ctx' is the Context, which must be the first one"),
+        (opaque, "cannot be sent as JSON"),
         (lambda: None, "is a lambda"),
         (Windlass, "is a class"),
         (len, "a job is a plain function"),
     ],
 )
-def test_a_function_that_cannot_be_a_job_says_what_to_change(app: Windlass, fn: Any, words: str) -> None:
-    with pytest.raises(RegistrationError, match=words):
+def test_the_error_for_a_function_that_cannot_be_a_job_names_what_to_change(
+    app: Windlass, fn: Any, message: str
+) -> None:
+    with pytest.raises(RegistrationError, match=message):
         app.job(fn)
 
     assert len(app.registry) == 0

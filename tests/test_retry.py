@@ -13,13 +13,13 @@ from windlass.errors import ConfigError
 from windlass.policy.retry import LONGEST_DELAY
 
 
-def test_the_seeds_policies() -> None:
+def test_the_policies_of_the_seeds() -> None:
     assert [exponential("10s", factor=2).delay(n) for n in (1, 2, 3, 4)] == [10, 20, 40, 80]
     assert [delays("5s", "30s").delay(n) for n in (1, 2, 3, 9)] == [5, 30, 30, 30]
     assert [fixed("5m").delay(n) for n in (1, 2, 9)] == [300, 300, 300]
 
 
-def test_doubling_ends_somewhere() -> None:
+def test_doubling_is_bounded() -> None:
     assert exponential("10s").delay(5_000) == LONGEST_DELAY
     assert exponential("10s", most="1m").delay(7) == 60
 
@@ -53,11 +53,11 @@ def test_jitter_spreads() -> None:
         lambda: Snooze("yesterday"),
     ],
 )
-def test_what_is_no_policy_is_refused_when_it_is_written(wrong: Any) -> None:
+def test_an_impossible_policy_is_refused_when_it_is_written(wrong: Any) -> None:
     with pytest.raises(ConfigError):
         wrong()
 
 
-def test_words_carry_what_they_say() -> None:
+def test_directives_hold_their_delays() -> None:
     assert (Retry("busy", after="2m").after, Retry().after) == (120.0, None)
     assert (Snooze("1h").delay, str(Snooze(90))) == (3600.0, "snoozed for 90 s")

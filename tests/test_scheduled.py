@@ -1,4 +1,4 @@
-"""Schedules at the door: declarations that cannot be, each with its own sentence."""
+"""Impossible declarations of schedules, each with its own message."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_count_that_cannot_be(app: Windlass, count: Any) -> None:
     nightly = app.schedule("nightly", declare(app).call(), every="1h")
 
     for call in (nightly.upcoming, nightly.ticks):
-        with pytest.raises(ScheduleError, match=f"schedule 'nightly': {call.__name__}.*say how many, a whole number"):
+        with pytest.raises(ScheduleError, match=f"schedule 'nightly': {call.__name__}.*give a whole number"):
             call(count)
 
 
@@ -92,7 +92,7 @@ def test_two_schedules_of_one_name(app: Windlass) -> None:
         app.schedule("nightly", report.call(), every="2h")
 
 
-def test_a_job_that_cannot_be_made_is_told_when_a_worker_is_made(app: Windlass) -> None:
+def test_a_job_that_cannot_be_made_is_an_error_when_a_worker_is_made(app: Windlass) -> None:
     def domain_of(url: str) -> str:
         return url.split("/")[2]
 

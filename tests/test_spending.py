@@ -68,9 +68,9 @@ def test_threads_add_up() -> None:
     assert spending.cents == 2_000
 
 
-def test_what_a_child_told_only_grows() -> None:
+def test_the_sum_that_a_child_reports_only_grows() -> None:
     spending = Spending()
-    for told in (3, 2, 5):
-        spending.reach(told)
+    for sum_so_far in (3, 2, 5):
+        spending.reach(sum_so_far)
 
     assert spending.cents == 5

@@ -61,6 +61,6 @@ def test_what_is_claimable_is_what_a_claim_starts_from() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_states_are_their_own_words(state: State) -> None:
+def test_states_are_their_own_names(state: State) -> None:
     assert State(state.value) is state
     assert str(state) == state.value

@@ -1,4 +1,4 @@
-"""What a type checker says about a user's program: a wrong argument is an error before anything runs."""
+"""What a type checker finds in a user's program: a wrong argument is an error before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import windlass
 
 PROGRAM = """
 from typing import assert_type
-from windlass import Context, JobHandle, Windlass, exponential, per, phase, rate, unique
+from windlass import Batch, Context, JobHandle, State, Windlass, exponential, per, phase, rate, unique
 
 app = Windlass()
 
@@ -90,7 +90,28 @@ line.enqueue("3")           # E: arg-type
 line.enqueue()              # E: call-arg
 app.pipeline("print", [1])  # E: list-item
 
+handle = add.enqueue(1)
+assert_type(handle.status(), State)
+assert_type(handle.signal("go", 3), bool)
+assert_type(app.find(handle.id), JobHandle[object])
+assert_type(app.enqueue_many([add.call(1)]), list[JobHandle[int]])
+assert_type(app.batch([add.call(1)], then=plain.call(2)), Batch[int, str])
+assert_type(app.batch([add.call(1)], then=plain.call(2)).result(timeout="5s"), str)
+assert_type(app.graph().enqueue(conn=None), dict[str, JobHandle[object]])
+assert_type(app.schedule("often", plain.call(1), every="1m").fire().result(), str)
+assert_type(app.pause(queue="mail", reason="the server moves"), bool)
+handle.status(1)            # E: call-arg
+handle.result([1])          # E: arg-type
+handle.signal()             # E: call-arg
+app.pause(queu="mail")      # E: call-arg
+app.pause(queue=1)          # E: arg-type
+app.weigh("acme", "3")      # E: arg-type
+app.batch([add.call(1)])    # E: call-arg
+app.enqueue_many([1])       # E: arg-type
+
 async def main() -> None:
+    assert_type(await handle.astatus(), State)
+    assert_type(await app.abatch([add.call(1)], then=plain.call(2)), Batch[int, str])
     job = await send.aenqueue("a@example.org", subject="hi")
     assert_type(job, JobHandle[dict[str, str]])
     assert_type(await job.aresult(timeout=5), dict[str, str])

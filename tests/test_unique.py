@@ -23,7 +23,7 @@ from windlass.errors import (
 from windlass.model.flow import Consequences, Moment
 from windlass.model.job import Edge, Key, NewJob, Wait, new_id
 from windlass.model.state import State
-from windlass.policy.unique import REFUSING, merged
+from windlass.policy.unique import REFUSING_STATES, merge_repeated
 
 DAY = 86_400.0
 ALL_BUT_LOST = ("queued", "running", "failed", "waiting", "succeeded")
@@ -61,7 +61,7 @@ def key(job: NewJob) -> Key:
 # What a key is made of
 
 
-def test_without_a_word_about_it_a_job_has_no_key(app: Windlass) -> None:
+def test_a_job_has_no_key_by_default(app: Windlass) -> None:
     job = new(declare(app), 1)
 
     assert (job.key, job.unique, job.idempotency, job.consequences, job.followed) == (None, None, None, None, False)
@@ -97,7 +97,7 @@ def test_chosen_arguments_or_a_function_of_them_make_the_key(app: Windlass, by: 
     assert new(declare(Windlass("sqlite:///x.db")), 7, options={"unique": by}).key == text
 
 
-def test_texts_that_nobody_could_write_are_told_as_json_and_never_meet_another(app: Windlass) -> None:
+def test_texts_that_no_user_could_write_are_shown_as_json_and_never_collide(app: Windlass) -> None:
     @app.job(unique="name")
     def greet(name: str) -> None: ...
 
@@ -120,7 +120,7 @@ def test_a_default_that_cannot_travel_equals_nothing_that_is_given(app: Windlass
     assert (new(greet_too).key, new(greet_too, "Ann").key) == ("{}", "Ann")
 
 
-def test_a_long_text_is_told_by_its_beginning_and_its_hash(app: Windlass) -> None:
+def test_a_long_text_is_stored_as_its_beginning_and_its_hash(app: Windlass) -> None:
     report = declare(app, unique="user_id")
     text = "ü" * 300
 
@@ -143,10 +143,10 @@ def test_a_key_refuses_inside_its_tenant_and_type_in_all_states_but_the_lost_one
 
     assert job.unique == Key(scope="unique/acme/report", key="7", states=ALL_BUT_LOST)
     assert job.followed
-    assert set(State) - set(REFUSING) == {State.DEAD, State.CANCELLED}
+    assert set(State) - set(REFUSING_STATES) == {State.DEAD, State.CANCELLED}
 
 
-def test_a_policy_says_states_window_scope_and_how_long_it_is_kept(app: Windlass) -> None:
+def test_a_policy_sets_states_window_scope_and_how_long_it_is_kept(app: Windlass) -> None:
     report = declare(app, unique=unique(by="user_id", states=["running", State.QUEUED], window="1h", scope="global"))
 
     assert key(new(report, 7)) == Key(scope="unique/*/report", key="7", states=("queued", "running"), window=3600.0)
@@ -166,7 +166,7 @@ def test_for_ever_is_kept_beyond_the_history(app: Windlass, options: dict[str, A
     assert (kept.forever, kept.states, kept.window, kept.key) == (True, ALL_BUT_LOST, None, "7")
 
 
-def test_the_enqueue_has_the_last_word(app: Windlass) -> None:
+def test_the_enqueue_overrides_the_declaration(app: Windlass) -> None:
     report = declare(app, unique=unique(by="user_id", window="1h"))
     free = declare(Windlass("sqlite:///x.db"))
 
@@ -199,8 +199,8 @@ def test_no_tenants_name_looks_like_another_scope(app: Windlass, tenant: str, ot
     def three() -> None: ...
 
     scopes = [
-        key(new(job, options={"tenant": name, "unique": wish})).scope
-        for job, wish in ((one, None), (two, None), (two, True), (three, True))
+        key(new(job, options={"tenant": name, "unique": given})).scope
+        for job, given in ((one, None), (two, None), (two, True), (three, True))
         for name in (tenant, other)
     ]
     assert len(set(scopes)) == len(scopes) - 1  # only the global one is shared
@@ -252,7 +252,7 @@ def test_two_calls_with_one_key_are_one_job_and_the_later_is_answered_with_the_e
     report = declare(app, unique="user_id")
     jobs, _, _ = gather([report.call(1), report.call(2), report.call(1), report.call(1)], app.settings)
 
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
 
     assert list(fresh) == jobs[:2]
     assert repeated == {jobs[2].id: jobs[0].id, jobs[3].id: jobs[0].id}
@@ -267,7 +267,7 @@ def test_a_repetition_is_found_by_either_of_its_keys(app: Windlass) -> None:
     ]
     jobs, _, _ = gather(calls, app.settings)
 
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
 
     assert list(fresh) == jobs[:1]
     assert set(repeated.values()) == {jobs[0].id}
@@ -280,7 +280,7 @@ def test_one_idempotency_key_for_two_inputs_refuses_all_of_them(app: Windlass) -
     with pytest.raises(
         IdempotencyConflict, match=r"two of these calls have the idempotency key 'x'.*nothing was enqueued"
     ):
-        merged(jobs)
+        merge_repeated(jobs)
 
 
 def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
@@ -290,7 +290,7 @@ def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
     wait, links = Wait(edges=edges, need=2), (("one", first.id), ("two", second.id))
     join = NewJob(id=new_id(), type="b", input="{}", wait=wait, links=links)
 
-    fresh, _ = merged([first, second, join])
+    fresh, _ = merge_repeated([first, second, join])
 
     assert fresh[1].wait == Wait(edges=(Edge(first.id),), need=1)
     assert fresh[1].links == (("one", first.id), ("two", first.id))
@@ -299,7 +299,7 @@ def test_what_waits_for_a_repetition_waits_for_the_one_that_is_there() -> None:
 def test_jobs_without_keys_are_left_as_they_are() -> None:
     jobs = [NewJob(id=new_id(), type="a", input="{}") for _ in range(3)]
 
-    assert merged(jobs) == (jobs, {})
+    assert merge_repeated(jobs) == (jobs, {})
 
 
 # Mistakes
@@ -314,28 +314,28 @@ async def later(user_id: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("given", "message"),
     [
         ("user", r"report\(\) has no argument 'user'; did you mean 'user_id'\?"),
         (("day", "zzz"), "has no argument 'zzz'; there are: at, day, tags, user_id"),
         ((), r"unique=\(\); give True, names of arguments, a function of them, or unique\(…\)"),
         (3, "unique=3; give True"),
         (lambda user: user, r"unique=<lambda> asks for 'user', and report\(\) has no such argument; did you mean"),
-        (takes_none, "unique=takes_none: arguments are given by name, and 'values' takes none"),
+        (takes_none, "unique=takes_none: arguments are passed by name, and 'values' takes only positional ones"),
         (later, "unique=later is a coroutine"),
         (type, "unique=type"),
     ],
 )
-def test_a_wrong_key_is_refused_at_the_declaration_and_at_the_enqueue(app: Windlass, wish: Any, words: str) -> None:
-    with pytest.raises(RegistrationError, match=words):
-        declare(app, unique=wish)
+def test_a_wrong_key_is_refused_at_the_declaration_and_at_the_enqueue(app: Windlass, given: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        declare(app, unique=given)
     assert len(app.registry) == 0
-    with pytest.raises(InvalidOption, match=words):
-        declare(app).options(unique=wish)
+    with pytest.raises(InvalidOption, match=message):
+        declare(app).options(unique=given)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"states": ["queued", "runing"]}, "there is no state 'runing'; did you mean 'running'"),
         ({"states": ["running"]}, "must name 'queued'"),
@@ -347,8 +347,8 @@ def test_a_wrong_key_is_refused_at_the_declaration_and_at_the_enqueue(app: Windl
         ({"states": ["queued"], "forever": True}, "name 'succeeded'"),
     ],
 )
-def test_a_policy_that_cannot_be_says_why(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_the_error_for_an_impossible_policy_names_the_reason(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         unique(**options)
 
 
@@ -361,7 +361,7 @@ def test_unique_and_for_ever_at_once_is_once_too_often(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (None, "unique=<lambda> returned None; return a text"),
         (object(), "unique=<lambda> returned object, which is not JSON"),
@@ -369,22 +369,22 @@ def test_unique_and_for_ever_at_once_is_once_too_often(app: Windlass) -> None:
     ],
 )
 def test_a_function_that_answers_nonsense_refuses_the_enqueue_and_names_the_call(
-    app: Windlass, answer: object, words: str
+    app: Windlass, answer: object, message: str
 ) -> None:
     report = declare(app, unique=lambda user_id: "fine" if user_id == 0 else answer)
 
-    with pytest.raises(InvalidOption, match=words):
+    with pytest.raises(InvalidOption, match=message):
         new(report, 1)
-    with pytest.raises(InvalidOption, match=f"call 1: {words}.*; nothing was enqueued"):
+    with pytest.raises(InvalidOption, match=f"call 1: {message}.*; nothing was enqueued"):
         gather([report.call(0), report.call(1)], app.settings)
 
 
 @pytest.mark.parametrize("option", ["key", "idempotency_key"])
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "is empty"), ("a\nb", "contains a control character"), (7, "must be text")]
+    ("text", "message"), [("", "is empty"), ("a\nb", "contains a control character"), (7, "must be text")]
 )
-def test_a_key_that_no_person_could_tell_is_refused(app: Windlass, option: str, text: Any, words: str) -> None:
-    with pytest.raises(InvalidOption, match=f"{option} {words}"):
+def test_a_key_that_no_user_could_read_is_refused(app: Windlass, option: str, text: Any, message: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{option} {message}"):
         declare(app).options(**{option: text})
 
 
@@ -459,26 +459,26 @@ def test_an_unknown_follow_up_is_found_by_the_first_enqueue_and_by_a_worker(app:
     @app.job
     def cleanup(id: str) -> None: ...
 
-    words = "on_dead of 'work': no job type 'clean' in this program; did you mean 'cleanup'"
-    with pytest.raises(UnknownType, match=words):
+    message = "on_dead of 'work': no job type 'clean' in this program; did you mean 'cleanup'"
+    with pytest.raises(UnknownType, match=message):
         work.enqueue(1)
-    with pytest.raises(UnknownType, match=f"call 0: {words}"):
+    with pytest.raises(UnknownType, match=f"call 0: {message}"):
         app.enqueue_many([work.call(1)])
-    with pytest.raises(UnknownType, match=words):
+    with pytest.raises(UnknownType, match=message):
         app.worker()
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("given", "message"),
     [
         (3, "on_dead=3; give a job type of this program, or its type's name"),
         (" ", "on_dead=' '; give a job type"),
         (len, "give a job type"),
     ],
 )
-def test_a_follow_up_that_is_no_job_type_is_refused(app: Windlass, wish: Any, words: str) -> None:
-    with pytest.raises(RegistrationError, match=words):
-        declare(app, on_dead=wish)
+def test_a_follow_up_that_is_no_job_type_is_refused(app: Windlass, given: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        declare(app, on_dead=given)
     assert len(app.registry) == 0
 
 
@@ -497,11 +497,11 @@ def test_a_follow_up_that_asks_for_more_or_is_unique_is_refused_where_it_is_decl
         declare(app, on_cancelled=only)
 
 
-# The audit's word
+# The audit's action
 
 
-def test_a_type_has_its_own_word_for_a_success_or_none(app: Windlass) -> None:
-    words = [
+def test_a_type_has_its_own_action_for_a_success_or_none(app: Windlass) -> None:
+    message = [
         declare(Windlass("sqlite:///x.db"), **options).definition.audit
         for options in (
             {},
@@ -511,12 +511,12 @@ def test_a_type_has_its_own_word_for_a_success_or_none(app: Windlass) -> None:
         )
     ]
 
-    assert words == ["JOB_SUCCEEDED", "JOB_SUCCEEDED", "EMAIL_SENT", None]
+    assert message == ["JOB_SUCCEEDED", "JOB_SUCCEEDED", "EMAIL_SENT", None]
 
 
 @pytest.mark.parametrize(
-    "word", ["email_sent", "", "EMAIL SENT", "2SENT", "JOB_DEAD", "JOB_REPLAYED", "X" * 201, 3, None]
+    "action", ["email_sent", "", "EMAIL SENT", "2SENT", "JOB_DEAD", "JOB_REPLAYED", "X" * 201, 3, None]
 )
-def test_a_word_that_is_none_is_refused(app: Windlass, word: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"audit=.* is no word for a success; write it like 'EMAIL_SENT'"):
-        declare(app, audit=word)
+def test_a_text_that_is_no_action_is_refused(app: Windlass, action: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"audit=.* is no action for a success; write it like 'EMAIL_SENT'"):
+        declare(app, audit=action)

@@ -2,17 +2,18 @@
 
     python tools/with_postgres.py [--durable] -- command arguments…
 
-The command finds its database in WINDLASS_TEST_POSTGRES_URL. When that variable is set already, the
-command simply runs. Otherwise a fresh cluster is made in a temporary directory, serves on a free port of
-127.0.0.1 while the command runs, and is stopped and removed afterwards. The exit code is the command's.
+The URL of the database is in WINDLASS_TEST_POSTGRES_URL. If that variable is already set, the command runs with it.
+Otherwise this program makes a fresh cluster in a temporary directory, runs its server on a free port of 127.0.0.1 while
+the command runs, then stops the server and removes the directory. The exit code is the command's.
 
-Two ideas keep this tidy:
+Two rules make sure that nothing is left behind:
 
-* Signals stay blocked, and are looked at only where this program waits. So nothing interrupts a clean-up
-  half-way, and each wait says what a signal means there: during the set-up it ends the program, while the
-  command runs it is passed on to the command.
-* When this program itself dies of SIGKILL, the kernel ends the server by its parent-death signal, and a
-  sweeper, which waits for its standard input to close, removes the directory.
+* Signals stay blocked, and are read only where this program waits. So no signal interrupts a clean-up half-way, and
+each
+  wait decides what a signal does: during the set-up it ends the program, and while the command runs it is passed on to
+  the command.
+* If SIGKILL ends this program, the kernel ends the server by its parent-death signal. The sweeper, a process that waits
+  for its standard input to close, removes the directory.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ URL_VARIABLE = "WINDLASS_TEST_POSTGRES_URL"
 NAME = "windlass"  # of the superuser and of the database
 
 START_LIMIT = 60.0  # seconds until the server must accept connections
-START_POLL = 0.05  # seconds between two looks at a starting server
+START_POLL = 0.05  # seconds between two checks of a starting server
 STOP_LIMIT = 10.0  # seconds for a fast shutdown, and again for an immediate one
-LOG_TAIL = 30  # lines of the log shown with a failure
+LOG_TAIL = 30  # last lines of the log that an error message shows
 MEMORY = Path("/dev/shm")
-MEMORY_NEEDED = 4 << 30  # bytes that must be free there
-TEMPORARY_ROOT_LENGTH = 64  # bytes; a Unix socket's whole path has at most 107
+MEMORY_NEEDED = 4 << 30  # free bytes that MEMORY must have
+TEMPORARY_ROOT_LENGTH = 64  # bytes; the whole path of a Unix socket has at most 107
 
 SETTINGS = {
     "autovacuum": "on",
@@ -56,23 +57,23 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "synchronous_commit": "on",
 }
-# These databases do not outlive the command, so a crash of the machine costs nothing.
+# These databases do not outlive the command, so a crash of the machine loses nothing.
 NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 CREATECLUSTER_CONF = Path("/etc/postgresql-common/createcluster.conf")
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 AWAITED = frozenset({signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 
-# A server that is going down may still write into the directory, hence the repeated tries.
+# A server that is shutting down may still write into the directory, so the removal is repeated.
 SWEEP = 'cat; for _ in $(seq 50); do rm -rf "$1"; [ -e "$1" ] || exit 0; sleep 0.2; done; exit 1'
 
 
 class UnavailableError(Exception):
-    """There is no PostgreSQL to run the command with; the message says what to do about it."""
+    """There is no PostgreSQL for the command; the message names what to do."""
 
 
 class StoppedError(Exception):
-    """A signal asked this program to end before the command ran."""
+    """A signal ended this program before the command ran."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -85,11 +86,11 @@ def main() -> int:
     parser.add_argument("command", nargs="+", help="the command and its arguments, after --")
     arguments = parser.parse_args()
     if shutil.which(arguments.command[0]) is None:
-        return complain(f"{arguments.command[0]}: command not found", code=127)
+        return print_error(f"{arguments.command[0]}: command not found", code=127)
     if os.environ.get(URL_VARIABLE):
         os.execvp(arguments.command[0], arguments.command)
     if sys.platform != "linux":
-        return complain(f"A private PostgreSQL needs Linux; set {URL_VARIABLE}.", code=os.EX_UNAVAILABLE)
+        return print_error(f"A private PostgreSQL needs Linux; set {URL_VARIABLE}.", code=os.EX_UNAVAILABLE)
 
     hold_signals()
     try:
@@ -101,27 +102,27 @@ def main() -> int:
         ):
             return run(arguments.command, url)
     except UnavailableError as problem:
-        return complain(str(problem), code=os.EX_UNAVAILABLE)
+        return print_error(str(problem), code=os.EX_UNAVAILABLE)
     except StoppedError as stopped:
-        return complain(str(stopped), code=128 + stopped.signum)
+        return print_error(str(stopped), code=128 + stopped.signum)
 
 
-def complain(message: str, *, code: int) -> int:
+def print_error(message: str, *, code: int) -> int:
     print(f"with_postgres: {message}", file=sys.stderr)
     return code
 
 
 def hold_signals() -> None:
-    """Block the signals that this program waits for, except those it was told to ignore (as nohup does)."""
+    """Block the signals that this program waits for, except those that its parent has set to be ignored (nohup)."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, the kernel would drop the exit codes
     held = {signum for signum in AWAITED if signal.getsignal(signum) != signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, held)
     for signum in held:
-        signal.signal(signum, signal.SIG_DFL)  # Python's handler would swallow one in a child before its exec
+        signal.signal(signum, signal.SIG_DFL)  # Python's handler would drop a signal in a child before its exec
 
 
 def find_binaries() -> Path | None:
-    """Where a whole server is installed. A pg_config alone proves little: libpq-dev brings one as well."""
+    """The directory of an installed server. A pg_config is not enough: libpq-dev installs one without a server."""
     candidates: list[Path] = []
     if shutil.which("pg_config"):
         answer = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=False)
@@ -141,25 +142,25 @@ def install_binaries() -> Path:
             f" or set {URL_VARIABLE} to a database that the tests may change, for example"
             " postgresql://user:password@127.0.0.1:5432/windlass_test."
         )
-    complain("no PostgreSQL server is installed; installing the package postgresql", code=0)
+    print_error("no PostgreSQL server is installed; installing the package postgresql", code=0)
     if not CREATECLUSTER_CONF.exists():
-        # Otherwise the package would also make a cluster for the whole machine, and start it.
+        # Otherwise the package would also make a cluster for the whole machine and start it.
         CREATECLUSTER_CONF.parent.mkdir(parents=True, exist_ok=True)
         CREATECLUSTER_CONF.write_text("create_main_cluster = false\n")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-        # A package manager is left to finish: ended half-way, it would leave a broken machine.
+        # apt-get is not interrupted: half an installation would leave a broken machine.
         code = spawn(["apt-get", *arguments], env=environment, death_signal=None).wait()
         pause(0)
         if code != 0:
             raise UnavailableError(f"apt-get {arguments[0]} failed with exit code {code}.")
     if (binaries := find_binaries()) is None:
-        raise UnavailableError("The package postgresql is installed, but brought no server.")
+        raise UnavailableError("The package postgresql is installed, but it contains no server.")
     return binaries
 
 
 def server_account() -> pwd.struct_passwd | None:
-    """Whom the server runs as. PostgreSQL refuses to run as root; anyone else runs it as themselves."""
+    """The account of the server: PostgreSQL refuses to run as root. None: the account of this program."""
     if os.geteuid() != 0:
         return None
     try:
@@ -170,10 +171,10 @@ def server_account() -> pwd.struct_passwd | None:
 
 @contextmanager
 def private_directory(account: pwd.struct_passwd | None, *, memory: bool = False) -> Iterator[Path]:
-    """A temporary directory, in memory where the machine has it and nothing must survive."""
+    """A temporary directory; in memory if `memory` is set and the machine has enough."""
     root = MEMORY if memory and has_memory() else temporary_root(account)
     directory = Path(tempfile.mkdtemp(prefix="windlass-", dir=root))
-    # In a session of its own, because a Ctrl-C in the terminal must not end the sweeper.
+    # In its own session, because a Ctrl-C in the terminal must not end the sweeper.
     sweeper = subprocess.Popen(
         ["/bin/sh", "-c", SWEEP, "sweeper", directory],
         stdin=subprocess.PIPE,
@@ -187,20 +188,20 @@ def private_directory(account: pwd.struct_passwd | None, *, memory: bool = False
             os.chown(directory, account.pw_uid, account.pw_gid)
         yield directory
     finally:
-        sweeper.communicate()  # closes its standard input
+        sweeper.communicate()  # closes the sweeper's standard input
         if sweeper.returncode != 0:
-            complain(f"could not remove {directory}", code=0)
+            print_error(f"could not remove {directory}", code=0)
 
 
 def has_memory() -> bool:
-    """Whether files can be kept in memory here. A TMPDIR of the user's own decides against it."""
+    """Whether files can be kept in memory. A TMPDIR set by the user takes precedence."""
     if os.environ.get("TMPDIR") or not os.access(MEMORY, os.W_OK | os.X_OK):
         return False
     return shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED
 
 
 def temporary_root(account: pwd.struct_passwd | None) -> Path:
-    """A directory for temporary files that the server's account reaches, with room for a socket's name."""
+    """A directory for temporary files that the server's account can open, with a path short enough for a socket."""
     for path in (Path(name).resolve() for name in (tempfile.gettempdir(), "/tmp", "/var/tmp")):
         open_to_all = all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents))
         if (account is None or open_to_all) and len(os.fsencode(path)) <= TEMPORARY_ROOT_LENGTH:
@@ -209,7 +210,7 @@ def temporary_root(account: pwd.struct_passwd | None) -> Path:
 
 
 class PrivateServer:
-    """A fresh cluster with an empty database. Entering starts it and gives its URL, leaving stops it."""
+    """A fresh cluster with an empty database. Entering starts the server and returns its URL, leaving stops it."""
 
     def __init__(self, binaries: Path, directory: Path, account: pwd.struct_passwd | None, *, durable: bool) -> None:
         self._binaries = binaries
@@ -236,7 +237,7 @@ class PrivateServer:
 
     def __exit__(self, *_: object) -> None:
         if self._server.poll() is not None:
-            complain(self._with_log("the server ended before the command did"), code=0)
+            print_error(self._with_log("the server ended before the command did"), code=0)
         self._stop()
 
     def _make_cluster(self) -> None:
@@ -245,7 +246,7 @@ class PrivateServer:
         self._step("initdb", "-D", str(self._data), *access, *text, "--no-sync")
 
     def _make_database(self) -> None:
-        """Create the database before anyone can connect; the server program does it without a client."""
+        """Create the database before a client can connect: the server program runs the statement itself."""
         statement = self._directory / "create.sql"
         statement.write_text(f"CREATE DATABASE {NAME}\n")
         options = ["--exit_on_error=on", *self._options]
@@ -274,7 +275,7 @@ class PrivateServer:
             pause(START_POLL)
 
     def _accepts_connections(self) -> bool:
-        """Look where pg_ctl looks: the eighth line of postmaster.pid is the server's state."""
+        """Read the server's state as pg_ctl does: it is the eighth line of postmaster.pid."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -282,7 +283,7 @@ class PrivateServer:
         return len(lines) >= 8 and lines[7].strip() == "ready"
 
     def _stop(self) -> None:
-        """A fast shutdown, then an immediate one, then the axe."""
+        """Try a fast shutdown, then an immediate one, then SIGKILL."""
         for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
             self._server.send_signal(signum)
             try:
@@ -295,14 +296,14 @@ class PrivateServer:
         with self._log.open("wb") as log:
             return spawn(
                 [str(self._binaries / program), *arguments],
-                # PGDATA, PGOPTIONS and their like are meant for other servers.
+                # PGDATA, PGOPTIONS and similar variables are meant for other servers.
                 env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
                 account=self._account,
                 cwd=self._directory,
                 stdin=stdin or subprocess.DEVNULL,
                 output=log,
-                death_signal=signal.SIGQUIT,  # to a server: an immediate shutdown
-                own_session=True,  # a Ctrl-C is for the command, which may need the server to end well
+                death_signal=signal.SIGQUIT,  # the server shuts down immediately
+                own_session=True,  # a Ctrl-C is for the command, which may still need the server to end
             )
 
     def _with_log(self, message: str) -> str:
@@ -319,13 +320,13 @@ def utf8_locale() -> str:
 
 
 def run(command: Sequence[str], url: str) -> int:
-    """Run the command to its end, pass signals on to it, and give its exit code as a shell would."""
+    """Run the command to its end, pass signals on to it, and return its exit code as a shell would."""
     pause(0)  # the last chance to stop without starting the command
     child = spawn(command, env={**os.environ, URL_VARIABLE: url}, death_signal=signal.SIGTERM)
     while (code := child.poll()) is None:
         received = signal.sigwaitinfo(AWAITED)
-        # A positive code says that the kernel sent it. A Ctrl-C goes to the terminal's whole foreground
-        # group: the command has it already, and a second one would disturb its clean-up.
+        # A positive code means that the kernel sent the signal. A Ctrl-C goes to the terminal's whole foreground group:
+        # the command has already received it, and a second one would disturb its clean-up.
         ctrl_c = received.si_signo == signal.SIGINT and received.si_code > 0
         if received.si_signo != signal.SIGCHLD and not ctrl_c:
             child.send_signal(received.si_signo)
@@ -333,9 +334,9 @@ def run(command: Sequence[str], url: str) -> int:
 
 
 def pause(limit: float) -> None:
-    """Wait for a child to change or for the limit in seconds; a signal to stop raises.
+    """Wait until a child changes, or for `limit` seconds; a signal to stop raises StoppedError.
 
-    In another program's thread, as in the test run, signals are that program's.
+    In a thread of another program, as in a test run, that program handles the signals.
     """
     if threading.current_thread() is not threading.main_thread():
         time.sleep(limit)
@@ -356,14 +357,14 @@ def spawn(
     output: IO[bytes] | None = None,
     own_session: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that hears signals again, and hears the death signal when this program is gone."""
+    """Start a child with unblocked signals, which gets the death signal when this program has ended."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
         if death_signal is not None:
             prctl(PR_SET_PDEATHSIG, death_signal)
-            if os.getppid() != parent:  # it died before prctl
+            if os.getppid() != parent:  # the parent ended before prctl
                 os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
 
@@ -378,7 +379,7 @@ def spawn(
         user=account.pw_uid if account else None,
         group=account.pw_gid if account else None,
         extra_groups=[] if account else None,
-        # Runs after the change of user, which would have cleared the parent-death signal.
+        # It runs after the change of user, which would have cleared the parent-death signal.
         preexec_fn=prepare,
     )
 

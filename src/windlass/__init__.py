@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What most programs never name is imported when it is first named."""
+    """Classes that most programs never name are imported when a program first names them."""
     if name == "Batch":
         from windlass.handles.batch import Batch
 

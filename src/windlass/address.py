@@ -1,7 +1,7 @@
-"""A store's URL, read once: what it names, and how it may be shown.
+"""A store's URL, parsed once: its parts, and the form in which it may be printed.
 
-Only what was understood is ever printed. A URL that cannot be read may hold its password anywhere, so that the error
-says what is wrong with it and shows nothing of it.
+Only parsed parts are ever printed. A URL that cannot be parsed may hold its password anywhere, so the error names the
+problem and shows no part of the URL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]\s@]+))(?::([0-9]{1,5}))?")
 KEYS_AND_VALUES = re.compile(r"\s*[a-z_]+\s*=")  # libpq's other form
 
 SHOWN = frozenset({"sslmode", "sslnegotiation", "target_session_attrs", "application_name", "service"})
-"""Options whose values are printed; of others only the name is."""
+"""Options that are printed with their values; other options are printed by name only."""
 FORMS = "write postgresql://user@host/database or sqlite:///file.db"
 ESCAPE = (
     "a password in a URL is written with % codes: / is %2F, ? is %3F, # is %23, @ is %40, % is %25; "
@@ -31,7 +31,7 @@ ESCAPE = (
 
 
 class Host(NamedTuple):
-    """One of the servers that a URL names; a name that begins with / is a directory with a socket."""
+    """One of the servers in a URL; a name that begins with / is a directory with a socket."""
 
     name: str
     port: int | None
@@ -43,10 +43,10 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a URL says. `hosts` is empty where the driver's own defaults hold."""
+    """The parts of a URL. With empty `hosts` the driver's own defaults apply."""
 
     dialect: str
-    path: str | None = None  # a SQLite file's, as it was written
+    path: str | None = None  # of a SQLite file, as the user wrote it
     hosts: tuple[Host, ...] = ()
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -54,7 +54,7 @@ class Address:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def preferring(self, host: Host | None) -> Address:
-        """The same with that host in front: it took writes a moment ago."""
+        """The same address with that host first: it accepted writes a moment ago."""
         if host is None or self.hosts[0] == host:
             return self
         return replace(self, hosts=(host, *(each for each in self.hosts if each != host)))
@@ -75,7 +75,7 @@ class Address:
 
 
 def read_address(url: str) -> Address:
-    """The URL's parts; raises ConfigError, which shows nothing that was not understood."""
+    """The URL's parts; raises ConfigError, which shows no part that could not be parsed."""
     text = url.strip()
     match = URL.fullmatch(text)
     if match is None:
@@ -93,7 +93,7 @@ def read_address(url: str) -> Address:
 
 
 def masked(url: str) -> str:
-    """The URL as it may be printed: what was understood of it, without its password."""
+    """The URL as it may be printed: its parsed parts, without the password."""
     try:
         return read_address(url).shown
     except ConfigError:
@@ -108,7 +108,7 @@ def _server(rest: str) -> Address:
     authority, database, query = (part or "" for part in match.groups())
     if "@" in database or "@" in query:
         raise ConfigError(f"the store's URL has an @ after its first / or ?, where the host has ended; {ESCAPE}")
-    login, _, places = authority.rpartition("@")  # the last: a host has no @
+    login, _, places = authority.rpartition("@")  # the last @: a host has none
     options = _options(query)
     user, _, password = login.partition(":")
     host = options.pop("host", "")

@@ -1,16 +1,16 @@
-"""What operators say about what may run, from a program: `app.pause(queue="mail")`. Each call has an `a…` twin.
+"""An operator's calls in a program: `app.pause(queue="mail")`, `app.budget(…)`; awaited: `app.apause(…)`.
 
-The command line says the same through the same doors: whatever is wrong is refused here, before a store is asked.
+The command line uses the same functions. Wrong arguments are refused here, before the store is asked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
+from windlass.blocking import blocking
 from windlass.clock import Duration, seconds, spell
 from windlass.config import suggest
 from windlass.errors import AdmissionError, ConfigError
@@ -27,8 +27,8 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1_000_000.0
 LONGEST_REASON = 1_000  # characters
 
 
-class Target(msgspec.Struct, frozen=True):
-    """Which gate is meant."""
+class GateName(msgspec.Struct, frozen=True):
+    """Which gate is meant; `name` is empty for the gate of everything."""
 
     kind: GateKind
     name: str = ""
@@ -37,11 +37,11 @@ class Target(msgspec.Struct, frozen=True):
         return "everything" if self.kind is GateKind.ALL else f"{self.kind} {self.name}"
 
 
-EVERYTHING = Target(GateKind.ALL)
+EVERYTHING = GateName(GateKind.ALL)
 
 
-class Which(TypedDict, total=False):
-    """How a program names a gate: one of the first four, and why."""
+class GateArguments(TypedDict, total=False):
+    """How a program names a gate: one of the first four, and a reason."""
 
     queue: str | None
     type: str | None
@@ -51,98 +51,87 @@ class Which(TypedDict, total=False):
 
 
 class Operators:
-    """The half of `Windlass` with which a program opens and closes, and gives budgets and weights."""
+    """The methods of `Windlass` that open and close gates and set budgets and weights."""
 
     client: Client
 
+    _noun = "app"
+
+    @property
+    def _client(self) -> Client:
+        return self.client
+
     # Gates
 
-    def pause(self, **gate: Unpack[Which]) -> bool:
-        """Let nothing of it start: `app.pause(queue="mail", reason="the server moves")`.
+    async def apause(self, **gate: Unpack[GateArguments]) -> bool:
+        """Let no job of it start: `app.pause(queue="mail", reason="the server moves")`.
 
-        Give one of queue=, type= and tenant=, or all=True. Running jobs finish; what waits in a worker's memory goes
+        Give one of queue=, type= and tenant=, or all=True. Running jobs finish; jobs that wait in a worker's memory go
         back to the queue. Workers know within a second. False: it was paused already, for the same reason.
         """
-        return self.client.ask(self._turn(GateState.PAUSED, gate), twin="app.apause(…)")
+        return await self._turn(GateState.PAUSED, gate)
 
-    async def apause(self, **gate: Unpack[Which]) -> bool:
-        return await self.client.aask(self._turn(GateState.PAUSED, gate))
+    async def adrain(self, **gate: Unpack[GateArguments]) -> bool:
+        """Let no more jobs of it be claimed. Running jobs finish, and so do jobs that a worker has claimed already."""
+        return await self._turn(GateState.DRAINING, gate)
 
-    def drain(self, **gate: Unpack[Which]) -> bool:
-        """Let nothing more of it be claimed. Running jobs finish, and so does what a worker has claimed already."""
-        return self.client.ask(self._turn(GateState.DRAINING, gate), twin="app.adrain(…)")
+    async def aopen(self, **gate: Unpack[GateArguments]) -> bool:
+        """Let its jobs start again; all=True opens the gate of everything and leaves the others as they are."""
+        return await self._turn(GateState.OPEN, gate)
 
-    async def adrain(self, **gate: Unpack[Which]) -> bool:
-        return await self.client.aask(self._turn(GateState.DRAINING, gate))
+    pause = blocking(apause)
+    drain = blocking(adrain)
+    open = blocking(aopen)
 
-    def open(self, **gate: Unpack[Which]) -> bool:
-        """Let it start again; all=True opens the gate of everything and leaves the others as they are."""
-        return self.client.ask(self._turn(GateState.OPEN, gate), twin="app.aopen(…)")
-
-    async def aopen(self, **gate: Unpack[Which]) -> bool:
-        return await self.client.aask(self._turn(GateState.OPEN, gate))
+    async def _turn(self, state: GateState, named: GateArguments) -> bool:
+        for name in named:
+            if name not in GateArguments.__annotations__:
+                raise AdmissionError(f"unknown option {name!r}{suggest(name, GateArguments.__annotations__)}")
+        reason = checked_reason(named.get("reason"))
+        gate = gate_of(named.get("queue"), named.get("type"), named.get("tenant"), named.get("all", False))
+        return await self.client.aask(lambda store: turn(store, gate, state, reason=reason, actor=self._actor))
 
     # Budgets
-
-    def budget(
-        self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
-    ) -> None:
-        """What a tenant or a queue may cost: `app.budget(tenant="acme", cents=500, per="day")`.
-
-        `per` has to be given: hour, day, week, month or a span; windows are counted in UTC. What the window that is now
-        has cost already counts.
-        """
-        self.client.ask(self._budget(budget(tenant, queue, cents, per)), twin="app.abudget(…)")
 
     async def abudget(
         self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
     ) -> None:
-        await self.client.aask(self._budget(budget(tenant, queue, cents, per)))
+        """What a tenant or a queue may cost: `app.budget(tenant="acme", cents=500, per="day")`.
 
-    def drop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
-        """Let it cost what it costs; False where there was no budget."""
-        return self.client.ask(self._drop(tenant, queue), twin="app.adrop_budget(…)")
+        `per` has to be given: hour, day, week, month or a span; windows are counted in UTC. The cost of the current
+        window so far counts.
+        """
+        checked = budget(tenant, queue, cents, per)
+        await self.client.aask(lambda store: store.set_budget(checked, actor=self._actor))
 
     async def adrop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
-        return await self.client.aask(self._drop(tenant, queue))
+        """Remove the budget of a tenant or a queue; False where there was none."""
+        kind, name = spender(tenant, queue)
+        return await self.client.aask(lambda store: store.drop_budget(kind, name, actor=self._actor))
+
+    budget = blocking(abudget)
+    drop_budget = blocking(adrop_budget)
 
     # Tenants
 
-    def weigh(self, tenant: str, weight: float) -> None:
-        """A tenant's share of a queue is its weight among those who have jobs there; 1 where none was given."""
-        self.client.ask(self._weigh(tenant, weight), twin="app.aweigh(…)")
-
     async def aweigh(self, tenant: str, weight: float) -> None:
-        await self.client.aask(self._weigh(tenant, weight))
-
-    # What both twins do
-
-    def _turn(self, state: GateState, named: Which) -> Callable[[Store], Awaitable[bool]]:
-        for name in named:
-            if name not in Which.__annotations__:
-                raise AdmissionError(f"unknown option {name!r}{suggest(name, Which.__annotations__)}")
-        reason = checked_reason(named.get("reason"))
-        gate = target(named.get("queue"), named.get("type"), named.get("tenant"), named.get("all", False))
-        return lambda store: turn(store, gate, state, reason=reason, actor=self.client.settings.acting)
-
-    def _budget(self, budget: Budget) -> Callable[[Store], Awaitable[None]]:
-        return lambda store: store.set_budget(budget, actor=self.client.settings.acting)
-
-    def _drop(self, tenant: str | None, queue: str | None) -> Callable[[Store], Awaitable[bool]]:
-        kind, name = spender(tenant, queue)
-        return lambda store: store.drop_budget(kind, name, actor=self.client.settings.acting)
-
-    def _weigh(self, tenant: str, weight: float) -> Callable[[Store], Awaitable[None]]:
+        """A tenant's share of a queue is its weight among the tenants that have jobs there; the default weight is 1."""
         check_name("tenant", tenant)
-        weighed = checked_weight(weight)
-        return lambda store: store.weigh(tenant, weighed, actor=self.client.settings.acting)
+        checked = checked_weight(weight)
+        await self.client.aask(lambda store: store.weigh(tenant, checked, actor=self._actor))
+
+    weigh = blocking(aweigh)
+
+    @property
+    def _actor(self) -> str:
+        return self.client.settings.acting
 
 
-async def turn(store: Store, gate: Target, state: GateState, *, reason: str | None, actor: str) -> bool:
-    """Open or close a gate; False where it is so already, and then nothing is written.
+async def turn(store: Store, gate: GateName, state: GateState, *, reason: str | None, actor: str) -> bool:
+    """Open or close a gate; False when it has that state already, and then nothing is written.
 
-    Two operators who do the same in one moment may both be told that they did it: the second one's write changes
-    nothing but the name beside it.
+    Two operators that make the same change at the same moment may both get True: the second write changes only the
+    actor.
     """
     for known in await store.gates():
         if (known.kind, known.name) == (gate.kind, gate.name):
@@ -155,28 +144,28 @@ async def turn(store: Store, gate: Target, state: GateState, *, reason: str | No
     return not same
 
 
-# The doors
+# Checks
 
 
-def target(queue: str | None, type: str | None, tenant: str | None, all: bool) -> Target:
-    """The one gate that is meant."""
+def gate_of(queue: str | None, type: str | None, tenant: str | None, all: bool) -> GateName:
+    """The one gate that the arguments name."""
     named = {GateKind.QUEUE: queue, GateKind.TYPE: type, GateKind.TENANT: tenant}
     given = [(kind, name) for kind, name in named.items() if name is not None]
     if len(given) + bool(all) != 1:
-        told = [f"{kind}=" for kind, _ in given] + ["all=True"] * bool(all)
-        what = f"{' and '.join(told)} are two gates; close one at a time" if told else "which gate is not said"
+        parts = [f"{kind}=" for kind, _ in given] + ["all=True"] * bool(all)
+        what = f"{' and '.join(parts)} are two gates; close one at a time" if parts else "no gate was named"
         raise AdmissionError(f"{what}: give queue=, type= or tenant=, or all=True for everything")
     if all:
         return EVERYTHING
     (kind, name), *_ = given
     check_name(kind, name)
-    return Target(kind, name)
+    return GateName(kind, name)
 
 
 def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
-    """Whose budget: its kind and name."""
+    """The kind and name of the tenant or queue that has the budget."""
     if (tenant is None) == (queue is None):
-        what = "whose budget is not said" if tenant is None else "a budget is a tenant's or a queue's, not both"
+        what = "no tenant or queue was named" if tenant is None else "a budget is a tenant's or a queue's, not both"
         raise AdmissionError(f"{what}: give tenant= or queue=")
     kind, name = ("queue", queue) if tenant is None else ("tenant", tenant)
     assert name is not None
@@ -187,7 +176,7 @@ def spender(tenant: str | None, queue: str | None) -> tuple[str, str]:
 def budget(tenant: str | None, queue: str | None, cents: int, per: Duration | None) -> Budget:
     kind, name = spender(tenant, queue)
     if per is None:
-        raise AdmissionError(f"a budget without a window; say per what, as in per='day': {_windows()}")
+        raise AdmissionError(f"a budget without a window; give per=, as in per='day': {_windows()}")
     if isinstance(cents, bool) or not isinstance(cents, int):
         raise AdmissionError(f"a budget of {cents!r}: it is a whole number of cents, such as 500")
     if cents < 0:
@@ -236,8 +225,8 @@ def check_name(kind: str, name: object) -> None:
 def checked_reason(reason: str | None) -> str | None:
     if reason is None:
         return None
-    told = reason.strip() if isinstance(reason, str) else reason
-    problem = name_problem(told, longest=LONGEST_REASON)
+    stripped = reason.strip() if isinstance(reason, str) else reason
+    problem = name_problem(stripped, longest=LONGEST_REASON)
     if problem is not None:
         raise AdmissionError(f"the reason {problem}")
-    return told
+    return stripped

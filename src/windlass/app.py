@@ -1,23 +1,24 @@
-"""`Windlass`: the one object a program makes. It knows settings and job types, and opens nothing by itself."""
+"""`Windlass`: the one object that a program makes. It holds settings and job types; the first call opens the store."""
 
 from __future__ import annotations
 
 import builtins
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from windlass.admin import Operators
-from windlass.client import Client, gather
+from windlass.blocking import blocking
+from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, suggest
-from windlass.declare.follow_ups import check as check_follow_ups
+from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, make_plan
-from windlass.declare.registry import Registry, define
+from windlass.declare.registry import JobOptions, Registry, define
 from windlass.errors import RegistrationError
 from windlass.handler.context import Context
 from windlass.handles.job import JobHandle
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
     from windlass.model.schedule import ScheduleRow
     from windlass.runtime.worker import Worker
     from windlass.store.migrate import Migration
-    from windlass.store.protocol import Store, WorkerRow
+    from windlass.store.protocol import WorkerRow
 
 M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# A coroutine function is also a function, so the overloads below overlap: the first one that fits is meant.
+# A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
 AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[Context, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
@@ -76,7 +77,7 @@ class Windlass(Operators):
         self.clock = clock or SystemClock()
         self.registry = Registry()
         self.client = Client(self.settings, self.clock)
-        self.program: str | None = None  # how another process can load this program; set by `windlass worker`
+        self.program: str | None = None  # how another process loads this program; set by `windlass worker`
 
     # Declaring
 
@@ -115,22 +116,21 @@ class Windlass(Operators):
     def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
         """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`.
 
-        `unique` lets no second job in: True (by all arguments), names of arguments, a function of them, or `unique(…)`
-        with states, window and scope. `unique_forever` does so even when the job's history has passed.
+        `unique` refuses a second job: True (by all arguments), names of arguments, a function of them, or `unique(…)`
+        with states, window and scope. `unique_forever` refuses it even after the job's history was deleted.
 
         `limits` lists what its jobs count against: `[per("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
 
-        `on_dead`, `on_cancelled` and `on_succeeded` name a job type that follows: it is enqueued in the transaction
-        that writes the end, whoever writes it, and is given what it names among `id`, `input`, `output` and `error`.
+        `on_dead`, `on_cancelled` and `on_succeeded` name a follow-up job type. The follow-up is enqueued in the
+        transaction that writes the job's end. Its parameters are any of `id`, `input`, `output` and `error`.
 
-        `audit` is the audit's word for a success, such as "EMAIL_SENT"; False: no row.
+        `audit` is the action that the audit records for a success, such as "EMAIL_SENT"; False: no row.
 
-        `labels` are names of your own for states: `{"dead": "failed"}`.
+        `labels` are your own names for states: `{"dead": "failed"}`.
         """
-        known = dict.fromkeys(name for name in inspect.signature(define).parameters if name not in HIDDEN)
         for name in options:
-            if name not in known:
-                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, known)}")
+            if name not in JobOptions.__annotations__:
+                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, JobOptions.__annotations__)}")
         local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
 
         def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
@@ -146,7 +146,7 @@ class Windlass(Operators):
         return declare if fn is None else declare(fn)
 
     def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-        """A limit for several job types' `limits=[…]`, as `per(…)` makes it; workers declare it in any case."""
+        """A limit for the `limits=[…]` of several job types, as `per(…)`; workers declare it even if none uses it."""
         return self._declared(per(name, most, key=key, scope=scope), "app.limit(…)")
 
     def rate(
@@ -163,7 +163,7 @@ class Windlass(Operators):
         return self._declared(rate(name, count, every=every, burst=burst, key=key, scope=scope), "app.rate(…)")
 
     def _declared(self, limit: Limit, by: str) -> Limit:
-        self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.keyed)
+        self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
 
     # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
@@ -202,8 +202,8 @@ class Windlass(Operators):
     ) -> Pipeline[..., Any]:
         """One job that moves through phases: `site = app.pipeline("site", [analyse, phase(ask, processors=10)])`.
 
-        Each phase has its type's handler, queue, retries and time limit. The input is bound by the first one; a later
-        handler takes of it what it has parameters for, and the result of the phase before from `ctx.previous`.
+        Each phase has its type's handler, queue, retries and time limit. The first phase binds the input; a later
+        handler gets the arguments that it has parameters for. `ctx.previous` is the result of the phase before.
         """
         follow_ups = {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
         checked = make_plan(self, name, phases, labels=labels, follow_ups=follow_ups)
@@ -222,12 +222,12 @@ class Windlass(Operators):
         catch_up: str = "one",
         overlap: str = "allow",
     ) -> Schedule[R]:
-        """Let jobs come by themselves: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
+        """Enqueue jobs by the clock: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
 
-        Give one of `cron`, `every="15m"` and `at=datetime(…)`. The workers of this program fire each tick once, however
-        many they are; a job's `run_at` is the time of its tick. `catch_up` is for ticks for which no worker was there:
-        `skip`, `one` job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`,
-        `skip` the tick, or `cancel` the old job. What is edited or paused at run time stays so through a deploy.
+        Give one of `cron`, `every="15m"` and `at=datetime(…)`. Each tick fires once, with any number of workers; a
+        job's `run_at` is the time of its tick. `catch_up` is for ticks that were due while no worker ran: `skip`, `one`
+        job for all of them, or `all`. `overlap` is for ticks while the last job has not ended: `allow`, `skip` the
+        tick, or `cancel` the old job. An edit or a pause at run time survives a deploy.
         """
         from windlass.handles.schedule import declare
 
@@ -238,21 +238,25 @@ class Windlass(Operators):
 
     # Enqueuing many
 
-    def enqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
+    def _enqueue_many(
+        self, calls: Iterable[TypedCall[R]], *, conn: object | None = None
+    ) -> Enqueue[list[JobHandle[R]]]:
         """Enqueue all of them or none: `app.enqueue_many(add.call(i, i) for i in range(10_000))`.
 
-        Two calls with one key make one job; the later one is answered with it.
+        Two calls with one key make one job, and both handles are that job's.
         """
         jobs, kept, named = gather(calls, self.settings)
-        existing = self.client.enqueue(jobs, named if conn is None else conn, twin="app.aenqueue_many(…)")
-        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+        client = self.client
 
-    async def aenqueue_many(self, calls: Iterable[TypedCall[R]], *, conn: object | None = None) -> list[JobHandle[R]]:
-        jobs, kept, named = gather(calls, self.settings)
-        existing = await self.client.aenqueue(jobs, named if conn is None else conn)
-        return [JobHandle.of(self.client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+        def handles(existing: Mapping[UUID, UUID]) -> list[JobHandle[R]]:
+            return [JobHandle.of(client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
 
-    # Enqueuing what depends on each other
+        return Enqueue(jobs, named if conn is None else conn, handles)
+
+    enqueue_many = blocking_enqueue(_enqueue_many)
+    aenqueue_many = awaited_enqueue(_enqueue_many)
+
+    # Enqueuing jobs that depend on each other
 
     def graph(self) -> Graph:
         """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
@@ -260,70 +264,61 @@ class Windlass(Operators):
 
         return Graph(self.client)
 
-    def batch(
+    def _batch(
         self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
-    ) -> Batch[M, R]:
-        """Enqueue many jobs, and one that runs when they have ended: `app.batch(calls, then=notify.call())`.
+    ) -> Enqueue[Batch[M, R]]:
+        """Enqueue many jobs, and a callback that runs when they have ended: `app.batch(calls, then=notify.call())`.
 
-        The policy says what the bad end of a job means for the callback: `continue` (it is counted as failed, and the
-        callback runs when all have ended), `fail` (the callback dies at once, the rest goes on) or `skip` (the callback
-        is cancelled at once, and with it the rest). The callback finds the counters in `ctx.job`, and the results, as
-        "0", "1", … in the order of the calls, with `await ctx.dependencies()`.
+        The policy decides what the bad end of a job means for the callback: `continue` (the job counts as failed, and
+        the callback runs when all jobs have ended), `fail` (the callback dies at once, the other jobs go on) or `skip`
+        (the callback is cancelled at once, and the other jobs with it). The callback finds the counters in `ctx.job`.
+        It finds the results with `await ctx.dependencies()`, as "0", "1", … in the order of the calls.
 
-        `then` is needed because the callback is what counts and what is waited for; a type of Windlass's own that does
-        nothing would be one that no program registers and so no worker claims. Without one: `app.enqueue_many(calls)`.
+        `then` is required because the callback is the job that counts and that is waited for. A job type of Windlass's
+        own that does nothing would be registered by no program, and so claimed by no worker. To enqueue jobs without
+        a callback: `app.enqueue_many(calls)`.
         """
         from windlass.handles.batch import plan
 
-        planned = plan(calls, then, policy, self.settings)
-        existing = self.client.enqueue(planned.jobs, planned.conn if conn is None else conn, twin="app.abatch(…)")
-        return planned.enqueued(self.client, existing)
+        planned, client = plan(calls, then, policy, self.settings), self.client
+        return Enqueue(
+            planned.jobs,
+            planned.conn if conn is None else conn,
+            lambda existing: planned.enqueued(client, existing),
+        )
 
-    async def abatch(
-        self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
-    ) -> Batch[M, R]:
-        from windlass.handles.batch import plan
+    batch = blocking_enqueue(_batch)
+    abatch = awaited_enqueue(_batch)
 
-        planned = plan(calls, then, policy, self.settings)
-        existing = await self.client.aenqueue(planned.jobs, planned.conn if conn is None else conn)
-        return planned.enqueued(self.client, existing)
-
-    # Looking
-
-    def find(self, id: str | UUID) -> JobHandle[object]:
-        """A hold on the job with this id; raises JobNotFound when there is none."""
-        return self.client.ask(self._finding(id), twin="app.afind(…)")
+    # Reading
 
     async def afind(self, id: str | UUID) -> JobHandle[object]:
-        return await self.client.aask(self._finding(id))
-
-    def counts(self) -> dict[State, int]:
-        """Jobs by state, history included."""
-        return self.client.ask(lambda store: store.counts(), twin="app.acounts()")
+        """A handle for the job with this id; raises JobNotFound when there is none."""
+        wanted = parse_id(id)
+        record = await JobHandle[object](self.client, wanted).arecord()
+        return JobHandle(self.client, wanted, self.registry.of(record))
 
     async def acounts(self) -> dict[State, int]:
+        """Jobs by state, history included."""
         return await self.client.aask(lambda store: store.counts())
 
-    def workers(self) -> list[WorkerRow]:
-        """The workers the store knows."""
-        return self.client.ask(lambda store: store.workers(), twin="app.aworkers()")
-
     async def aworkers(self) -> list[WorkerRow]:
+        """The workers that are registered in the store."""
         return await self.client.aask(lambda store: store.workers())
 
-    def wake(self, queue: str = "*") -> None:
-        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
-        self.client.ask(lambda store: store.wake(queue), twin="app.awake(…)")
+    async def aschedules(self) -> list[ScheduleRow]:
+        """The schedules in the store, with their edits and the times of their next ticks."""
+        return await self.client.aask(lambda store: store.schedules())
 
     async def awake(self, queue: str = "*") -> None:
+        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
         await self.client.aask(lambda store: store.wake(queue))
 
-    def schedules(self) -> list[ScheduleRow]:
-        """The schedules the store knows, with what was edited and when they tick next."""
-        return self.client.ask(lambda store: store.schedules(), twin="app.aschedules()")
-
-    async def aschedules(self) -> list[ScheduleRow]:
-        return await self.client.aask(lambda store: store.schedules())
+    find = blocking(afind)
+    counts = blocking(acounts)
+    workers = blocking(aworkers)
+    schedules = blocking(aschedules)
+    wake = blocking(awake)
 
     # Working
 
@@ -339,7 +334,7 @@ class Windlass(Operators):
 
         check_follow_ups(self.registry, self.settings)
         for declaration in self.registry.schedules.values():
-            declaration.declared(self.settings)  # what is wrong with its job is said here, and not at its first tick
+            declaration.declared(self.settings)  # a mistake in its job raises here, and not at the first tick
         settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
         return Worker(
             settings,
@@ -359,12 +354,11 @@ class Windlass(Operators):
 
     # The schema
 
-    def migrate(self) -> list[Migration]:
-        """Bring the database's schema up to date; the answer is what was applied."""
-        return self.client.portal.run(lambda: make_migrator(self.settings).migrate(), twin="app.amigrate()")
-
     async def amigrate(self) -> list[Migration]:
+        """Bring the database's schema up to date; the answer is what was applied."""
         return await self.client.portal.arun(lambda: make_migrator(self.settings).migrate())
+
+    migrate = blocking(amigrate)
 
     # The end
 
@@ -373,16 +367,5 @@ class Windlass(Operators):
         self.client.close()
 
     async def aclose(self) -> None:
+        """Close the connections of this process; the next call opens new ones."""
         await self.client.aclose()
-
-    def _finding(self, id: str | UUID) -> Callable[[Store], Awaitable[JobHandle[object]]]:
-        wanted = parse_id(id)
-
-        async def find(store: Store) -> JobHandle[object]:
-            record = await JobHandle[object](self.client, wanted)._find(store)
-            return JobHandle(self.client, wanted, self.registry.of(record))
-
-        return find
-
-
-HIDDEN = {"fn", "context", "localns"}

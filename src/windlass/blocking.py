@@ -1,16 +1,20 @@
-"""Blocking calls over an asynchronous core: one daemon thread with one event loop, in which the core lives.
+"""Blocking calls over an asynchronous core: one daemon thread with one event loop, on which the core runs.
 
-A program without a loop calls `run()` and waits. A program with one awaits `arun()`, from whichever loop it
-has. The thread starts at the first use, and anew in a child process: threads do not survive a fork.
+A program without a loop calls `run()` and waits. A program with a loop awaits `arun()`, from any loop. The thread
+starts at the first use, and again in a child process: threads do not survive a fork.
+
+A public method is written once, as a coroutine `a…`; `blocking` makes the method without the `a` from it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from windlass.errors import BlockingCall
 
@@ -18,9 +22,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 JOIN_SECONDS = 5.0
+
+
+class WaitsFor(Protocol):
+    """Runs a coroutine for a caller that blocks: the client."""
+
+    def wait_for(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T: ...
+
+
+class HasClient(Protocol):
+    """An object whose awaited methods may be called blocking."""
+
+    @property
+    def _client(self) -> WaitsFor: ...
+
+    @property
+    def _noun(self) -> str:
+        """How an error names the object: `job` in `use: await job.astatus()`."""
+        ...
+
+
+Owner = TypeVar("Owner", bound=HasClient)
+
+
+def blocking(awaited: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Owner, P], T]:
+    """The blocking form of a method, with its parameters, result and docstring: `status = blocking(astatus)`."""
+
+    shown = f"{awaited.__name__}({'…' if _has_parameters(awaited) else ''})"
+
+    @functools.wraps(awaited)
+    def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._client.wait_for(lambda: awaited(self, *args, **kwargs), async_name=f"{self._noun}.{shown}")
+
+    rename(call, awaited.__name__.removeprefix("a"))
+    return call
+
+
+def rename(method: Callable[..., object], name: str) -> None:
+    """Give a method that was made from another one a name of its own."""
+    method.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{name}"
+    method.__name__ = name
+
+
+def _has_parameters(method: Callable[..., object]) -> bool:
+    code = method.__code__
+    named = code.co_argcount + code.co_kwonlyargcount
+    return named > 1 or bool(code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
 
 
 class Portal:
@@ -35,14 +86,14 @@ class Portal:
         portal = weakref.ref(self)  # at-fork hooks are for ever; a portal is not
         os.register_at_fork(after_in_child=lambda: _forget(portal()))
 
-    def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, twin: str) -> T:
-        """Wait for `coroutine()`; `twin` is what asynchronous code writes instead: `job.aenqueue(…)`."""
-        self.refuse_on_a_loop(twin)
+    def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T:
+        """Wait for `coroutine()`; `async_name` is what asynchronous code writes instead: `job.aenqueue(…)`."""
+        self.refuse_on_a_loop(async_name)
         future = self.submit(coroutine)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # of use when it was the waiting that ended, by Ctrl-C: nobody waits any more
+            future.cancel()  # when Ctrl-C ended the waiting: the coroutine has no caller any more
             raise
 
     async def arun(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -51,14 +102,14 @@ class Portal:
             return await coroutine()
         return await asyncio.wrap_future(self.submit(coroutine))
 
-    def refuse_on_a_loop(self, twin: str) -> None:
+    def refuse_on_a_loop(self, async_name: str) -> None:
         """Raise when waiting here would stop a loop that runs on this thread."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        call = twin.partition("(")[0].rpartition(".")[2].removeprefix("a")
-        raise BlockingCall(f"{call}() would block the running event loop; use: await {twin}")
+        call = async_name.partition("(")[0].rpartition(".")[2].removeprefix("a")
+        raise BlockingCall(f"{call}() would block the running event loop; use: await {async_name}")
 
     def close(self) -> None:
         """Cancel what is under way and end the thread. The next call starts a new one."""
@@ -74,7 +125,7 @@ class Portal:
     def forget(self) -> None:
         """In the child of a fork: the parent's thread is not here, and the lock may be held for ever.
 
-        The loop is kept and never closed: its selector is shared with the parent, who would go deaf.
+        The loop is kept and never closed: the parent shares its selector, and would miss every event after a close.
         """
         self._abandoned.append(self._loop)
         self._lock = threading.Lock()
@@ -82,12 +133,12 @@ class Portal:
         self._pid = os.getpid()
 
     def submit(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Start `coroutine()` over there and wait for nothing."""
+        """Start `coroutine()` on the portal's loop, and return without waiting."""
 
         async def call() -> T:
             return await coroutine()
 
-        with self._lock:  # so that close() comes before or after, never between
+        with self._lock:  # close() runs before or after, never between the two calls
             return asyncio.run_coroutine_threadsafe(call(), self._running())
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -115,7 +166,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
-        # Closing a loop tells its helper threads to end and does not wait; who closes a portal expects them gone.
+        # Closing a loop asks its helper threads to end and does not wait; the caller of close() expects them gone.
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()

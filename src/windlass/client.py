@@ -2,24 +2,26 @@
 
 In:   a job type, arguments and options
 Out:  a NewJob, checked against the hints and the JSON profile, on its way to the store
-Next: store/protocol.py, where it becomes a row
+Next: the store's `enqueue` (store/postgres/store.py, store/sqlite/store.py), which writes it as a row
 
-One store per process lives on the portal's loop; blocking and asynchronous callers both go there, from any thread and
-any loop. A call with `conn=` runs on the caller's connection, and one inside `ctx.transaction()` joins it.
+One store per process runs on the portal's loop; blocking and asynchronous callers use it from any thread and any loop.
+An enqueue with `conn=` runs on the caller's connection, and an enqueue inside `ctx.transaction()` joins that one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
+import inspect
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from windlass.blocking import Portal
+from windlass.blocking import Portal, rename
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.follow_ups import consequences
@@ -29,23 +31,24 @@ from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, Wind
 from windlass.handler.transaction import Joined, current_transaction
 from windlass.model.job import DEFAULT_TENANT, Key, NewJob, new_id
 from windlass.policy.limit import keys_of
-from windlass.policy.unique import Uniqueness, idempotency_key, merged, shortened, text_of, unique_key
+from windlass.policy.unique import Uniqueness, idempotency_key, merge_repeated, shorten_key, text_of, unique_key
 from windlass.store import dialect_of, make_store, sqlite_location
 
 if TYPE_CHECKING:
-    from windlass.connection import Borrowed
+    from windlass.connection.borrowed import CallerConnection
     from windlass.store.protocol import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call that has been checked and not been enqueued."""
+    """A checked call that is not enqueued yet."""
 
     definition: Definition
     input: str
     options: Options = NONE
-    registry: Registry = Registry()  # where the types of its follow-ups are found
+    registry: Registry = Registry()  # to find the types of its follow-ups
 
     def new_job(self, settings: Settings) -> NewJob:
         options, definition = self.options, self.definition
@@ -72,14 +75,14 @@ class Call(msgspec.Struct, frozen=True):
         )
 
     def _key(self) -> tuple[str | None, Uniqueness | None]:
-        """The key that people see, and how it is unique; a key without a policy refuses nobody."""
-        text, wish = self.options.key, self.options.unique
-        policy = wish if isinstance(wish, Uniqueness) else self.definition.unique
+        """The key that users see, and how it is unique; a key without a policy refuses no job."""
+        text, chosen = self.options.key, self.options.unique
+        policy = chosen if isinstance(chosen, Uniqueness) else self.definition.unique
         if text is not None:
-            return shortened(text), None if wish is False else policy or Uniqueness()
-        if policy is None or wish is False:
+            return shorten_key(text), None if chosen is False else policy or Uniqueness()
+        if policy is None or chosen is False:
             return None, None
-        return shortened(text_of(policy, self.definition.signature, self.input)), policy
+        return shorten_key(text_of(policy, self.definition.signature, self.input)), policy
 
     def _limits(self, tenant: str, queue: str) -> tuple[str, ...]:
         if not self.definition.limits:
@@ -91,11 +94,11 @@ class Call(msgspec.Struct, frozen=True):
         if text is None:
             return None
         type, input = self.definition.type, self.input
-        return idempotency_key(shortened(text), tenant=tenant, type=type, input=input, window=window)
+        return idempotency_key(shorten_key(text), tenant=tenant, type=type, input=input, window=window)
 
 
 class Client:
-    """Enqueues and asks, for callers that wait and callers that await."""
+    """Enqueues jobs and asks the store, for blocking and for asynchronous callers."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
@@ -109,22 +112,24 @@ class Client:
 
     # Enqueue
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
-        """Write the jobs, waiting for it; the answer names, by the new id, the jobs that held a key already."""
-        fresh, repeated = merged(jobs)
+    # Written out for both kinds of callers: a blocking caller's connection is used on the caller's own thread.
+
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
+        """Write the jobs, blocking; the answer has, by the new id, the id of each job that held a key already."""
+        fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
         if conn is not None:
-            existing = self._enqueue_on(conn, fresh, twin)
+            existing = self._enqueue_on(conn, fresh, async_name)
         elif joined is not None:
-            self.portal.refuse_on_a_loop(twin)
+            self.portal.refuse_on_a_loop(async_name)
             existing = joined.run(joined.transaction.enqueue(fresh))
         else:
-            existing = self.portal.run(lambda: self._enqueue(fresh), twin=twin)
-        return _answered(existing, repeated)
+            existing = self.portal.run(lambda: self._enqueue(fresh), async_name=async_name)
+        return _with_repeated(existing, repeated)
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
-        """Write the jobs; as `enqueue`."""
-        fresh, repeated = merged(jobs)
+        """As `enqueue`, awaited."""
+        fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
         if conn is not None:
             existing = await self._aenqueue_on(conn, fresh)
@@ -132,29 +137,31 @@ class Client:
             existing = await joined.arun(joined.transaction.enqueue(fresh))
         else:
             existing = await self.portal.arun(lambda: self._enqueue(fresh))
-        return _answered(existing, repeated)
+        return _with_repeated(existing, repeated)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         return await (await self.store()).enqueue(jobs)
 
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
-    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], twin: str) -> Mapping[UUID, UUID]:
-        from windlass.connection import borrow, check_identity, location
+    def _enqueue_on(self, conn: Any, jobs: Sequence[NewJob], async_name: str) -> Mapping[UUID, UUID]:
+        from windlass.connection.location import check_identity, location
+        from windlass.connection.recognise import borrow
 
         if isinstance(conn, Joined):
             return conn.run(conn.transaction.enqueue(jobs))
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
-        if not borrowed.on_a_loop:
-            self.portal.refuse_on_a_loop(twin)
+        if not borrowed.runs_on_loop:
+            self.portal.refuse_on_a_loop(async_name)
         check_identity(location(borrowed), self.portal.submit(self._where).result())
         existing = borrowed.enqueue(jobs, now=self.clock.now())
         self._wake_after_commit(borrowed, jobs, existing)
         return existing
 
     async def _aenqueue_on(self, conn: Any, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        from windlass.connection import alocation, borrow, check_identity
+        from windlass.connection.location import alocation, check_identity
+        from windlass.connection.recognise import borrow
 
         borrowed = borrow(conn)
         self._check_dialect(borrowed.dialect)
@@ -163,7 +170,9 @@ class Client:
         self._wake_after_commit(borrowed, jobs, existing)
         return existing
 
-    def _wake_after_commit(self, borrowed: Borrowed, jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]) -> None:
+    def _wake_after_commit(
+        self, borrowed: CallerConnection, jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]
+    ) -> None:
         written = [job for job in jobs if job.id not in existing]
         if written:
             borrowed.after_commit(lambda: self._wake_soon(written))
@@ -177,7 +186,7 @@ class Client:
             )
 
     def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
-        """After the caller's commit; nobody waits for it."""
+        """Wake the workers after the caller's commit, without waiting for it."""
         queues = {job.queue for job in jobs if job.delay is None and job.run_at is None and job.wait is None}
 
         async def wake() -> None:
@@ -188,10 +197,16 @@ class Client:
 
     # Ask
 
-    def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
-        return self.portal.run(lambda: self._answer(question), twin=twin)
+    def wait_for(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T:
+        """Run a coroutine on the portal's loop, blocking."""
+        return self.portal.run(coroutine, async_name=async_name)
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """As `aask`, blocking."""
+        return self.wait_for(lambda: self.aask(question), async_name="app.client.aask(…)")
 
     async def aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Run a question to the store on the portal's loop."""
         return await self.portal.arun(lambda: self._answer(question))
 
     async def _answer(self, question: Callable[[Store], Awaitable[T]]) -> T:
@@ -200,7 +215,7 @@ class Client:
     # The store of this process
 
     async def store(self) -> Store:
-        """Opened by the first call, on the portal's loop, and anew after a fork."""
+        """The store, opened by the first call on the portal's loop, and again after a fork."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._store, self._opening, self._location = loop, None, asyncio.Lock(), None
@@ -213,24 +228,27 @@ class Client:
             return self._store
 
     async def _where(self) -> str:
-        """Where this app's jobs are, to compare with a caller's connection."""
+        """The location of this app's database, to compare with a caller's connection."""
         if dialect_of(self.settings.url) == "sqlite":
-            # Opening a store tries a write, which would wait for the very transaction that the caller holds.
+            # Opening a store tries a write, which would wait for the transaction that the caller has open.
             return sqlite_location(self.settings.url)
         store = await self.store()
         if self._location is None:
             self._location = await store.location()
         return self._location
 
-    async def aclose(self) -> None:
-        await self.portal.arun(self._close_store)
-        await asyncio.to_thread(self.portal.close)
+    # Written out for both kinds of callers: a coroutine on the portal's loop cannot end the portal's own thread.
 
     def close(self) -> None:
-        """Send what is still on its way, close the connections, end the thread."""
+        """Send the last wake-ups, close the connections, end the thread."""
         if self._store is not None:
-            self.portal.run(self._close_store, twin="app.aclose()")
+            self.portal.run(self._close_store, async_name="app.aclose()")
         self.portal.close()
+
+    async def aclose(self) -> None:
+        """As `close`, awaited."""
+        await self.portal.arun(self._close_store)
+        await asyncio.to_thread(self.portal.close)
 
     async def _close_store(self) -> None:
         store, self._store = self._store, None
@@ -238,17 +256,71 @@ class Client:
             await store.close()
 
 
-def _answered(existing: Mapping[UUID, UUID], repeated: Mapping[UUID, UUID]) -> Mapping[UUID, UUID]:
-    """Whose job each refused one is answered with: a repetition with whatever answers the first of its key."""
+def _with_repeated(existing: Mapping[UUID, UUID], repeated: Mapping[UUID, UUID]) -> Mapping[UUID, UUID]:
+    """The existing job for each refused one; a repetition within the call has the job of the first with its key."""
     return {**existing, **{id: existing.get(first, first) for id, first in repeated.items()}} if repeated else existing
 
 
+class Enqueue(NamedTuple, Generic[T]):
+    """An enqueue that was checked on the caller's thread and is not written yet."""
+
+    jobs: Sequence[NewJob]
+    conn: Any  # the caller's own connection, or None
+    answer: Callable[[Mapping[UUID, UUID]], T]  # from what the store returned
+
+
+class Enqueues(Protocol):
+    """An object with methods that enqueue."""
+
+    @property
+    def _client(self) -> Client: ...
+
+    @property
+    def _noun(self) -> str: ...
+
+
+Owner = TypeVar("Owner", bound=Enqueues)
+
+
+def blocking_enqueue(prepare: Callable[Concatenate[Owner, P], Enqueue[T]]) -> Callable[Concatenate[Owner, P], T]:
+    """The public method that writes what `prepare` checked: `enqueue = blocking_enqueue(_enqueue)`."""
+    name = prepare.__name__.removeprefix("_")
+
+    def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        jobs, conn, answer = prepare(self, *args, **kwargs)
+        return answer(self._client.enqueue(jobs, conn, async_name=f"{self._noun}.a{name}(…)"))
+
+    return _documented(call, prepare, name)
+
+
+def awaited_enqueue(
+    prepare: Callable[Concatenate[Owner, P], Enqueue[T]],
+) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
+    """The awaited form of `blocking_enqueue`: `aenqueue = awaited_enqueue(_enqueue)`."""
+
+    async def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        jobs, conn, answer = prepare(self, *args, **kwargs)
+        return answer(await self._client.aenqueue(jobs, conn))
+
+    return _documented(call, prepare, f"a{prepare.__name__.removeprefix('_')}")
+
+
+def _documented(call: Callable[P, T], prepare: Callable[..., object], name: str) -> Callable[P, T]:
+    """Give the public method the docstring and the parameters of `prepare`, and the type of the answer as its own."""
+    functools.update_wrapper(call, prepare)
+    rename(call, name)
+    signature = inspect.signature(prepare)
+    answer = str(signature.return_annotation).removeprefix("Enqueue[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
+    return call
+
+
 def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], list[Call], Any]:
-    """New jobs of many calls, or an error that names the one that is wrong; nothing has been written by then."""
+    """The new jobs of many calls, or an error that names the wrong call; nothing is written yet."""
     jobs: list[NewJob] = []
     kept: list[Call] = []
     connections: list[Any] = []
-    for index, (call, job) in enumerate(_numbered(calls, settings)):
+    for index, (call, job) in enumerate(_with_jobs(calls, settings)):
         if job is None:
             raise EnqueueError(
                 f"call {index} is {type(call).__name__}, not a call; write: app.enqueue_many(add.call(i, i) for i in …)"
@@ -264,8 +336,8 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
     return jobs, kept, connections[0] if connections else None
 
 
-def _numbered(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
-    """The calls and their jobs; an error on the way is told with the index of the call that raised it."""
+def _with_jobs(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
+    """The calls and their jobs; an error carries the index of the call that raised it."""
     if not isinstance(calls, Iterable):
         raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")
     index = 0
@@ -284,7 +356,7 @@ def _numbered(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call,
 
 
 def _close(client: weakref.ref[Client]) -> None:
-    """At exit: let the last wake-ups out; a hanging database must not keep the program."""
+    """At exit: send the last wake-ups; a hanging database must not keep the program alive."""
     instance = client()
     if instance is not None:
         try:

@@ -1,7 +1,7 @@
-"""Time: durations as people write them, and the clocks a program runs on.
+"""Time: durations as users write them, and the clocks of a process.
 
-Every component takes its clock; only tests replace it. What decides about jobs is the *store's* clock (the
-database's); the clock here paces loops and measures how long ago something happened in this process.
+Every component is given its clock; only tests replace it. Decisions about jobs use the *store's* clock (the
+database's); the clock here paces loops and measures spans of time in this process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LONGEST = timedelta(days=36_500).total_seconds()
 
 
 class Clock(Protocol):
-    """What the runtime needs to know of time."""
+    """The time functions that the runtime uses."""
 
     def now(self) -> datetime:
         """The wall clock, aware and in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never go back."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -78,7 +78,7 @@ async def wait(clock: Clock, event: asyncio.Event, seconds: float | None) -> Non
 
 
 def seconds(value: Duration, *, what: str = "duration") -> float:
-    """`value` in seconds; refuses what is negative, endless or not a duration at all."""
+    """`value` in seconds; refuses a value that is negative, infinite or no duration."""
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, bool):
@@ -109,7 +109,7 @@ def _parse(text: str, what: str) -> float:
 
 
 def spell(value: float) -> str:
-    """Seconds as a person would write them: 90.0 → `1m30s`."""
+    """Seconds as a user would write them: 90.0 → `1m30s`."""
     if value < 1:
         return f"{value * 1000:.0f}ms"
     pieces: list[str] = []

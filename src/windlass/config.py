@@ -1,8 +1,8 @@
 """Settings: frozen, checked when built, each with a name in the environment and in a file.
 
 Explicit argument > flag > `WINDLASS_*` > `windlass.toml` > `[tool.windlass]` in pyproject.toml > the pace's preset >
-default. All of it is read in one function, `Settings.load`, when an app is made; nothing is read at import time.
-`origins` remembers where each value came from, for `windlass config`.
+default. One function, `Settings.load`, reads all of them when an app is made; nothing is read at import time.
+`origins` records the source of each value, for `windlass config`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from windlass.names import LONGEST_NAME, name_problem
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
 OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
-"""Names of ours in the environment that are no settings."""
+"""Environment variables of Windlass that are not settings."""
 
 
 class Pace(StrEnum):
-    """How eagerly a worker looks for work and hands it out: three presets of the settings below."""
+    """How eagerly a worker claims jobs and assigns them to processors: three presets of the settings below."""
 
     EAGER = "eager"
     STEADY = "steady"  # seeds 000 and 001
@@ -67,7 +67,7 @@ def store_url(value: object) -> str:
 
 
 def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:
-    """A field that knows how to read itself from text and says what it is for. A URL may hold a password."""
+    """A field with a function that parses its text and with a description. A URL may hold a password: no repr."""
     return field(default=default, repr=read is not store_url, metadata={"read": read, "about": about})
 
 
@@ -82,32 +82,38 @@ class Settings:
     pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
 
     lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
-    beat: float = setting(10.0, duration, "how often a worker says that it is alive")
-    margin: float = setting(5.0, duration, "so long before its lease ends a cut-off worker stops its handlers")
-    sweep: float = setting(5.0, duration, "how often dead workers are looked for")
+    beat: float = setting(10.0, duration, "how often a worker renews its leases")
+    margin: float = setting(
+        5.0, duration, "a worker that cannot renew its lease stops its handlers this long before the lease expires"
+    )
+    sweep: float = setting(5.0, duration, "how often a worker sweeps for dead workers")
     health: float = setting(5.0, duration, "how often processors are checked")
-    poll: float = setting(1.0, duration, "how often an idle worker looks without being woken")
+    poll: float = setting(1.0, duration, "how often an idle worker polls for jobs without a wake-up")
     grace: float = setting(25.0, duration, "how long a stopping worker waits for its handlers")
     history: float = setting(7 * 86_400.0, duration, "how long finished jobs are kept")
     audit: float = setting(90 * 86_400.0, duration, "how long the audit is kept")
-    actor: str | None = setting(None, text, "whom the audit names for what is done here; none: user@host")
-    idempotency_window: float = setting(86_400.0, duration, "how long an idempotency key answers with its job")
-    cancel_grace: float = setting(5.0, duration, "how long a thread or process may take to heed a cancel")
+    actor: str | None = setting(
+        None, text, "the actor that the audit names for operations of this process; none: user@host"
+    )
+    idempotency_window: float = setting(86_400.0, duration, "how long a repeated idempotency key returns the first job")
+    cancel_grace: float = setting(5.0, duration, "how long a thread or process may take to stop after a cancel")
 
     concurrency: int = setting(20, whole, "processors of one worker")
-    max_attempts: int = setting(4, whole, "attempts of a job, unless its type says otherwise")
+    max_attempts: int = setting(4, whole, "attempts of a job, unless its type sets its own")
     max_crashes: int = setting(3, whole, "worker deaths after which a job is dead")
     crash_counts: bool = setting(False, switch, "whether a crash uses up the attempt that it interrupted")
-    timeout: float | None = setting(None, duration, "time limit of an attempt, unless its type says otherwise")
+    timeout: float | None = setting(None, duration, "time limit of an attempt, unless its type sets its own")
     memory: int | None = setting(None, lambda value: memory_size(value), "memory limit of a child process")
 
     discovery_batch: int | None = setting(None, whole, "jobs per phase and claim at most")
     rest: float = setting(0.0, duration, "rows touched more recently are left alone")
     assign_every: float = setting(0.0, duration, "pause between assignments; 0: at once")
     assign_most: int | None = setting(None, whole, "assignments per phase and round at most")
-    pool_size: int | None = setting(None, whole, "processors per phase, unless the phase says otherwise")
+    pool_size: int | None = setting(None, whole, "processors per phase, unless the phase sets its own")
     local_queue: int | None = setting(None, whole, "claimed jobs that may wait in memory, per phase")
-    ageing: int = setting(10, whole, "one place in so many goes to the oldest due job; 0: none")
+    ageing: int = setting(
+        10, whole, "one claimed job in this many is the oldest due one, whatever its priority; 0: none"
+    )
 
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -123,7 +129,7 @@ class Settings:
         flags: Mapping[str, Any] | None = None,
         **explicit: Any,
     ) -> Settings:
-        """Settings from every source, the nearest first; each value is read once and remembers its source."""
+        """Settings from every source, the nearest first; each value is parsed once and its source is recorded."""
         sources: list[tuple[str, Mapping[str, Any]]] = [
             ("argument", explicit),
             ("flag", flags or {}),
@@ -150,7 +156,7 @@ class Settings:
 
     @property
     def acting(self) -> str:
-        """Whom the audit names."""
+        """The actor that the audit names."""
         return self.actor or user_and_host()
 
 
@@ -186,13 +192,13 @@ PRESETS: dict[Pace, dict[str, Any]] = {
 
 
 def user_and_host() -> str:
-    """`ann@ship`; where nobody knows the user's name, as in many containers, its number."""
+    """`ann@ship`; the user's number where the user has no name, as in many containers."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
-    told = "".join(letter if letter.isprintable() else "?" for letter in f"{user}@{socket.gethostname()}")
-    return told[:LONGEST_NAME]
+    name = "".join(letter if letter.isprintable() else "?" for letter in f"{user}@{socket.gethostname()}")
+    return name[:LONGEST_NAME]
 
 
 def memory_size(value: object) -> int:
@@ -208,7 +214,7 @@ def memory_size(value: object) -> int:
 
 
 def suggest(name: str, known: Mapping[str, object]) -> str:
-    """`; did you mean 'x'?` or a list of what there is."""
+    """`; did you mean 'x'?` or a list of the known names."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
 
@@ -236,7 +242,7 @@ def _read(name: str, value: object, source: str) -> Any:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`WINDLASS_*` that are settings. Others may be somebody else's, but a near miss is a typing error."""
+    """The settings among `WINDLASS_*`. Other names may belong to other programs, but a near miss is a typing error."""
     known = {variable(name): name for name in names()}
     found: dict[str, str] = {}
     for given, value in environ.items():
@@ -250,7 +256,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_files(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """`windlass.toml` and `[tool.windlass]`, each from the nearest folder upwards that has it."""
+    """`windlass.toml` and `[tool.windlass]`, each from the nearest folder that has it, from this one upwards."""
     sources: list[tuple[str, Mapping[str, Any]]] = []
     for name in ("windlass.toml", "pyproject.toml"):
         path = next((above / name for above in (folder, *folder.parents) if (above / name).is_file()), None)
@@ -267,11 +273,11 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{_near(path)} cannot be read: {error}; mend it, or move it away") from None
+        raise ConfigError(f"{_near(path)} cannot be read: {error}; correct it, or move it away") from None
 
 
 def _near(path: Path) -> str:
-    """A path as short as it can be told from here."""
+    """The path relative to the current directory."""
     return os.path.relpath(path)
 
 

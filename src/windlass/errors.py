@@ -1,11 +1,12 @@
-"""Everything Windlass raises, as one tree. Each message says what happened, why, and what to do next.
+"""Every error that Windlass raises, as one tree. Each message names what happened, why, and what to do next.
 
 WindlassError
 ├── ConfigError           a setting is wrong
 ├── RegistrationError     a handler cannot become a job type
 │   └── DuplicateType
 ├── ProgramError          an app file cannot be loaded
-├── EnqueueError          a call was refused at the door; nothing was written
+├── FilterError           a filter cannot be parsed
+├── EnqueueError          an enqueue was refused; nothing was written
 │   ├── UnknownType
 │   ├── InvalidInput      .path names the place in the input
 │   ├── InvalidOption
@@ -23,13 +24,13 @@ WindlassError
 ├── TransitionRefused     the job is in a state that does not allow this
 ├── FlowError             a name used twice in one run, a need that no children can meet, a cycle
 ├── ChildrenFailed        ctx.wait(): too many of the awaited jobs ended badly
-├── SignalTimeout         ctx.signal(): it did not come in time
-├── AdmissionError        a gate, a budget or a weight that cannot be
+├── SignalTimeout         ctx.signal(): the signal was not sent in time
+├── AdmissionError        a gate, a budget or a weight is impossible
 ├── UnknownLimit          no limit or rate of that name was declared
-├── ScheduleError         a schedule that cannot be: a cron line that never fires, an unknown time zone
+├── ScheduleError         a schedule is impossible: a cron line that never fires, an unknown time zone
 ├── ScheduleNotFound
 ├── JobNotFound
-├── JobUnsuccessful       result() of a job that ended otherwise
+├── JobUnsuccessful       result() of a job that ended without a result
 │   ├── JobDead
 │   └── JobCancelled
 ├── ResultTimeout
@@ -60,11 +61,11 @@ class ProgramError(WindlassError):
 
 
 class FilterError(WindlassError, ValueError):
-    """A filter that cannot be understood; the message says where and what would be right."""
+    """A filter cannot be parsed; the message names the place and a correct form."""
 
 
 class EnqueueError(WindlassError, ValueError):
-    """A call was refused at the door; nothing was written."""
+    """An enqueue was refused; nothing was written."""
 
 
 class UnknownType(EnqueueError):
@@ -92,9 +93,9 @@ class IdempotencyConflict(EnqueueError):
 
 
 class StoreError(WindlassError):
-    """The store said no. By itself: it is not known whether a value was the reason, as with a trigger that raises."""
+    """The store failed. Raised as this class when the reason may be a value or not, as with a trigger that raises."""
 
-    of_database = False  # whether the database is the reason for certain, and no value
+    of_database = False  # whether the database, and no value, is certainly the reason
 
 
 class StoreUnavailable(StoreError):
@@ -114,7 +115,7 @@ class ValueRefused(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The database file is not one, is read-only, or cannot be opened."""
+    """The file is no database, is read-only, or cannot be opened."""
 
     of_database = True
 
@@ -146,19 +147,19 @@ class TransitionRefused(WindlassError):
 
 
 class FlowError(WindlassError, ValueError):
-    """A flow that cannot be: a name used twice in one run, a need above the number of jobs, a cycle, a self-wait."""
+    """A flow is impossible: a name used twice in one run, a need above the number of jobs, a cycle, a self-wait."""
 
 
 class ChildrenFailed(WindlassError):
-    """Too many of the awaited jobs ended badly: what was needed cannot come any more."""
+    """Too many of the awaited jobs ended badly: the need cannot be met any more."""
 
 
 class SignalTimeout(WindlassError, TimeoutError):
-    """The signal did not come before its time was up."""
+    """The signal was not sent before the timeout."""
 
 
 class AdmissionError(WindlassError, ValueError):
-    """A gate, a budget or a weight that cannot be; nothing was changed."""
+    """A gate, a budget or a weight is impossible; nothing was changed."""
 
 
 class UnknownLimit(WindlassError, LookupError):
@@ -166,7 +167,7 @@ class UnknownLimit(WindlassError, LookupError):
 
 
 class ScheduleError(WindlassError, ValueError):
-    """A schedule that cannot be as it is declared or edited; nothing was changed."""
+    """A schedule is impossible as it is declared or edited; nothing was changed."""
 
 
 class ScheduleNotFound(WindlassError, LookupError):
@@ -174,7 +175,7 @@ class ScheduleNotFound(WindlassError, LookupError):
 
 
 class JobNotFound(WindlassError, LookupError):
-    """No job has that id, or its history has passed."""
+    """No job has that id, or its history was deleted."""
 
 
 class JobUnsuccessful(WindlassError):
@@ -190,7 +191,7 @@ class JobCancelled(JobUnsuccessful):
 
 
 class ResultTimeout(WindlassError, TimeoutError):
-    """The job had not ended when the time was up; it goes on."""
+    """The job had not ended at the timeout; it goes on."""
 
 
 class BlockingCall(WindlassError, RuntimeError):

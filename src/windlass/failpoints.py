@@ -1,6 +1,6 @@
-"""Named places in the engine where a test can make something happen: stop, raise, wait, or kill the process.
+"""Named places in the engine where a test can stop, raise, wait, or kill the process.
 
-Free when off: `if failpoints.armed:` is one look at an empty dict. Armed by a test in this process, or for a worker
+Free when off: `if failpoints.armed:` is one test of an empty dict. A test arms them in its own process, or for a worker
 process by `WINDLASS_FAILPOINTS="claim.committed=kill@0.02;finish.before=sleep(5)"`, with `@p` for a probability.
 """
 
@@ -40,14 +40,14 @@ armed: dict[str, Callable[[], None]] = {}
 
 
 def hit(name: str) -> None:
-    """Do what was armed for this place, if anything."""
+    """Run the action that was armed for this place, if there is one."""
     action = armed.get(name)
     if action is not None:
         action()
 
 
 def arm(name: str, action: Callable[[], None]) -> None:
-    """Make `action` happen whenever the engine passes `name`."""
+    """Run `action` whenever the engine passes `name`."""
     if name not in NAMES:
         raise ConfigError(f"unknown failpoint {name!r}; there are: {', '.join(sorted(NAMES))}")
     armed[name] = action
@@ -58,7 +58,7 @@ def disarm() -> None:
 
 
 def arm_from(text: str) -> None:
-    """Arm what `WINDLASS_FAILPOINTS` says."""
+    """Arm the failpoints in the text of `WINDLASS_FAILPOINTS`."""
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         name, _, spec = part.partition("=")
         what, _, chance = spec.partition("@")

@@ -1,4 +1,4 @@
-"""Names that people and programs give: types, queues, tenants and keys. One rule for all of them."""
+"""The one rule for names that users and programs give: types, queues, tenants and keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LONGEST_NAME = 200  # characters
 
 
 def name_problem(name: object, *, longest: int = LONGEST_NAME) -> str | None:
-    """What is wrong with a name; None when it can be used."""
+    """Why a name cannot be used; None when it can."""
     if not isinstance(name, str):
         return f"must be text, not {type(name).__name__}"
     if not name or name.isspace():

@@ -1,4 +1,4 @@
-"""An operator's desk: a database with jobs in every state, and the commands on it."""
+"""A store that a test fills with jobs, and the commands that run on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEASE = 60.0  # seconds
 
 
 class CliStore:
-    """Writes to the store as workers would, each call with a store of its own, and runs commands."""
+    """Writes to the store as workers do, and runs commands on it. Each call opens its own store."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -45,43 +45,45 @@ class CliStore:
     def enqueue(self, count: int = 1, **options: Any) -> list[UUID]:
         defaults: dict[str, Any] = {"type": "send", "input": "{}"}
         jobs = [NewJob(**{"id": new_id(), **defaults, **options}) for _ in range(count)]
-        self.ask(lambda store: store.enqueue(jobs))
+        self.call(lambda store: store.enqueue(jobs))
         return [job.id for job in jobs]
 
-    def register(self, *, queues: tuple[str, ...] | None = None, lease: float = LEASE, name: str = "host:1") -> UUID:
+    def register_worker(
+        self, *, queues: tuple[str, ...] | None = None, lease: float = LEASE, name: str = "host:1"
+    ) -> UUID:
         worker = NewWorker(id=uuid4(), name=name, lease=lease, queues=queues, types=("send",), concurrency=10)
-        self.ask(lambda store: store.register(worker))
+        self.call(lambda store: store.register(worker))
         return worker.id
 
-    def claim(self, worker: UUID) -> Job:
-        """The only job that is due, now held by this worker."""
+    def claim_one(self, worker: UUID) -> Job:
+        """Claim the only due job for this worker."""
         claim = Claim(worker=worker, room=1, types=("send",), rescan=True)
-        (job,) = self.ask(lambda store: store.claim(claim)).jobs
+        (job,) = self.call(lambda store: store.claim(claim)).jobs
         return job
 
-    def take(self, worker: UUID | None = None, room: int = 10) -> list[Job]:
-        """What a worker, a new one unless it is named, would claim now."""
-        claim = Claim(worker=worker or self.register(), room=room, types=("send",), rescan=True)
-        return list(self.ask(lambda store: store.claim(claim)).jobs)
+    def claim_jobs(self, worker: UUID | None = None, room: int = 10) -> list[Job]:
+        """Claim due jobs for this worker, or for a new one."""
+        claim = Claim(worker=worker or self.register_worker(), room=room, types=("send",), rescan=True)
+        return list(self.call(lambda store: store.claim(claim)).jobs)
 
-    def settle(self, verb: Verb, worker: UUID | None = None, **options: Any) -> UUID:
-        """A job that a worker held, and what came of it."""
+    def finish_job(self, verb: Verb, worker: UUID | None = None, **options: Any) -> UUID:
+        """Enqueue and claim a job, and finish its attempt with this verb."""
         (id,) = self.enqueue(**{key: options.pop(key) for key in ("queue", "type", "input") if key in options})
-        job = self.claim(worker or self.register())
+        job = self.claim_one(worker or self.register_worker())
         assert job.id == id
         transition = Transition(lease=job.lease, verb=verb, attempt=1, elapsed=1.5, **options)
-        self.ask(lambda store: store.finish([transition]))
+        self.call(lambda store: store.finish([transition]))
         return id
 
-    def fail(
+    def fail_job(
         self, message: str = "no answer", *, type: str = "TimeoutError", verb: Verb = Verb.FAIL, **more: Any
     ) -> UUID:
         failure = {"type": type, "message": message, "attempt": 1, "attemptedAt": "2026-01-01T00:00:00Z"}
         error = json.dumps({**failure, "traceback": f"Traceback:\n  somewhere\n{type}: {message}"})
         reason = "exhausted" if verb is Verb.BURY else None
-        return self.settle(verb, delay=600.0, error=error, reason=reason, **more)
+        return self.finish_job(verb, delay=600.0, error=error, reason=reason, **more)
 
-    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+    def call(self, question: Callable[[Store], Awaitable[T]]) -> T:
         async def open_and_ask() -> T:
             store = make_store(self.settings, SystemClock())
             await store.open()
@@ -93,23 +95,23 @@ class CliStore:
         return asyncio.run(open_and_ask())
 
     def status(self, id: UUID) -> str:
-        job = self.ask(lambda store: store.find(id))
+        job = self.call(lambda store: store.find(id))
         return "gone" if job is None else job.status.value
 
     # When
 
     def run(self, *arguments: str, input: str | None = None, **environment: str) -> Result:
-        """A command in a pipe."""
+        """Run a command with its output in a pipe."""
         runner = CliRunner(env={"WINDLASS_URL": self.url, **environment})
         return runner.invoke(cli, arguments, input=input, prog_name="windlass")
 
-    def json(self, *arguments: str, code: int = 0) -> Any:
+    def run_json(self, *arguments: str, code: int = 0) -> Any:
         result = self.run(*arguments, "--json")
         assert result.exit_code == code, result.output
         return json.loads(result.stdout)
 
-    def terminal(self, *arguments: str, width: int = 100, keys: str = "", **environment: str) -> tuple[str, int]:
-        """What a person at a terminal sees, and the exit code; `keys` are typed when something is asked."""
+    def run_in_terminal(self, *arguments: str, width: int = 100, keys: str = "", **environment: str) -> tuple[str, int]:
+        """Run a command in a terminal; returns its output and exit code. `keys` are typed when the command asks."""
         master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -132,14 +134,14 @@ class CliStore:
 
 
 def _watch(master: int, keys: str) -> str:
-    """Until the other side closes; types once it is asked."""
+    """Read until the command closes the terminal; types `keys` once, when the command asks."""
     seen = b""
     while True:
         ready, _, _ = select.select([master], [], [], PATIENCE)
         assert ready, f"nothing more came after {seen!r}"
         try:
             piece = os.read(master, 65_536)
-        except OSError:  # Linux says EIO when the last one has closed it
+        except OSError:  # Linux returns EIO when the last process has closed it
             piece = b""
         if not piece:
             return seen.decode().replace("\r\n", "\n")

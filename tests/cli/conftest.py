@@ -19,7 +19,7 @@ from windlass.testing.databases import write_migrated_file
 
 from .cli_store import CliStore
 
-PATIENCE = 30.0  # seconds until a test gives up; nothing here waits that long when it works
+PATIENCE = 30.0  # seconds until a test gives up; no test that passes waits that long
 
 APP = """
 import time
@@ -49,7 +49,7 @@ Windlass = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Running:
-    """A `windlass` process whose lines can be waited for."""
+    """A `windlass` process; a test can wait for a line of its output."""
 
     def __init__(self, arguments: tuple[str, ...], cwd: Path, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -66,14 +66,14 @@ class Running:
         threading.Thread(target=self._read, daemon=True).start()
 
     def expect(self, pattern: str) -> re.Match[str]:
-        """The next line with this in it; the ones before are passed over."""
+        """Wait for the next line that matches; lines before it are skipped."""
         while True:
             try:
                 line = self._queue.get(timeout=PATIENCE)
             except queue.Empty:
-                pytest.fail(f"no line like {pattern!r} within {PATIENCE:g} s; there were:\n{self.told}")
+                pytest.fail(f"no line like {pattern!r} within {PATIENCE:g} s; there were:\n{self.output}")
             if line is None:
-                pytest.fail(f"it ended without a line like {pattern!r}; there were:\n{self.told}")
+                pytest.fail(f"it ended without a line like {pattern!r}; there were:\n{self.output}")
             found = re.search(pattern, line)
             if found:
                 return found
@@ -84,13 +84,13 @@ class Running:
     def wait(self) -> int:
         return self.process.wait(PATIENCE)
 
-    def closed(self) -> None:
-        """Until nobody holds its output any more: neither the process nor a child of it."""
+    def wait_closed(self) -> None:
+        """Wait until the process and each of its children have closed the output."""
         while self._queue.get(timeout=PATIENCE) is not None:
             pass
 
     @property
-    def told(self) -> str:
+    def output(self) -> str:
         return "".join(self.lines)
 
     def _read(self) -> None:
@@ -103,8 +103,8 @@ class Running:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, with `app.py` in it; modules that a test imports from here are forgotten again."""
+def program_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, with `app.py` in it; modules that a test imports from it are unloaded afterwards."""
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -118,13 +118,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def windlass(here: Path) -> Windlass:
+def windlass(program_dir: Path) -> Windlass:
     """Run a command to its end."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "windlass", *arguments],
-            cwd=here,
+            cwd=program_dir,
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
@@ -136,12 +136,12 @@ def windlass(here: Path) -> Windlass:
 
 
 @pytest.fixture
-def start(here: Path) -> Iterator[Start]:
+def start(program_dir: Path) -> Iterator[Start]:
     """Start a command that goes on; whatever still runs at the end of the test is killed."""
     started: list[Running] = []
 
     def begin(*arguments: str, **environment: str) -> Running:
-        running = Running(arguments, here, {**os.environ, **environment})
+        running = Running(arguments, program_dir, {**os.environ, **environment})
         started.append(running)
         return running
 
@@ -160,14 +160,14 @@ def cli_store(request: pytest.FixtureRequest) -> CliStore:
 
 
 @pytest.fixture
-def file_cli_store(here: Path) -> CliStore:
-    """SQLite alone: for what is the same on both, or only true of a file."""
-    write_migrated_file(here / "jobs.db")
-    return CliStore(f"sqlite:///{here}/jobs.db")
+def file_cli_store(program_dir: Path) -> CliStore:
+    """SQLite alone: for behaviour that is the same on both stores, or that only a file has."""
+    write_migrated_file(program_dir / "jobs.db")
+    return CliStore(f"sqlite:///{program_dir}/jobs.db")
 
 
 @pytest.fixture
-def server_cli_store(here: Path) -> Iterator[CliStore]:
+def server_cli_store(program_dir: Path) -> Iterator[CliStore]:
     """PostgreSQL alone."""
     with postgres_database() as database:
         yield CliStore(database.url)

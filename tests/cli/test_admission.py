@@ -1,4 +1,4 @@
-"""`windlass gates`, and what it shares with `limits`, `budgets` and `tenants`: what they say, write and refuse."""
+"""`windlass gates`, and what it shares with `limits`, `budgets` and `tenants`: what they print, write and refuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def recent(text: str) -> bool:
 
 
 def actions(cli_store: CliStore) -> list[tuple[str, str, str | None, str | None]]:
-    rows = cli_store.json("audit")["audit"]
+    rows = cli_store.run_json("audit")["audit"]
     return [(row["action"], row["subject"], row["actor"], row["reason"]) for row in reversed(rows)]
 
 
@@ -28,21 +28,21 @@ def test_a_gate_is_closed_and_opened_in_plain_words(cli_store: CliStore) -> None
     cli_store.enqueue(queue="mail")
 
     paused = cli_store.run("gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
-    (gate,) = cli_store.json("gates")["gates"]
-    assert cli_store.take() == []
+    (gate,) = cli_store.run_json("gates")["gates"]
+    assert cli_store.claim_jobs() == []
     opened = cli_store.run("gates", "open", "--queue", "mail", WINDLASS_ACTOR="bob")
 
     assert paused.exit_code == opened.exit_code == 0
     assert paused.stdout.splitlines() == [
         "queue mail is paused",
-        "  running jobs finish; nothing new starts, and what waits in a worker's memory goes back to the queue; "
+        "  running jobs finish; no other job starts, and claimed jobs that wait in a worker go back to the queue; "
         "workers know within a second",
         "  → windlass gates open --queue mail",
     ]
     assert recent(gate.pop("since"))
     assert gate == {"kind": "queue", "name": "mail", "state": "paused", "reason": "the server moves", "actor": "ann"}
     assert opened.stdout.splitlines()[0] == "queue mail is open"
-    assert len(cli_store.take()) == 1
+    assert len(cli_store.claim_jobs()) == 1
     assert actions(cli_store) == [
         ("GATE_PAUSED", "queue:mail", "ann", "the server moves"),
         ("GATE_OPENED", "queue:mail", "bob", None),
@@ -64,11 +64,9 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
 
     drained = cli_store.run("gates", "drain", *options)
 
-    assert drained.stdout.startswith(
-        f"{words} is draining\n  running jobs finish, and so does what workers have claimed"
-    )
+    assert drained.stdout.startswith(f"{words} is draining\n  running jobs finish, and jobs that workers have claimed")
     assert cli_store.run("gates").stdout.startswith(f"{subject}\tdraining\t")
-    assert cli_store.take() == []
+    assert cli_store.claim_jobs() == []
     again = "windlass " + drained.stdout.splitlines()[2].partition("→ windlass ")[2]
     assert (
         again
@@ -81,24 +79,24 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
 
 
 def test_saying_it_twice_changes_nothing(cli_store: CliStore) -> None:
-    first = cli_store.json("gates", "pause", "--tenant", "acme", "--reason", "unpaid")
-    second = cli_store.json("gates", "pause", "--tenant", "acme")
-    told = cli_store.run("gates", "pause", "--tenant", "acme", "--reason", "unpaid").stdout
-    other = cli_store.json("gates", "pause", "--tenant", "acme", "--reason", "paid, and broken")
+    first = cli_store.run_json("gates", "pause", "--tenant", "acme", "--reason", "unpaid")
+    second = cli_store.run_json("gates", "pause", "--tenant", "acme")
+    output = cli_store.run("gates", "pause", "--tenant", "acme", "--reason", "unpaid").stdout
+    other = cli_store.run_json("gates", "pause", "--tenant", "acme", "--reason", "paid, and broken")
 
     assert list(first) == ["kind", "name", "state", "reason", "actor", "since", "changed"]
     assert (first.pop("changed"), second.pop("changed")) == (True, False)
     assert first == second
-    assert told.startswith("tenant acme is paused already, since ")
-    assert told.endswith(": unpaid\n")
+    assert output.startswith("tenant acme is paused already, since ")
+    assert output.endswith(": unpaid\n")
     assert (other["changed"], other["reason"], other["since"]) == (True, "paid, and broken", first["since"])
     assert [reason for _, _, _, reason in actions(cli_store)] == ["unpaid", "paid, and broken"]
 
 
-def test_a_gate_that_nobody_touched_is_open_already(cli_store: CliStore) -> None:
-    told = cli_store.json("gates", "open", "--queue", "mail")
+def test_a_gate_that_was_never_closed_is_open_already(cli_store: CliStore) -> None:
+    output = cli_store.run_json("gates", "open", "--queue", "mail")
 
-    assert told == {
+    assert output == {
         "kind": "queue",
         "name": "mail",
         "state": "open",
@@ -108,14 +106,14 @@ def test_a_gate_that_nobody_touched_is_open_already(cli_store: CliStore) -> None
         "changed": False,
     }
     assert cli_store.run("gates", "open", "--queue", "mail").stdout == "queue mail is open already\n"
-    assert cli_store.json("gates") == {"gates": []}
+    assert cli_store.run_json("gates") == {"gates": []}
     assert cli_store.run("gates", "list").stderr.startswith(
         "every gate is open; close one: windlass gates pause --queue"
     )
     assert actions(cli_store) == []
 
 
-def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStore) -> None:
+def test_opening_a_gate_names_another_gate_that_is_closed(cli_store: CliStore) -> None:
     cli_store.run("gates", "pause", "--all")
     cli_store.run("gates", "drain", "--queue", "mail")
 
@@ -123,13 +121,13 @@ def test_who_opens_one_gate_is_told_of_another_that_is_closed(cli_store: CliStor
     cli_store.run("gates", "pause", "--type", "send")
     everything = cli_store.run("gates", "open", "--all")
 
-    assert one.stderr == "windlass: everything is paused still: windlass gates open --all\n"
+    assert one.stderr == "windlass: everything is still paused: windlass gates open --all\n"
     assert everything.stderr == "windlass: still closed: type send; see: windlass gates\n"
 
 
-def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: CliStore) -> None:
+def test_a_misspelt_name_gets_a_note_on_stderr_and_is_accepted(cli_store: CliStore) -> None:
     cli_store.enqueue(queue="mail")
-    cli_store.register(queues=("reports",))
+    cli_store.register_worker(queues=("reports",))
 
     slips = [
         cli_store.run("gates", "pause", "--queue", "mial").stderr,
@@ -144,16 +142,16 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: C
         "windlass: no type 'sent' has been seen yet; did you mean 'send'?\n",
         "windlass: no tenant 'defualt' has been seen yet; did you mean 'default'?\n",
     ]
-    assert len(cli_store.json("gates")["gates"]) == 4
+    assert len(cli_store.run_json("gates")["gates"]) == 4
     assert cli_store.run("gates", "pause", "--queue", "quite-another").stderr == ""
     assert cli_store.run("gates", "pause", "--queue", "mail").stderr == ""
 
 
 @pytest.mark.parametrize("verb", ["pause", "drain", "open"])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ((), "say which gate: --queue, --type or --tenant, or --all for everything"),
+        ((), "name a gate: --queue, --type or --tenant, or --all for everything"),
         (("--queue", "a", "--tenant", "b"), "--queue and --tenant are 2 gates"),
         (("--queue", "a", "--all"), "--queue and --all are 2 gates"),
         (("--queue", ""), "queue is empty"),
@@ -164,21 +162,21 @@ def test_a_name_that_looks_like_a_slip_is_a_word_on_stderr_and_done(cli_store: C
         (("mail",), "unexpected extra argument"),
     ],
 )
-def test_a_gate_that_is_none_is_refused_at_the_door(
-    file_cli_store: CliStore, verb: str, options: tuple[str, ...], said: str
+def test_an_invalid_gate_is_refused(
+    file_cli_store: CliStore, verb: str, options: tuple[str, ...], message: str
 ) -> None:
     result = file_cli_store.run("gates", verb, *options)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
-    assert file_cli_store.json("gates") == {"gates": []}
+    assert file_cli_store.run_json("gates") == {"gates": []}
 
 
 def test_gates_fit_a_narrow_terminal(file_cli_store: CliStore) -> None:
     file_cli_store.run("gates", "pause", "--queue", "a-queue-whose-name-is-long", "--reason", "a long story " * 10)
 
-    seen, code = file_cli_store.terminal("gates", width=60, NO_COLOR="1")
+    seen, code = file_cli_store.run_in_terminal("gates", width=60, NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert code == 0
@@ -187,32 +185,32 @@ def test_gates_fit_a_narrow_terminal(file_cli_store: CliStore) -> None:
     assert row.startswith("queue a-queue-whose")
 
 
-def test_a_closed_gate_is_told_with_its_queue(cli_store: CliStore) -> None:
+def test_a_closed_gate_is_shown_with_its_queue(cli_store: CliStore) -> None:
     cli_store.enqueue(queue="mail")
     cli_store.enqueue(queue="sms")
-    cli_store.register()
+    cli_store.register_worker()
     cli_store.run("gates", "drain", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
 
-    told = cli_store.run("queues")
+    output = cli_store.run("queues")
 
-    assert [(row["queue"], row["gate"]) for row in cli_store.json("queues")["queues"]] == [
+    assert [(row["queue"], row["gate"]) for row in cli_store.run_json("queues")["queues"]] == [
         ("mail", "draining"),
         ("sms", "open"),
     ]
-    assert told.stderr.splitlines()[0].startswith("queue mail is draining since ")
-    assert told.stderr.splitlines()[0].endswith(" by ann: the server moves")
-    assert told.stderr.splitlines()[1] == "  → windlass gates open --queue mail"
+    assert output.stderr.splitlines()[0].startswith("queue mail is draining since ")
+    assert output.stderr.splitlines()[0].endswith(" by ann: the server moves")
+    assert output.stderr.splitlines()[1] == "  → windlass gates open --queue mail"
     cli_store.run("gates", "pause", "--all")
-    assert [row["gate"] for row in cli_store.json("queues")["queues"]] == ["draining", "paused"]
+    assert [row["gate"] for row in cli_store.run_json("queues")["queues"]] == ["draining", "paused"]
 
 
 def test_the_column_of_gates_is_shown_where_one_is_closed(file_cli_store: CliStore) -> None:
     file_cli_store.enqueue(queue="mail")
-    file_cli_store.register()
+    file_cli_store.register_worker()
 
-    quiet, _ = file_cli_store.terminal("queues", NO_COLOR="1")
+    quiet, _ = file_cli_store.run_in_terminal("queues", NO_COLOR="1")
     file_cli_store.run("gates", "pause", "--queue", "mail")
-    loud, _ = file_cli_store.terminal("queues", NO_COLOR="1")
+    loud, _ = file_cli_store.run_in_terminal("queues", NO_COLOR="1")
 
     assert "GATE" not in quiet
     assert loud.splitlines()[2].endswith("WORKERS  GATE")
@@ -225,11 +223,11 @@ def test_a_job_that_waits_behind_a_closed_gate_or_a_spent_budget_says_so(cli_sto
     cli_store.run("gates", "pause", "--queue", "sms")
     cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "day")
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
+    output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert "held up   queue mail is paused by ann: moving\n" in told
-    assert "held up   the budget of tenant acme is spent, until " in told
-    assert "sms" not in told
+    assert "held up   queue mail is paused by ann: moving\n" in output
+    assert "held up   the budget of tenant acme is spent, until " in output
+    assert "sms" not in output
 
 
 # The audit
@@ -249,11 +247,11 @@ def test_the_audit_shows_what_was_done_to_something_that_is_no_job(cli_store: Cl
         ["BUDGET_SET", "tenant:acme", "", "ann", "500 cents per month"],
         ["GATE_PAUSED", "queue:mail", "", "ann", "moving"],
     ]
-    (row,) = cli_store.json("audit", "--action", "gate_paused")["audit"]
+    (row,) = cli_store.run_json("audit", "--action", "gate_paused")["audit"]
     assert (row["job"], row["type"], row["subject"]) == (None, None, "queue:mail")
 
 
-# What holds for all of them
+# Common to all of them
 
 LISTS = [("gates",), ("limits",), ("budgets",), ("tenants",)]
 
@@ -280,9 +278,9 @@ def test_an_unknown_word_is_an_error_and_help_is_help(file_cli_store: CliStore, 
 
 
 def test_what_an_operator_writes_cannot_reach_the_terminal_as_a_command(file_cli_store: CliStore) -> None:
-    """A reason is checked at the door; whoever wrote past it is escaped."""
+    """The command checks a reason; a reason that was written directly to the table is escaped."""
     evil = "\x1b[2Jgone"
-    file_cli_store.ask(lambda store: store.set_gate(GateKind.QUEUE, "mail", GateState.PAUSED, reason=evil, actor=evil))
+    file_cli_store.call(lambda store: store.set_gate(GateKind.QUEUE, "mail", GateState.PAUSED, reason=evil, actor=evil))
 
     for command in (("gates",), ("gates", "--json"), ("queues",), ("audit",), ("gates", "pause", "--queue", "mail")):
         result = file_cli_store.run(*command)

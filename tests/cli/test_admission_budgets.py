@@ -1,4 +1,4 @@
-"""`windlass budgets` and `windlass tenants`: what may be spent, who shares, and what is refused."""
+"""`windlass budgets` and `windlass tenants`: what tenants and queues may spend, shares, and refusals."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .cli_store import CliStore
 
 
 def spend(cli_store: CliStore, cents: int, **options: Any) -> None:
-    """A job that cost so much."""
+    """A job with this cost."""
     cli_store.enqueue(**options)
-    (job,) = cli_store.take()
+    (job,) = cli_store.claim_jobs()
     transition = Transition(
         lease=job.lease, verb=Verb.SUCCEED, attempt=1, elapsed=1.0, output="null", cost_cents=cents, charged=True
     )
-    cli_store.ask(lambda store: store.finish([transition]))
+    cli_store.call(lambda store: store.finish([transition]))
 
 
-def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
-    told = cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
+def test_a_budget_is_set_spent_and_shown(cli_store: CliStore) -> None:
+    output = cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", "day")
     spend(cli_store, 520, tenant="acme")
     cli_store.enqueue(tenant="acme")
 
-    (row,) = cli_store.json("budgets")["budgets"]
+    (row,) = cli_store.run_json("budgets")["budgets"]
     listed = cli_store.run("budgets").stdout.split("\t")
 
-    assert told.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, anew in ")
+    assert output.stdout.startswith("tenant acme may cost 500 cents per day\n  0 spent, 500 left; open, new window in ")
     until = datetime.fromisoformat(row.pop("until"))
     assert timedelta(0) < until - datetime.now(UTC) <= timedelta(days=1)
     assert (until.hour, until.minute, until.second) == (0, 0, 0)
@@ -47,9 +47,9 @@ def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
         "open": False,
     }
     assert listed[:5] == ["tenant:acme", "500", "86400", "520", "0"]
-    assert cli_store.take() == []
+    assert cli_store.claim_jobs() == []
     assert (
-        "the budget of tenant acme is spent, which closes like a gate: windlass budgets"
+        "the budget of tenant acme is spent: its jobs do not start; see: windlass budgets"
         in cli_store.run("gates").stderr
     )
 
@@ -57,8 +57,8 @@ def test_a_budget_is_set_spent_and_told(cli_store: CliStore) -> None:
 def test_a_budget_that_is_changed_counts_what_was_spent_already(cli_store: CliStore) -> None:
     spend(cli_store, 300, queue="models")
 
-    less = cli_store.json("budgets", "set", "--queue", "models", "200", "--per", "month")
-    more = cli_store.json("budgets", "set", "--queue", "models", "900", "--per", "month")
+    less = cli_store.run_json("budgets", "set", "--queue", "models", "200", "--per", "month")
+    more = cli_store.run_json("budgets", "set", "--queue", "models", "900", "--per", "month")
 
     assert (less["kind"], less["name"], less["seconds"]) == ("queue", "models", None)
     assert (less["spent"], less["left"], less["open"]) == (300, 0, False)
@@ -75,20 +75,21 @@ def test_a_budget_that_is_changed_counts_what_was_spent_already(cli_store: CliSt
     [("hour", 3_600.0, "hour"), ("WEEK", 604_800.0, "week"), ("30m", 1_800.0, "30m"), ("24h", 86_400.0, "day")],
 )
 def test_a_window_is_a_word_or_a_span(file_cli_store: CliStore, per: str, seconds: float, words: str) -> None:
-    row = file_cli_store.json("budgets", "set", "--tenant", "acme", "500", "--per", per)
+    row = file_cli_store.run_json("budgets", "set", "--tenant", "acme", "500", "--per", per)
 
     assert row["seconds"] == seconds
     assert f"per {words}\n" in file_cli_store.run("budgets", "set", "--tenant", "acme", "500", "--per", per).stdout
 
 
 def test_a_budget_of_nothing_lets_nothing_start(cli_store: CliStore) -> None:
-    told = cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "hour").stdout
+    output = cli_store.run("budgets", "set", "--tenant", "acme", "0", "--per", "hour").stdout
     cli_store.enqueue(tenant="acme")
 
-    assert cli_store.take() == []
-    assert told.splitlines()[1:] == [
+    assert cli_store.claim_jobs() == []
+    assert output.splitlines()[1:] == [
         "  0 spent, 0 left; 0: nothing starts",
-        "  running jobs finish; nothing new starts until it has another budget or none; workers know within a second",
+        "  running jobs finish; no other job starts until the budget is changed or dropped; "
+        "workers know within a second",
         "  → windlass budgets drop --tenant acme",
     ]
 
@@ -99,7 +100,7 @@ def test_the_same_budget_and_the_same_weight_again_leave_no_row_in_the_audit(cli
     for weight in ("2", "2", "3"):
         cli_store.run("tenants", "weigh", "acme", weight)
 
-    rows = [(row["action"], row["reason"]) for row in cli_store.json("audit")["audit"]]
+    rows = [(row["action"], row["reason"]) for row in cli_store.run_json("audit")["audit"]]
 
     assert rows == [
         ("TENANT_WEIGHED", "weight 3"),
@@ -123,8 +124,12 @@ def test_a_budget_is_dropped_once_and_the_second_time_changes_nothing(cli_store:
     assert slip.stderr.splitlines()[1].endswith("did you mean 'acme'?")
     assert first.stdout == "tenant acme has no budget any more\n"
     assert (second.stdout, second.stderr) == ("", "windlass: tenant acme has no budget\n")
-    assert cli_store.json("budgets", "drop", "--tenant", "acme") == {"kind": "tenant", "name": "acme", "dropped": False}
-    assert len(cli_store.take()) == 1
+    assert cli_store.run_json("budgets", "drop", "--tenant", "acme") == {
+        "kind": "tenant",
+        "name": "acme",
+        "dropped": False,
+    }
+    assert len(cli_store.claim_jobs()) == 1
     assert cli_store.run("budgets").stderr.startswith("there is no budget; set one:")
 
 
@@ -132,7 +137,7 @@ ACME = ("--tenant", "acme")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("set", *ACME, "-5", "--per", "day"), "a budget of -5 cents is below zero"),
         (
@@ -145,26 +150,24 @@ ACME = ("--tenant", "acme")
         (("set", *ACME, "٥", "--per", "day"), "is no whole number of cents"),
         (("set", *ACME, "9" * 30, "--per", "day"), "is more than"),
         (("set", *ACME, "--per", "day"), "Missing argument 'CENTS'"),
-        (("set", *ACME, "500"), "say per what: --per hour, day, week, month"),
+        (("set", *ACME, "500"), "the window is missing: --per hour, day, week, month"),
         (("set", *ACME, "500", "--per", "fortnight"), "'fortnight' is no window"),
         (("set", *ACME, "500", "--per", "0s"), "is too short a window; 1s is the least"),
         (("set", *ACME, "500", "--per", "-1"), "is no window"),
-        (("set", "500", "--per", "day"), "say whose budget: --tenant or --queue"),
-        (("set", *ACME, "--queue", "a", "500", "--per", "day"), "a budget is a tenant's or a queue's"),
+        (("set", "500", "--per", "day"), "name a budget: --tenant or --queue"),
+        (("set", *ACME, "--queue", "a", "500", "--per", "day"), "a budget belongs to a tenant or to a queue"),
         (("set", "--tenant", " ", "500", "--per", "day"), "tenant is empty"),
-        (("drop",), "say whose budget: --tenant or --queue"),
-        (("drop", *ACME, "--queue", "a"), "a budget is a tenant's or a queue's"),
+        (("drop",), "name a budget: --tenant or --queue"),
+        (("drop", *ACME, "--queue", "a"), "a budget belongs to a tenant or to a queue"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_at_the_door(
-    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_invalid_budget_is_refused(file_cli_store: CliStore, arguments: tuple[str, ...], message: str) -> None:
     result = file_cli_store.run("budgets", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
-    assert file_cli_store.json("budgets") == {"budgets": []}
+    assert file_cli_store.run_json("budgets") == {"budgets": []}
 
 
 # Tenants
@@ -175,7 +178,7 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
     cli_store.enqueue(2, tenant="acme")
     weighed = cli_store.run("tenants", "weigh", "bolt", "2.5")
 
-    acme, bolt = cli_store.json("tenants")["tenants"]
+    acme, bolt = cli_store.run_json("tenants")["tenants"]
 
     assert 0 <= acme.pop("lag") < 60
     assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "running": 0, "parked": 0, "cents": 7}
@@ -189,14 +192,14 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
         "cents": 0,
     }
     assert weighed.stdout.startswith("tenant bolt has weight 2.5\n")
-    assert cli_store.json("tenants", "weigh", "bolt", "3") == {"tenant": "bolt", "weight": 3.0}
+    assert cli_store.run_json("tenants", "weigh", "bolt", "3") == {"tenant": "bolt", "weight": 3.0}
     assert cli_store.run("tenants", "list").stdout.splitlines()[1] == "bolt\t3\t0\t0\t0\t\t0"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("acme", "0"), "it must be above 0; to let acme start nothing: windlass gates pause --tenant acme"),
+        (("acme", "0"), "it must be above 0; to start no job of acme: windlass gates pause --tenant acme"),
         (("acme", "-3"), "a weight of -3.0: it must be above 0"),
         (("acme", "nan"), "it must be above 0 and finite"),
         (("acme", "inf"), "it must be above 0 and finite"),
@@ -209,17 +212,15 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
         ((), "Missing argument 'TENANT'"),
     ],
 )
-def test_a_weight_that_cannot_be_is_refused_at_the_door(
-    file_cli_store: CliStore, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_invalid_weight_is_refused(file_cli_store: CliStore, arguments: tuple[str, ...], message: str) -> None:
     result = file_cli_store.run("tenants", "weigh", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
-    assert file_cli_store.json("tenants") == {"tenants": []}
+    assert message in result.stderr
+    assert file_cli_store.run_json("tenants") == {"tenants": []}
 
 
-def test_a_tenant_that_looks_like_a_slip_is_a_word_on_stderr(cli_store: CliStore) -> None:
+def test_a_misspelt_tenant_gets_a_note_on_stderr(cli_store: CliStore) -> None:
     cli_store.enqueue(tenant="acme")
 
     assert "did you mean 'acme'?" in cli_store.run("tenants", "weigh", "amce", "2").stderr

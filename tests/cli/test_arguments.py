@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.parse.arguments import read
+from windlass.cli.parse.arguments import parse_arguments
 from windlass.errors import InvalidInput
-from windlass.payload import Signature
+from windlass.payload.signature import Signature
 
 
 def number(value: int) -> None: ...
@@ -46,26 +46,26 @@ def pair(first: str, second: int = 0, *, third: str = "") -> None: ...
         (moment, "2026-01-01T12:00:00Z", "2026-01-01T12:00:00Z"),
     ],
 )
-def test_a_word_becomes_what_the_hint_says(handler: Callable[..., Any], word: str, value: object) -> None:
-    args, kwargs = read(Signature.of(handler), [word])
+def test_a_word_becomes_a_value_of_the_hinted_type(handler: Callable[..., Any], word: str, value: object) -> None:
+    args, kwargs = parse_arguments(Signature.of(handler), [word])
 
     assert (args, kwargs) == ([value], {})
 
 
 def test_keywords_and_positional_words_can_be_mixed() -> None:
-    args, kwargs = read(Signature.of(pair), ["1", "third=3", "second=2"])
+    args, kwargs = parse_arguments(Signature.of(pair), ["1", "third=3", "second=2"])
 
     assert (args, kwargs) == (["1"], {"third": "3", "second": 2})
 
 
 def test_a_text_with_an_equals_sign_is_written_as_json() -> None:
-    args, _ = read(Signature.of(text), ['"a=b"'])
+    args, _ = parse_arguments(Signature.of(text), ['"a=b"'])
 
     assert args == ["a=b"]
 
 
 @pytest.mark.parametrize(
-    ("handler", "words", "said"),
+    ("handler", "words", "message"),
     [
         (number, ["two"], "Expected `int`, got `str`"),
         (number, ["2.5"], "Expected `int`, got `float`"),
@@ -78,9 +78,9 @@ def test_a_text_with_an_equals_sign_is_written_as_json() -> None:
     ],
 )
 def test_what_fits_no_hint_is_refused_with_the_first_reason(
-    handler: Callable[..., Any], words: list[str], said: str
+    handler: Callable[..., Any], words: list[str], message: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        read(Signature.of(handler), words)
+        parse_arguments(Signature.of(handler), words)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -21,7 +21,7 @@ def invoke(*arguments: str, **environment: str | None) -> Result:
     return CliRunner(env=environment).invoke(cli, arguments, prog_name="windlass")
 
 
-def test_windlass_alone_prints_help_with_its_exit_codes(here: Path) -> None:
+def test_windlass_alone_prints_help_with_its_exit_codes(program_dir: Path) -> None:
     result = invoke()
 
     assert result.exit_code == 0
@@ -31,7 +31,7 @@ def test_windlass_alone_prints_help_with_its_exit_codes(here: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(here: Path, command: str) -> None:
+def test_every_command_has_help(program_dir: Path, command: str) -> None:
     short, long = invoke(command, "-h"), invoke(command, "--help")
 
     assert short.exit_code == 0
@@ -40,7 +40,7 @@ def test_every_command_has_help(here: Path, command: str) -> None:
     assert "lifeline" not in short.output
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     from windlass import __version__
 
     assert invoke("--version").output == f"windlass {__version__}\n"
@@ -52,7 +52,7 @@ def test_importing_windlass_does_not_import_the_command_line() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_migrate_applies_once_and_says_what_it_did(here: Path) -> None:
+def test_migrate_applies_once_and_says_what_it_did(program_dir: Path) -> None:
     first, second = invoke("migrate"), invoke("migrate")
 
     assert "applied 0001 windlass\n" in first.output
@@ -60,41 +60,41 @@ def test_migrate_applies_once_and_says_what_it_did(here: Path) -> None:
     assert (first.exit_code, second.exit_code) == (0, 0)
 
 
-def test_migrate_check_touches_nothing_and_tells_by_its_exit_code(here: Path) -> None:
+def test_migrate_check_touches_nothing_and_tells_by_its_exit_code(program_dir: Path) -> None:
     before = invoke("migrate", "--check")
     assert before.exit_code == 1
     assert "missing 0001 windlass" in before.output
-    assert not (here / "windlass.db").exists()
+    assert not (program_dir / "windlass.db").exists()
 
     invoke("migrate")
 
     assert invoke("migrate", "--check").exit_code == 0
 
 
-def test_migrate_sql_prints_what_is_missing_and_touches_nothing(here: Path) -> None:
+def test_migrate_sql_prints_what_is_missing_and_touches_nothing(program_dir: Path) -> None:
     missing = invoke("migrate", "--sql")
     assert missing.exit_code == 0
     assert "CREATE TABLE windlass_jobs" in missing.output
-    assert not (here / "windlass.db").exists()
+    assert not (program_dir / "windlass.db").exists()
 
     invoke("migrate")
 
     assert invoke("migrate", "--sql").output == ""
 
 
-def test_migrate_takes_its_database_from_url_then_target_then_environment(here: Path) -> None:
-    (here / "own.py").write_text("from windlass import Windlass\napp = Windlass('sqlite:///own.db')\n")
+def test_migrate_takes_its_database_from_url_then_target_then_environment(program_dir: Path) -> None:
+    (program_dir / "own.py").write_text("from windlass import Windlass\napp = Windlass('sqlite:///own.db')\n")
 
     invoke("migrate", "--url", "sqlite:///given.db", WINDLASS_URL="sqlite:///environment.db")
     invoke("migrate", "own.py", WINDLASS_URL="sqlite:///environment.db")
-    assert {file.name for file in here.glob("*.db")} == {"given.db", "own.db"}
+    assert {file.name for file in program_dir.glob("*.db")} == {"given.db", "own.db"}
 
     invoke("migrate", WINDLASS_URL="sqlite:///environment.db")
-    assert (here / "environment.db").exists()
+    assert (program_dir / "environment.db").exists()
     assert invoke("migrate", "own.py", "--url", "sqlite:///given.db").exit_code == 2
 
 
-def test_a_password_is_never_printed(here: Path) -> None:
+def test_a_password_is_never_printed(program_dir: Path) -> None:
     result = invoke("migrate", "--url", "postgresql://ann:hunter2@127.0.0.1:1/nowhere")
 
     assert result.exit_code == 2
@@ -102,7 +102,7 @@ def test_a_password_is_never_printed(here: Path) -> None:
     assert "hunter2" not in result.output
 
 
-def test_an_error_of_ours_is_one_line_and_exit_2(here: Path) -> None:
+def test_an_error_of_ours_is_one_line_and_exit_2(program_dir: Path) -> None:
     result = invoke("migrate", "--url", "mysql://ann:hunter2@host/db")
 
     assert result.exit_code == 2
@@ -110,7 +110,7 @@ def test_an_error_of_ours_is_one_line_and_exit_2(here: Path) -> None:
     assert result.output.startswith("windlass: url (flag): mysql:// is not a store Windlass knows")
 
 
-def test_an_error_shows_its_traceback_only_when_asked(here: Path) -> None:
+def test_an_error_shows_its_traceback_only_when_asked(program_dir: Path) -> None:
     quiet, loud = invoke("worker", "nosuch.py"), invoke("worker", "nosuch.py", WINDLASS_DEBUG="1")
 
     assert "Traceback" not in quiet.output
@@ -119,8 +119,8 @@ def test_an_error_shows_its_traceback_only_when_asked(here: Path) -> None:
     assert (quiet.exit_code, loud.exit_code) == (2, 2)
 
 
-def test_an_error_that_quotes_terminal_codes_shows_them_as_text(here: Path) -> None:
-    (here / "evil.py").write_text("raise ValueError('\\x1b[2J \\u202e')")
+def test_an_error_that_quotes_terminal_codes_shows_them_as_text(program_dir: Path) -> None:
+    (program_dir / "evil.py").write_text("raise ValueError('\\x1b[2J \\u202e')")
 
     result = invoke("worker", "evil.py")
 
@@ -128,7 +128,7 @@ def test_an_error_that_quotes_terminal_codes_shows_them_as_text(here: Path) -> N
     assert "\x1b" not in result.output
 
 
-def test_a_closed_pipe_ends_quietly(here: Path) -> None:
+def test_a_closed_pipe_ends_quietly(program_dir: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
 
@@ -136,7 +136,7 @@ def test_a_closed_pipe_ends_quietly(here: Path) -> None:
         [sys.executable, "-m", "windlass", "migrate", "--sql"],
         stdout=writer,
         stderr=subprocess.PIPE,
-        cwd=here,
+        cwd=program_dir,
         check=False,
     )
     os.close(writer)
@@ -144,23 +144,23 @@ def test_a_closed_pipe_ends_quietly(here: Path) -> None:
     assert ended.stderr == b""
 
 
-def test_dev_finds_the_only_file_that_makes_an_app(here: Path) -> None:
-    (here / "helper.py").write_text("from windlass import Windlass\n")
+def test_dev_finds_the_only_file_that_makes_an_app(program_dir: Path) -> None:
+    (program_dir / "helper.py").write_text("from windlass import Windlass\n")
 
-    assert guess(here) == "app.py"
+    assert guess(program_dir) == "app.py"
 
 
-def test_dev_prefers_a_well_known_name_and_refuses_to_choose_otherwise(here: Path) -> None:
-    (here / "jobs.py").write_text("import windlass\njobs: windlass.Windlass = windlass.Windlass()\n")
-    assert guess(here) == "app.py"
+def test_dev_prefers_a_well_known_name_and_refuses_to_choose_otherwise(program_dir: Path) -> None:
+    (program_dir / "jobs.py").write_text("import windlass\njobs: windlass.Windlass = windlass.Windlass()\n")
+    assert guess(program_dir) == "app.py"
 
-    (here / "app.py").rename(here / "other.py")
+    (program_dir / "app.py").rename(program_dir / "other.py")
     with pytest.raises(ProgramError, match=r"jobs\.py and other\.py make apps; .* windlass dev jobs\.py"):
-        guess(here)
+        guess(program_dir)
 
 
-def test_dev_without_a_program_says_the_command(here: Path) -> None:
-    (here / "app.py").unlink()
+def test_dev_without_a_program_says_the_command(program_dir: Path) -> None:
+    (program_dir / "app.py").unlink()
 
     result = invoke("dev")
 

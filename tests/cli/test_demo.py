@@ -27,7 +27,7 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`windlass demo` with a terminal of a size, of its own."""
+    """`windlass demo` in its own terminal of a given size."""
 
     def __init__(self, folder: Path, *arguments: str, columns: int, lines: int, **environment: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -71,7 +71,7 @@ class Terminal:
             pytest.fail(f"nothing was shown for {PATIENCE:g} s")
         try:
             piece = os.read(self._ours, 65_536)
-        except OSError:  # nobody has the other side open any more
+        except OSError:  # the demo has closed the terminal
             return False
         self.shown += piece.decode(errors="replace")
         return bool(piece)
@@ -97,16 +97,16 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-# The whole of it
+# The whole show
 
 
-def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Path) -> None:
+def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, program_dir: Path) -> None:
     ended = windlass("demo", "--once", WINDLASS_URL="postgresql://nowhere/nothing", WINDLASS_MAX_CRASHES="1")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     assert "kill -9" in ended.stdout
-    assert re.search(r"its lease ran out: \d+ jobs? given back", ended.stdout)
+    assert re.search(r"its lease has expired: \d+ jobs? released", ended.stdout)
     assert re.search(r"\d{3} jobs enqueued, 0 lost", ended.stdout)
     assert "the killed worker's render was rescued, ran again and succeeded" in ended.stdout
     assert "thumbnail of broken.raw is quarantined" in ended.stdout
@@ -121,7 +121,7 @@ def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, here: Pat
     assert "12 orders went through three phases each, in order: pick, pack, ship" in ended.stdout
     assert "FAILED" not in ended.stdout
     assert "\x1b" not in ended.stdout
-    assert [file.name for file in here.iterdir()] == ["app.py"]
+    assert [file.name for file in program_dir.iterdir()] == ["app.py"]
 
 
 def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
@@ -135,7 +135,7 @@ def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
     live, _, after = shown.rpartition(LEAVE_SCREEN)
     assert live.count(ENTER_SCREEN) == 1
     assert shown.rindex(SHOW_CURSOR) > shown.rindex(HIDE_CURSOR)
-    for text in ("queues", "jobs/s", "worker 2", "mail-processor-1", "kill -9", ", killed", "given back", "error"):
+    for text in ("queues", "jobs/s", "worker 2", "mail-processor-1", "kill -9", ", killed", "released", "error"):
         assert text in CODES.sub("", live)
     assert re.search(r"limits +rope.example 2 of 2, \d waiting", CODES.sub("", live))
     assert re.search(r"♥ [1-9]", CODES.sub("", live))
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_the_lines_with_a_summary_and_exit_0(start: Start) -> None:
     assert demo.wait() == 0
 
 
-def test_a_reader_who_leaves_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_it_without_a_message(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "windlass", "demo"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -220,7 +220,7 @@ def test_a_ctrl_c_before_there_is_a_loop_is_remembered() -> None:
     acted: list[int] = []
 
     async def begin(interrupts: Interrupts) -> None:
-        interrupts.hand_to(acted.append)
+        interrupts.deliver_to(acted.append)
 
     try:
         interrupts = Interrupts()

@@ -1,4 +1,4 @@
-"""The check at the end of `windlass demo`: only what the store says counts."""
+"""The check at the end of `windlass demo`: only what the store holds counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_job_that_is_lost_fails_the_check() -> None:
 
     account = Account(enqueued=3, counts={State.SUCCEEDED: 2}, cast=[], victims=frozenset(), complete=False)
 
-    assert [(sentence.words, sentence.holds) for sentence in check(account)] == [("3 jobs enqueued, 1 lost", False)]
+    assert [(sentence.text, sentence.holds) for sentence in check(account)] == [("3 jobs enqueued, 1 lost", False)]
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ def mail(type: str, *, created: float, started: float | None, status: State = St
 
 
 @pytest.mark.parametrize(
-    ("cast", "told"),
+    ("cast", "expected"),
     [
         # The newsletter of another round was done before the reset came: only the second one was overtaken.
         ([(0, 1, "newsletter"), (2, 9, "newsletter"), (3, 4, "password_reset")], [(1, True)]),
@@ -47,7 +47,7 @@ def mail(type: str, *, created: float, started: float | None, status: State = St
     ],
 )
 def test_a_reset_is_judged_by_the_newsletters_that_waited_when_it_came(
-    cast: list[tuple[float, float | None, str]], told: list[tuple[int, bool]]
+    cast: list[tuple[float, float | None, str]], expected: list[tuple[int, bool]]
 ) -> None:
     from windlass.cli.demo.summary import Account, check
 
@@ -59,8 +59,8 @@ def test_a_reset_is_judged_by_the_newsletters_that_waited_when_it_came(
         enqueued=len(jobs), counts={State.SUCCEEDED: len(jobs)}, cast=jobs, victims=frozenset(), complete=False
     )
 
-    assert [(sentence.words, sentence.holds) for sentence in check(account)][1:] == [
-        (f"each password reset overtook {passed} newsletters or more", holds) for passed, holds in told
+    assert [(sentence.text, sentence.holds) for sentence in check(account)][1:] == [
+        (f"each password reset overtook {passed} newsletters or more", holds) for passed, holds in expected
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_show_without_a_rescue_fails_the_check() -> None:
         enqueued=2, counts={State.SUCCEEDED: 2}, cast=[], victims=frozenset(), complete=True, beats={NOON: new_id()}
     )
 
-    assert [sentence.words for sentence in check(account) if not sentence.holds] == [
+    assert [sentence.text for sentence in check(account) if not sentence.holds] == [
         "the killed worker's render was rescued, ran again and succeeded"
     ]
 
@@ -110,7 +110,7 @@ def test_a_limit_is_judged_by_the_times_of_the_attempts(fetches: list[Job], hold
         enqueued=count, counts={State.SUCCEEDED: count}, cast=fetches, victims=frozenset(), complete=False
     )
 
-    assert [(sentence.words, sentence.holds) for sentence in check(account)][1:] == [
+    assert [(sentence.text, sentence.holds) for sentence in check(account)][1:] == [
         (f"{count} prices were fetched, never more than 2 at a time of one domain", holds)
     ]
 
@@ -120,8 +120,8 @@ def test_the_heartbeat_is_judged_by_its_ticks() -> None:
 
     def judged(beats: dict[datetime, UUID], *, complete: bool = False) -> list[tuple[str, bool]]:
         whole = {"enqueued": 0, "counts": {}, "cast": [], "victims": frozenset[UUID](), "complete": complete}
-        told = check(Account(**whole, beats=beats))  # type: ignore[arg-type]
-        return [(sentence.words, sentence.holds) for sentence in told if "heartbeat" in sentence.words]
+        checks = check(Account(**whole, beats=beats))  # type: ignore[arg-type]
+        return [(sentence.text, sentence.holds) for sentence in checks if "heartbeat" in sentence.text]
 
     later, between = NOON + timedelta(seconds=2), NOON + timedelta(seconds=3)
     one, other = new_id(), new_id()
@@ -137,7 +137,7 @@ def test_the_heartbeat_is_judged_by_its_ticks() -> None:
 
 
 def order(*way: str, number: int = 1001, failed_in: str | None = None, output: str = "picked, packed, shipped") -> Job:
-    """An order that succeeded after these phases; the store remembers each but the last one."""
+    """An order that succeeded after these phases; the store keeps an entry of each but the last one."""
     fields = {"attempt": 1, "fence": 1, "worker": None, "started_at": NOON, "finished_at": NOON}
     failure = Failure(type="LookupError", message="no tape", attempt=1, attempted_at=NOON)
     attempts: list[Attempt] = []
@@ -177,7 +177,7 @@ def test_an_order_is_judged_by_the_phases_that_the_store_remembers(job: Job, hol
     orders = [order("pick", "pack", "ship"), job]
     account = Account(enqueued=2, counts={State.SUCCEEDED: 2}, cast=orders, victims=frozenset(), complete=False)
 
-    assert [(sentence.words, sentence.holds) for sentence in check(account)][1:] == [
+    assert [(sentence.text, sentence.holds) for sentence in check(account)][1:] == [
         ("2 orders went through three phases each, in order: pick, pack, ship", holds)
     ]
 
@@ -189,6 +189,6 @@ def test_the_order_without_tape_is_to_fail_in_its_second_phase(failed_in: str | 
     cast = [order("pick", "pack", "ship", number=1004, failed_in=failed_in)]
     account = Account(enqueued=1, counts={State.SUCCEEDED: 1}, cast=cast, victims=frozenset(), complete=False)
 
-    assert [(sentence.words, sentence.holds) for sentence in check(account)][2:] == [
+    assert [(sentence.text, sentence.holds) for sentence in check(account)][2:] == [
         ("order 1004 failed in its second phase, and was retried there", holds)
     ]

@@ -1,4 +1,4 @@
-"""`windlass dev`: shows jobs, and starts anew with the file that was just saved."""
+"""`windlass dev`: prints jobs, and restarts with the file that was just saved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from windlass import State, Windlass
-from windlass.cli.process.watch import Watch
+from windlass.cli.process.watch import FileWatch
 
 from .conftest import APP, Start
 from .conftest import Windlass as Command
@@ -25,38 +25,40 @@ def test_it_migrates_runs_jobs_and_ends_with_exit_0_on_ctrl_c(windlass: Command,
     dev.expect(r"fail  +dead in \S+ \(attempt 1 of 1\): ValueError: out of rope$")
     dev.signal(signal.SIGINT)
     assert dev.wait() == 0
-    assert "\x1b" not in dev.told
+    assert "\x1b" not in dev.output
 
 
-def test_a_change_starts_the_new_code_and_loses_no_running_job(windlass: Command, start: Start, here: Path) -> None:
+def test_a_change_starts_the_new_code_and_loses_no_running_job(
+    windlass: Command, start: Start, program_dir: Path
+) -> None:
     dev = start("dev", "app.py")
     dev.expect("works on")
     id = windlass("run", "app:hold", "--no-wait").stdout.strip()
     dev.expect("hold  +runs since")
 
-    (here / "app.py").write_text(APP.replace("a + b", "a + b + 100"))
+    (program_dir / "app.py").write_text(APP.replace("a + b", "a + b + 100"))
 
-    dev.expect(r"app\.py changed; starting anew")
+    dev.expect(r"app\.py changed; restarting")
     dev.expect("hold  +given back")
     dev.expect("works on")
     assert windlass("run", "app:add", "2", "3").stdout == "105\n"
-    dev.expect("hold  +runs since")  # it was given back, and is claimed again
+    dev.expect("hold  +runs since")  # the job was released, and is claimed again
     dev.signal(signal.SIGINT)
     assert dev.wait() == 0
-    job = Windlass(f"sqlite:///{here}/windlass.db").find(id).record()
+    job = Windlass(f"sqlite:///{program_dir}/windlass.db").find(id).record()
     assert (job.status, job.attempt, job.crashes) == (State.QUEUED, 0, 0)
 
 
-def test_a_syntax_error_is_shown_and_the_next_change_repairs_it(start: Start, here: Path) -> None:
+def test_a_syntax_error_is_shown_and_the_next_change_repairs_it(start: Start, program_dir: Path) -> None:
     dev = start("dev", "app.py")
     dev.expect("works on")
 
-    (here / "app.py").write_text("def add(:\n")
+    (program_dir / "app.py").write_text("def add(:\n")
     dev.expect(r"app\.py, line 1: invalid syntax")
     dev.expect(r"def add\(:")
     dev.expect("waiting for a change")
 
-    (here / "app.py").write_text(APP)
+    (program_dir / "app.py").write_text(APP)
     dev.expect("works on")
     dev.signal(signal.SIGTERM)
     assert dev.wait() == 0
@@ -68,7 +70,7 @@ def test_the_worker_goes_when_dev_is_killed(start: Start) -> None:
 
     dev.signal(signal.SIGKILL)
 
-    dev.closed()  # the worker was the last to hold the pipe
+    dev.wait_closed()  # the worker was the last to hold the pipe
 
 
 def test_a_watch_sees_changed_new_and_removed_files(tmp_path: Path) -> None:
@@ -76,29 +78,29 @@ def test_a_watch_sees_changed_new_and_removed_files(tmp_path: Path) -> None:
     changed, removed = tmp_path / "changed.py", tmp_path / "package" / "removed.py"
     changed.write_text("1")
     removed.write_text("1")
-    watch = Watch([tmp_path])
-    assert watch.changed() == []
+    watch = FileWatch([tmp_path])
+    assert watch.read_changes() == []
 
     changed.write_text("22")
     removed.unlink()
     (tmp_path / "package" / "new.py").write_text("1")
 
-    assert [path.name for path in watch.changed()] == ["changed.py", "new.py", "removed.py"]
-    assert watch.changed() == []
+    assert [path.name for path in watch.read_changes()] == ["changed.py", "new.py", "removed.py"]
+    assert watch.read_changes() == []
 
 
 def test_a_watch_sees_a_change_that_keeps_the_size(tmp_path: Path) -> None:
     file = tmp_path / "same.py"
     file.write_text("1")
-    watch = Watch([tmp_path])
+    watch = FileWatch([tmp_path])
 
     os.utime(file, ns=(1, 1))
 
-    assert watch.changed() == [file]
+    assert watch.read_changes() == [file]
 
 
 def test_a_watch_leaves_environments_and_other_files_alone(tmp_path: Path) -> None:
-    watch = Watch([tmp_path])
+    watch = FileWatch([tmp_path])
 
     for folder in (".venv", ".git", "node_modules", "__pycache__", "env/lib"):
         (tmp_path / folder).mkdir(parents=True)
@@ -106,4 +108,4 @@ def test_a_watch_leaves_environments_and_other_files_alone(tmp_path: Path) -> No
     (tmp_path / "env" / "pyvenv.cfg").write_text("")
     (tmp_path / "notes.txt").write_text("1")
 
-    assert watch.changed() == []
+    assert watch.read_changes() == []

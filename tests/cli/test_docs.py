@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/settings.md against the commands and settings that there are."""
+"""docs/cli.md and docs/settings.md against the commands and settings of the code."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COMMANDS = [name for name, command in cli.commands.items() if not command.hidden
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_a_place_in_the_docs(name: str) -> None:
-    told = CliRunner().invoke(cli, [name, "--help"], prog_name="windlass")
+    output = CliRunner().invoke(cli, [name, "--help"], prog_name="windlass")
 
-    assert told.exit_code == 0
-    assert told.output.startswith(f"Usage: windlass {name}")
+    assert output.exit_code == 0
+    assert output.output.startswith(f"Usage: windlass {name}")
     assert re.search(rf"\b{name}\b", (DOCS / "cli.md").read_text())
 
 
@@ -38,8 +38,8 @@ def test_a_job_has_the_documented_shape(file_cli_store: CliStore) -> None:
     (example,) = re.findall(r"^```json\n(.*?)^```", (DOCS / "cli.md").read_text(), re.DOTALL | re.MULTILINE)
     (job,) = file_cli_store.enqueue()
 
-    listed = file_cli_store.json("jobs", "list")["jobs"]
-    shown = file_cli_store.json("jobs", "show", str(job))
+    listed = file_cli_store.run_json("jobs", "list")["jobs"]
+    shown = file_cli_store.run_json("jobs", "show", str(job))
 
     assert [list(each) for each in listed] == [list(json.loads(example))]
     more = [name for name in shown if name not in listed[0]]

@@ -1,4 +1,4 @@
-"""`windlass doctor`: healthy where all is well, and otherwise the finding, how bad it is, and the next command."""
+"""`windlass doctor`: each finding with its level and the next command, and no problem in a healthy database."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .cli_store import CliStore
 
 
 def findings(cli_store: CliStore, **environment: str) -> dict[str, tuple[str, str, str | None]]:
-    """What was found by check: its level, its text, its advice. Of several about one thing, the first."""
+    """The findings by check: level, text, advice. Of several findings of one check, the first."""
     result = cli_store.run("doctor", "--json", **environment)
-    told: dict[str, tuple[str, str, str | None]] = {}
+    found: dict[str, tuple[str, str, str | None]] = {}
     for each in json.loads(result.stdout)["findings"]:
-        told.setdefault(each["check"], (each["level"], each["said"], each["advice"]))
-    assert result.exit_code == (1 if any(level == "problem" for level, _, _ in told.values()) else 0)
-    return told
+        found.setdefault(each["check"], (each["level"], each["said"], each["advice"]))
+    assert result.exit_code == (1 if any(level == "problem" for level, _, _ in found.values()) else 0)
+    return found
 
 
 def execute(cli_store: CliStore, sql: str, *arguments: Any) -> None:
-    """SQL past the store; `{}` stands before a table's name and `{n}` is its n-th parameter."""
+    """Run SQL without the store; `{}` stands before a table's name and `{n}` is its n-th parameter."""
     if cli_store.url.startswith("sqlite"):
         with closing(sqlite3.connect(cli_store.url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute(sql.format("windlass_", "?1"), [str(argument) for argument in arguments])
@@ -57,62 +57,62 @@ def is_postgres(cli_store: CliStore) -> bool:
     return cli_store.url.startswith("postgresql")
 
 
-# What both stores are asked
+# Both stores
 
 
 def test_a_healthy_database_is_exit_0(cli_store: CliStore) -> None:
-    cli_store.register()
+    cli_store.register_worker()
     cli_store.enqueue()
 
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    assert {check for check, (level, _, _) in told.items() if level == "problem"} == set()
+    assert {check for check, (level, _, _) in found.items() if level == "problem"} == set()
     for check in ("database", "schema", "plans", "types", "orphans", "workers", "joins"):
-        assert told[check][0] == "ok", told[check]
+        assert found[check][0] == "ok", found[check]
     if is_postgres(cli_store):
-        assert {told[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
+        assert {found[check][0] for check in ("clock", "pooler", "snapshots", "history")} == {"ok"}
     else:
-        assert {told[check][0] for check in ("rights", "integrity", "log")} == {"ok"}
+        assert {found[check][0] for check in ("rights", "integrity", "log")} == {"ok"}
 
 
 def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(cli_store: CliStore) -> None:
-    cli_store.register(queues=("mail",))
+    cli_store.register_worker(queues=("mail",))
     cli_store.enqueue(type="send", queue="mail")
     cli_store.enqueue(3, type="send", queue="sms")
     cli_store.enqueue(type="later", delay=3600.0)
 
-    level, said, advice = findings(cli_store)["types"]
+    level, message, advice = findings(cli_store)["types"]
 
     assert level == "problem"
-    assert said.startswith("no live worker serves 'send' on queue 'sms': 3 due, the oldest since")
+    assert message.startswith("no live worker serves 'send' on queue 'sms': 3 due, the oldest since")
     assert advice == "windlass worker app.py --queue sms"
     assert "'later'" not in cli_store.run("doctor").stdout
 
 
 def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(cli_store: CliStore) -> None:
-    worker = cli_store.register(name="ship:9")
+    worker = cli_store.register_worker(name="ship:9")
     cli_store.enqueue()
-    cli_store.claim(worker)
+    cli_store.claim_one(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
     assert findings(cli_store)["orphans"][0] == "ok"
     execute(cli_store, "UPDATE {0}workers SET alive_until = {1}", value)
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    level, said, _ = told["orphans"]
+    level, message, _ = found["orphans"]
     assert level == "problem"
-    assert re.fullmatch(r"1 running under workers that are gone, for up to 5m(\d+s)?", said)
-    assert told["orphans"][2] == "a live worker gives them back: windlass worker app.py"
-    level, said, advice = told["workers"]
+    assert re.fullmatch(r"1 running under workers that are gone, for up to 5m(\d+s)?", message)
+    assert found["orphans"][2] == "a live worker gives them back: windlass worker app.py"
+    level, message, advice = found["workers"]
     assert (level, advice) == ("warning", "windlass workers")
-    assert re.fullmatch(r"0 alive; dead or silent: ship:9 \(for 5m(\d+s)?\)", said)
+    assert re.fullmatch(r"0 alive; dead or silent: ship:9 \(for 5m(\d+s)?\)", message)
 
 
-def test_jobs_under_a_worker_that_nobody_knows_are_orphans_too(cli_store: CliStore) -> None:
-    worker = cli_store.register()
+def test_jobs_of_a_worker_without_a_row_are_orphans(cli_store: CliStore) -> None:
+    worker = cli_store.register_worker()
     cli_store.enqueue()
-    cli_store.claim(worker)
+    cli_store.claim_one(worker)
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
@@ -127,14 +127,14 @@ def test_jobs_that_wait_are_counted(cli_store: CliStore) -> None:
     assert findings(cli_store)["joins"][:2] == ("ok", "no job is waiting")
     (other,) = cli_store.enqueue(delay=600.0)
     cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1, signal="go", delay=60.0))
-    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
-    cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
+    cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+    cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(delay=1.0)))
 
     assert findings(cli_store)["joins"][:2] == ("ok", "3 waiting, and something will wake each of them")
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ("DELETE FROM {0}waits", "1 waiting for nothing"),
         ("UPDATE {0}waits SET pending = 0", "1 waiting although what they need has come, or cannot come any more"),
@@ -142,7 +142,7 @@ def test_jobs_that_wait_are_counted(cli_store: CliStore) -> None:
         ("UPDATE {0}waits SET pending = 2", "1 waiting with a wrong count of the jobs that have yet to end"),
     ],
 )
-def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, damage: str, said: str) -> None:
+def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, damage: str, message: str) -> None:
     (other,) = cli_store.enqueue(queue="elsewhere")
     (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1))
 
@@ -151,7 +151,7 @@ def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, dama
 
     joins = [each for each in json.loads(result.stdout)["findings"] if each["check"] == "joins"]
     assert result.exit_code == 1
-    assert any(each["said"].startswith(said) and each["level"] == "problem" for each in joins), joins
+    assert any(each["said"].startswith(message) and each["level"] == "problem" for each in joins), joins
     assert f"windlass jobs cancel {job} && windlass jobs resume {job}" in joins[0]["advice"]
     cli_store.run("jobs", "cancel", str(job))
     assert cli_store.run("jobs", "resume", str(job)).exit_code == 0
@@ -169,8 +169,8 @@ def test_a_wait_that_is_met_may_be_on_its_way(poll: str, level: Level) -> None:
     assert f"a live worker wakes them within {poll}" in (finding.advice or "")
 
 
-def test_a_signal_that_woke_nobody_is_a_problem(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
+def test_a_signal_that_woke_no_job_is_a_problem(cli_store: CliStore) -> None:
+    job = cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal="approved")))
     value = "now()" if is_postgres(cli_store) else "0"
 
     execute(
@@ -183,15 +183,15 @@ def test_a_signal_that_woke_nobody_is_a_problem(cli_store: CliStore) -> None:
     )
 
 
-def test_a_timer_that_nobody_heeds_is_a_problem(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
+def test_a_timer_that_no_worker_handles_is_a_problem(cli_store: CliStore) -> None:
+    job = cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(delay=60.0)))
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
 
     execute(cli_store, "UPDATE {0}waits SET wake_at = {1}", value)
 
-    level, said, advice = findings(cli_store)["joins"]
-    assert (level, said) == ("problem", f"1 waiting although their time is up; such as {job}")
+    level, message, advice = findings(cli_store)["joins"]
+    assert (level, message) == ("problem", f"1 waiting although their time is up; such as {job}")
     assert advice is not None
     assert "windlass worker app.py" in advice
 
@@ -199,14 +199,14 @@ def test_a_timer_that_nobody_heeds_is_a_problem(cli_store: CliStore) -> None:
 def test_a_claim_without_its_index_is_a_problem(cli_store: CliStore) -> None:
     execute(cli_store, "DROP INDEX {0}jobs_claim")
 
-    told = findings(cli_store)
+    found = findings(cli_store)
 
-    assert told["plans"][0] == "problem"
+    assert found["plans"][0] == "problem"
     if is_postgres(cli_store):
-        assert told["indexes"][:2] == ("problem", "missing or invalid: jobs_claim")
+        assert found["indexes"][:2] == ("problem", "missing or invalid: jobs_claim")
 
 
-def test_a_missing_schema_names_the_command_with_the_program(here: Path, cli_store: CliStore) -> None:
+def test_a_missing_schema_names_the_command_with_the_program(program_dir: Path, cli_store: CliStore) -> None:
     table = "windlass.migrations" if is_postgres(cli_store) else "windlass_migrations"
     execute(cli_store, f"DELETE FROM {table}")
 
@@ -217,12 +217,12 @@ def test_a_missing_schema_names_the_command_with_the_program(here: Path, cli_sto
     assert result.stdout.splitlines()[0].endswith("windlass migrate app.py")
 
 
-@pytest.mark.parametrize(("current", "said"), [(0, "no Windlass schema yet"), (999, "will not touch it")])
-def test_a_schema_that_is_not_ours_is_a_problem(current: int, said: str) -> None:
+@pytest.mark.parametrize(("current", "message"), [(0, "no Windlass schema yet"), (999, "will not touch it")])
+def test_a_schema_that_is_not_ours_is_a_problem(current: int, message: str) -> None:
     finding = check_schema(Settings.load({}, url="sqlite:///x.db"), current)
 
     assert finding.level is Level.PROBLEM
-    assert said in finding.said
+    assert message in finding.said
 
 
 def test_live_workers_that_do_not_rescue_are_blamed() -> None:
@@ -246,7 +246,7 @@ def test_a_database_that_does_not_answer_is_a_problem_and_not_an_error(file_cli_
 def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_cli_store: CliStore) -> None:
     file_cli_store.enqueue(type="a-type-with-a-name-that-goes-on", queue="a-queue-whose-name-is-long")
 
-    seen, code = file_cli_store.terminal("doctor", width=80, NO_COLOR="1")
+    seen, code = file_cli_store.run_in_terminal("doctor", width=80, NO_COLOR="1")
 
     lines = seen.splitlines()
     assert code == 1
@@ -259,22 +259,22 @@ def test_the_worst_comes_first_on_a_terminal_and_lines_stay_inside(file_cli_stor
 # SQLite
 
 
-def test_a_file_that_everybody_may_write_is_a_warning(here: Path, file_cli_store: CliStore) -> None:
-    (here / "jobs.db").chmod(0o666)
+def test_a_file_that_every_user_may_write_is_a_warning(program_dir: Path, file_cli_store: CliStore) -> None:
+    (program_dir / "jobs.db").chmod(0o666)
 
     assert findings(file_cli_store)["rights"][0] == "warning"
 
 
-def test_a_file_that_is_not_there_stays_so(here: Path, file_cli_store: CliStore) -> None:
+def test_a_file_that_is_not_there_stays_so(program_dir: Path, file_cli_store: CliStore) -> None:
     result = file_cli_store.run("doctor", "--url", "sqlite:///other.db")
 
     assert result.exit_code == 1
     assert "other.db does not exist" in result.stdout
-    assert not (here / "other.db").exists()
+    assert not (program_dir / "other.db").exists()
 
 
-def test_a_file_that_is_no_database_is_a_problem(here: Path, file_cli_store: CliStore) -> None:
-    (here / "junk.db").write_bytes(b"junk" * 1_000)
+def test_a_file_that_is_no_database_is_a_problem(program_dir: Path, file_cli_store: CliStore) -> None:
+    (program_dir / "junk.db").write_bytes(b"junk" * 1_000)
 
     result = file_cli_store.run("doctor", "--url", "sqlite:///junk.db")
 
@@ -359,7 +359,7 @@ def test_a_direct_url_to_other_jobs_is_a_problem(server_cli_store: CliStore) -> 
 
 @asynccontextmanager
 async def pooler(url: str) -> AsyncIterator[str]:
-    """What a client can see of a pooler: the key it was given is not that of the server's process."""
+    """How a client detects a pooler: its key is not that of the server's process."""
     parts = urlsplit(url)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

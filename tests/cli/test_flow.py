@@ -1,4 +1,4 @@
-"""What operators see and do of the flow: the audit, signals, families of jobs, what waits and for what."""
+"""What operators see of the flow and do to it: the audit, signals, parents and children, and waiting jobs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, list[UUID]]:
-    """A job that waits for the children it created."""
+    """A job that waits for the children that it created."""
     (id,) = cli_store.enqueue(**options)
-    job = cli_store.claim(cli_store.register())
+    job = cli_store.claim_one(cli_store.register_worker())
     children = [NewJob(id=new_id(), type="send", input="{}", parent=id) for _ in range(count)]
     spawns = tuple(Spawn(name=f" page-{number}", job=child) for number, child in enumerate(children))
     wait = Wait(edges=tuple(Edge(child.id) for child in children), need=count)
     flow = Flow(spawns=spawns, wait=wait, memories=(Memory("charge", "17"), Memory(" wait 00ff", "1")))
-    settled = cli_store.ask(
+    settled = cli_store.call(
         lambda store: store.finish([Transition(lease=job.lease, verb=Verb.WAIT, flow=flow, followed=job.followed)])
     )
     assert settled.states[id] == "waiting"
@@ -42,7 +42,7 @@ def parent_of(cli_store: CliStore, count: int, **options: Any) -> tuple[UUID, li
 
 
 def waiting_for(cli_store: CliStore, signal: str, delay: float | None = None) -> UUID:
-    return cli_store.settle(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
+    return cli_store.finish_job(Verb.WAIT, flow=Flow(wait=Wait(signal=signal, delay=delay)))
 
 
 # The audit
@@ -67,7 +67,7 @@ def test_without_a_name_the_audit_has_user_and_host(cli_store: CliStore) -> None
 
     cli_store.run("jobs", "cancel", str(job), LOGNAME="ann", WINDLASS_ACTOR="")
 
-    (row,) = cli_store.json("audit")["audit"]
+    (row,) = cli_store.run_json("audit")["audit"]
     assert row["actor"].startswith("ann@")
 
 
@@ -76,26 +76,26 @@ def test_the_audit_is_narrowed_and_paged(cli_store: CliStore) -> None:
     cli_store.run("jobs", "cancel", *map(str, jobs))
     cli_store.run("jobs", "resume", str(jobs[0]))
 
-    assert [row["action"] for row in cli_store.json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
+    assert [row["action"] for row in cli_store.run_json("audit", "--job", jobs[0].hex[-8:])["audit"]] == [
         "JOB_RESUMED",
         "JOB_CANCELLED",
     ]
-    first = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3")
-    second = cli_store.json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
+    first = cli_store.run_json("audit", "--action", "JOB_CANCELLED", "-n", "3")
+    second = cli_store.run_json("audit", "--action", "JOB_CANCELLED", "-n", "3", "--below", str(first["next"]))
     assert {row["job"] for row in first["audit"] + second["audit"]} == set(map(str, jobs))
     assert (len(first["audit"]), len(second["audit"]), second["next"]) == (3, 1, None)
 
 
 def test_the_audit_outlives_its_job(cli_store: CliStore) -> None:
-    dead = cli_store.fail(verb=Verb.BURY, action="JOB_DEAD")
+    dead = cli_store.fail_job(verb=Verb.BURY, action="JOB_DEAD")
     cli_store.run("jobs", "discard", str(dead), "--yes")
 
-    actions = [row["action"] for row in cli_store.json("audit", "--job", str(dead))["audit"]]
+    actions = [row["action"] for row in cli_store.run_json("audit", "--job", str(dead))["audit"]]
     short = cli_store.run("audit", "--job", dead.hex[-8:])
 
     assert actions == ["JOB_DISCARDED", "JOB_DEAD"]
     assert short.exit_code == 2
-    assert "of a job that is gone, write the whole id" in short.stderr
+    assert "for a job that no longer exists, write the whole id" in short.stderr
 
 
 def test_an_empty_audit_says_where_it_looked(file_cli_store: CliStore) -> None:
@@ -107,11 +107,11 @@ def test_an_empty_audit_says_where_it_looked(file_cli_store: CliStore) -> None:
 
 
 def test_the_audit_is_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
-    file_cli_store.settle(Verb.SUCCEED, action="EMAIL_SENT")
+    file_cli_store.finish_job(Verb.SUCCEED, action="EMAIL_SENT")
     (job,) = file_cli_store.enqueue()
     file_cli_store.run("jobs", "cancel", str(job), WINDLASS_ACTOR="ann")
 
-    seen, _ = file_cli_store.terminal("audit", "-n", "1", NO_COLOR="1")
+    seen, _ = file_cli_store.run_in_terminal("audit", "-n", "1", NO_COLOR="1")
 
     heading, row, more = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "TYPE", "ACTOR", "REASON"]
@@ -119,12 +119,12 @@ def test_the_audit_is_a_table_at_a_terminal(file_cli_store: CliStore) -> None:
     assert more.startswith("more: windlass audit -n 1 --below ")
 
 
-def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
+def test_a_narrow_audit_keeps_actor_and_reason(file_cli_store: CliStore) -> None:
     file_cli_store.run(
         "gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann@ship.example"
     )
 
-    seen, _ = file_cli_store.terminal("audit", width=80, NO_COLOR="1")
+    seen, _ = file_cli_store.run_in_terminal("audit", width=80, NO_COLOR="1")
 
     heading, row = seen.splitlines()
     assert heading.split() == ["WHEN", "ACTION", "JOB", "ACTOR", "REASON"]
@@ -132,7 +132,7 @@ def test_a_narrow_audit_keeps_who_and_why(file_cli_store: CliStore) -> None:
     assert "the server" in row
 
 
-def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(cli_store: CliStore) -> None:
+def test_the_audit_is_in_the_order_of_time_whichever_process_wrote_it(cli_store: CliStore) -> None:
     first, second, third = cli_store.enqueue(3)
 
     async def cancel_by_turns(store: Store) -> None:
@@ -145,11 +145,11 @@ def test_the_audit_is_in_the_order_of_time_whoever_wrote_it(cli_store: CliStore)
         finally:
             await other.close()
 
-    cli_store.ask(cancel_by_turns)
+    cli_store.call(cancel_by_turns)
 
-    assert [row["job"] for row in cli_store.json("audit")["audit"]] == [str(third), str(second), str(first)]
-    page = cli_store.json("audit", "-n", "2")
-    assert [row["job"] for row in cli_store.json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
+    assert [row["job"] for row in cli_store.run_json("audit")["audit"]] == [str(third), str(second), str(first)]
+    page = cli_store.run_json("audit", "-n", "2")
+    assert [row["job"] for row in cli_store.run_json("audit", "--below", str(page["next"]))["audit"]] == [str(first)]
 
 
 # Signals
@@ -166,13 +166,13 @@ def test_a_signal_wakes_the_job_that_waits_for_it(cli_store: CliStore, words: tu
 
     assert (result.exit_code, result.stdout) == (0, f"signal approved sent to send {job}\n")
     assert cli_store.status(job) == "queued"
-    kept = cli_store.ask(lambda store: store.recall(job)).signals
+    kept = cli_store.call(lambda store: store.recall(job)).signals
     assert json.loads(kept["approved"]) == received
 
 
 def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
     (job,) = cli_store.enqueue()
-    assert cli_store.json("jobs", "signal", str(job), "approved", "1") == {
+    assert cli_store.run_json("jobs", "signal", str(job), "approved", "1") == {
         "id": str(job),
         "name": "approved",
         "sent": True,
@@ -181,13 +181,13 @@ def test_the_first_signal_of_a_name_counts(cli_store: CliStore) -> None:
     again = cli_store.run("jobs", "signal", str(job), "approved", "2")
 
     assert again.exit_code == 1
-    assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before, and the first one counts\n"
-    assert cli_store.json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
-    assert cli_store.ask(lambda store: store.recall(job)).signals == {"approved": "1"}
+    assert again.stderr == f"windlass: job {job} was sent the signal 'approved' before; only the first one counts\n"
+    assert cli_store.run_json("jobs", "signal", str(job), "approved", code=1)["sent"] is False
+    assert cli_store.call(lambda store: store.recall(job)).signals == {"approved": "1"}
 
 
 def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> None:
-    job = cli_store.settle(Verb.SUCCEED)
+    job = cli_store.finish_job(Verb.SUCCEED)
 
     result = cli_store.run("jobs", "signal", str(job), "approved")
 
@@ -196,7 +196,7 @@ def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((str(uuid4()), "x"), "there is no job"),
         (("nonsense", "x"), "is not a job id"),
@@ -206,29 +206,31 @@ def test_a_signal_to_a_job_that_has_ended_is_refused(cli_store: CliStore) -> Non
         (("123456", "x", "[" * 100 + "]" * 100), "VALUE"),
     ],
 )
-def test_a_wrong_signal_is_one_line_and_exit_2(file_cli_store: CliStore, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_signal_is_one_line_and_exit_2(
+    file_cli_store: CliStore, arguments: tuple[str, ...], message: str
+) -> None:
     result = file_cli_store.run("jobs", "signal", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
-# One job and those around it
+# One job and its linked jobs
 
 
 def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore) -> None:
     job, children = parent_of(cli_store, 3)
     cli_store.run("jobs", "cancel", str(children[1]), WINDLASS_ACTOR="ann")
-    cli_store.ask(lambda store: store.signal(job, "approved", "true"))
+    cli_store.call(lambda store: store.signal(job, "approved", "true"))
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
-    document = cli_store.json("jobs", "show", str(job))
+    output = cli_store.run("jobs", "show", str(job)).stdout
+    document = cli_store.run_json("jobs", "show", str(job))
 
-    assert "steps     charge\n" in told
-    assert "signals   approved\n" in told
-    assert "Children  (2 queued, 1 cancelled)\n" in told
-    assert f"  page-1  {children[1]}  cancelled\n" in told
+    assert "steps     charge\n" in output
+    assert "signals   approved\n" in output
+    assert "Children  (2 queued, 1 cancelled)\n" in output
+    assert f"  page-1  {children[1]}  cancelled\n" in output
     assert [(link["name"], link["state"]) for link in document["links"]] == [
         ("page-0", "queued"),
         ("page-1", "cancelled"),
@@ -244,21 +246,21 @@ def test_a_parent_is_shown_with_its_children_steps_and_audit(cli_store: CliStore
 def test_of_many_children_the_first_are_shown_and_the_rest_counted(file_cli_store: CliStore) -> None:
     job, children = parent_of(file_cli_store, 25)
 
-    told = file_cli_store.run("jobs", "show", str(job)).stdout
+    output = file_cli_store.run("jobs", "show", str(job)).stdout
 
-    assert sum(str(child) in told for child in children) == 20
-    assert f"… 5 more: windlass jobs list parent:{job}\n" in told
-    assert len(file_cli_store.json("jobs", "show", str(job))["links"]) == 25
+    assert sum(str(child) in output for child in children) == 20
+    assert f"… 5 more: windlass jobs list parent:{job}\n" in output
+    assert len(file_cli_store.run_json("jobs", "show", str(job))["links"]) == 25
 
 
 def test_a_job_that_was_there_before_is_no_child(cli_store: CliStore) -> None:
     (other,) = cli_store.enqueue(queue="elsewhere")
     (job,) = cli_store.enqueue(wait=Wait(edges=(Edge(other),), need=1), links=(("fetch", other),))
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
+    output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert "Jobs it knows  (1 queued)\n" in told
-    assert f"  fetch  {other}  queued  not its child\n" in told
+    assert "Linked jobs  (1 queued)\n" in output
+    assert f"  fetch  {other}  queued  not its child\n" in output
 
 
 def test_consequences_are_named(cli_store: CliStore) -> None:
@@ -266,7 +268,7 @@ def test_consequences_are_named(cli_store: CliStore) -> None:
     (job,) = cli_store.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
 
     assert "on dead   alarm\n" in cli_store.run("jobs", "show", str(job)).stdout
-    assert cli_store.json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
+    assert cli_store.run_json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
 
 
 def waits(
@@ -276,7 +278,7 @@ def waits(
 
 
 @pytest.mark.parametrize(
-    ("wait", "said"),
+    ("wait", "message"),
     [
         (None, ""),
         (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 succeeded, 1,000 to come"),
@@ -288,14 +290,14 @@ def waits(
         (waits(wake_at=NOW - timedelta(seconds=5)), "until 2026-01-01 .* \\(5s ago\\)"),
     ],
 )
-def test_a_wait_is_described_in_one_line(wait: Waiting | None, said: str) -> None:
+def test_a_wait_is_described_in_one_line(wait: Waiting | None, message: str) -> None:
     import re
 
-    assert re.fullmatch(said, describe_wait(wait, NOW))
+    assert re.fullmatch(message, describe_wait(wait, NOW))
 
 
 @pytest.mark.parametrize(
-    ("flow", "said"),
+    ("flow", "message"),
     [
         (Flow(), ""),
         (Flow(wait=Wait(edges=(Edge(uuid4()),), need=1)), "for 1 job"),
@@ -305,8 +307,8 @@ def test_a_wait_is_described_in_one_line(wait: Waiting | None, said: str) -> Non
         (Flow(advance=Advance(type="t", phase="form", phase_rank=1, queue="q", max_attempts=4)), "form"),
     ],
 )
-def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, said: str) -> None:
-    assert describe_flow(flow) == said
+def test_what_a_run_leaves_to_wait_for_is_described_for_the_log(flow: Flow, message: str) -> None:
+    assert describe_flow(flow) == message
 
 
 # Lists
@@ -317,15 +319,15 @@ def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(cli_s
     (child,) = cli_store.enqueue(parent=job)
 
     def found(*words: str) -> list[str]:
-        return [item["id"] for item in cli_store.json("jobs", "list", *words)["jobs"]]
+        return [item["id"] for item in cli_store.run_json("jobs", "list", *words)["jobs"]]
 
     assert found(f"parent:{job}") == [str(child)]
     assert found("pipeline:site") == found("phase:form") == found("key:example.org") == [str(job)]
     assert cli_store.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
 
 
-def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, cli_store: CliStore) -> None:
-    (here / "own.py").write_text(
+def test_a_state_is_shown_with_the_programs_own_name_for_it(program_dir: Path, cli_store: CliStore) -> None:
+    (program_dir / "own.py").write_text(
         "from windlass import Windlass\n"
         f"app = Windlass({cli_store.url!r})\n"
         "@app.job(labels={'queued': 'not-started'})\n"
@@ -335,30 +337,30 @@ def test_a_state_is_shown_with_the_programs_own_name_for_it(here: Path, cli_stor
 
     assert "\tqueued (not-started)\t" in cli_store.run("jobs", "list", "-a", "own.py").stdout
     assert "label     not-started\n" in cli_store.run("jobs", "show", str(job), "-a", "own.py").stdout
-    assert cli_store.json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
-    assert cli_store.json("jobs", "show", str(job))["label"] is None
+    assert cli_store.run_json("jobs", "show", str(job), "-a", "own.py")["label"] == "not-started"
+    assert cli_store.run_json("jobs", "show", str(job))["label"] is None
 
 
 # Cancel
 
 
-def test_a_cancel_of_a_parent_says_that_its_children_go_along(cli_store: CliStore) -> None:
+def test_a_cancel_of_a_parent_mentions_its_children(cli_store: CliStore) -> None:
     job, children = parent_of(cli_store, 2)
 
     result = cli_store.run("jobs", "cancel", str(job))
 
-    assert result.stdout == "1 job cancelled, and the jobs that they created with them\n"
+    assert result.stdout == "1 job cancelled, and the jobs that they created\n"
     assert {cli_store.status(child) for child in children} == {"cancelled"}
 
 
 def test_children_chosen_with_their_parent_are_counted_and_not_refused(
     cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent's turn comes first
+    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent is changed first
     job, children = parent_of(cli_store, 3)
 
-    done = cli_store.json("jobs", "cancel", str(job), *map(str, children))
-    again = cli_store.json("jobs", "cancel", *map(str, children), code=1)
+    done = cli_store.run_json("jobs", "cancel", str(job), *map(str, children))
+    again = cli_store.run_json("jobs", "cancel", *map(str, children), code=1)
 
     assert (done["matched"], done["changed"], done["refused"]) == (4, 4, [])
     assert len(again["refused"]) == 3

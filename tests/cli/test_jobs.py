@@ -1,4 +1,4 @@
-"""`windlass jobs`: looking, reading and operating, on both stores and as people and scripts do it."""
+"""`windlass jobs`: list, show and change jobs, on both stores, on terminals and in pipes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.cli.parse.filter_args import filter_of
+from windlass.cli.parse.filter_args import parse_filter
 from windlass.errors import StoreUnavailable
 from windlass.model.state import Verb
 
@@ -21,8 +21,8 @@ EVIL = "\x1b[2J\x1b]0;x\x07 \u202e [red]\x9b31m"
 
 def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(cli_store: CliStore) -> None:
     (old,) = cli_store.enqueue(queue="mail")
-    cli_store.ask(lambda store: store.operate(Verb.CANCEL, old))
-    dead = cli_store.fail(verb=Verb.BURY, queue="report")
+    cli_store.call(lambda store: store.operate(Verb.CANCEL, old))
+    dead = cli_store.fail_job(verb=Verb.BURY, queue="report")
 
     lines = [line.split("\t") for line in cli_store.run("jobs", "list").stdout.splitlines()]
 
@@ -34,12 +34,12 @@ def test_a_list_in_a_pipe_is_one_line_per_job_newest_first(cli_store: CliStore) 
 
 
 def test_a_list_takes_a_filter_in_words(cli_store: CliStore) -> None:
-    failed = cli_store.fail("the peer timed out", queue="report")
+    failed = cli_store.fail_job("the peer timed out", queue="report")
     (job,) = cli_store.enqueue(queue="mail", tenant="acme")
     cli_store.enqueue(queue="mail", tenant="other")
 
     def found(*words: str) -> list[str]:
-        return [item["id"] for item in cli_store.json("jobs", "list", *words)["jobs"]]
+        return [item["id"] for item in cli_store.run_json("jobs", "list", *words)["jobs"]]
 
     assert found("queue:mail", "-tenant:other") == [str(job)]
     assert found("queue:mail -tenant:other") == [str(job)]
@@ -59,8 +59,8 @@ def test_jobs_alone_and_jobs_with_a_filter_are_lists(file_cli_store: CliStore) -
 def test_pages_follow_each_other(cli_store: CliStore) -> None:
     jobs = cli_store.enqueue(5)
 
-    first = cli_store.json("jobs", "list", "-n", "3")
-    second = cli_store.json("jobs", "list", "-n", "3", "--below", first["next"])
+    first = cli_store.run_json("jobs", "list", "-n", "3")
+    second = cli_store.run_json("jobs", "list", "-n", "3", "--below", first["next"])
 
     assert {job["id"] for job in first["jobs"] + second["jobs"]} == set(map(str, jobs))
     assert (len(first["jobs"]), len(second["jobs"]), second["next"]) == (3, 2, None)
@@ -78,7 +78,7 @@ def test_when_nothing_matches_it_says_where_it_looked_and_what_would_match(cli_s
     assert "some match: windlass jobs list queue:mail" in result.stderr
 
 
-def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_cli_store: CliStore) -> None:
+def test_a_wrong_filter_is_reported_with_its_position_and_exit_2(file_cli_store: CliStore) -> None:
     result = file_cli_store.run("jobs", "list", "state:dead", "quue:mail")
 
     assert result.exit_code == 2
@@ -86,16 +86,16 @@ def test_a_wrong_filter_is_told_with_its_place_and_exit_2(file_cli_store: CliSto
 
 
 def test_words_of_a_shell_become_one_filter() -> None:
-    assert filter_of(["error:timed out"]).text == 'error:"timed out"'
-    assert filter_of(["queue:a state:dead"]).text == "queue:a state:dead"
-    assert filter_of(["70819203", "9f3c21ab"]).text == "id:70819203,9f3c21ab"
+    assert parse_filter(["error:timed out"]).text == 'error:"timed out"'
+    assert parse_filter(["queue:a state:dead"]).text == "queue:a state:dead"
+    assert parse_filter(["70819203", "9f3c21ab"]).text == "id:70819203,9f3c21ab"
 
 
 @pytest.mark.parametrize("width", [160, 100, 60, 40])
 def test_a_table_fits_the_terminal(file_cli_store: CliStore, width: int) -> None:
-    file_cli_store.fail("a long story " * 20, queue="a-queue-with-a-rather-long-name")
+    file_cli_store.fail_job("a long story " * 20, queue="a-queue-with-a-rather-long-name")
 
-    seen, code = file_cli_store.terminal("jobs", "list", width=width, NO_COLOR="1")
+    seen, code = file_cli_store.run_in_terminal("jobs", "list", width=width, NO_COLOR="1")
 
     assert code == 0
     assert max(map(len, seen.splitlines())) <= width
@@ -105,16 +105,16 @@ def test_a_table_fits_the_terminal(file_cli_store: CliStore, width: int) -> None
 
 
 def test_colours_are_for_terminals_that_want_them(file_cli_store: CliStore) -> None:
-    file_cli_store.fail(verb=Verb.BURY)
+    file_cli_store.fail_job(verb=Verb.BURY)
 
-    assert "\x1b[31mdead" in file_cli_store.terminal("jobs", "list")[0]
-    assert "\x1b" not in file_cli_store.terminal("jobs", "list", NO_COLOR="1")[0]
+    assert "\x1b[31mdead" in file_cli_store.run_in_terminal("jobs", "list")[0]
+    assert "\x1b" not in file_cli_store.run_in_terminal("jobs", "list", NO_COLOR="1")[0]
     assert "\x1b" not in file_cli_store.run("jobs", "list").stdout
 
 
 def test_hostile_values_are_printed_inert_everywhere(cli_store: CliStore) -> None:
     document = json.dumps({"to": EVIL}, ensure_ascii=False)
-    job = cli_store.fail(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
+    job = cli_store.fail_job(f"first {EVIL}\nsecond", type=f"Bad{EVIL}", input=document)
 
     printed = [
         cli_store.run("jobs", "list").output,
@@ -127,7 +127,7 @@ def test_hostile_values_are_printed_inert_everywhere(cli_store: CliStore) -> Non
 
     for text in printed:
         assert not set(text) & set("\x1b\x07\u202e\x9b"), ascii(text)
-    assert cli_store.json("jobs", "show", str(job))["input"] == {"to": EVIL}
+    assert cli_store.run_json("jobs", "show", str(job))["input"] == {"to": EVIL}
 
 
 # One job
@@ -144,9 +144,9 @@ def test_a_story_goes_from_the_enqueue_to_the_next_attempt(cli_store: CliStore) 
         "error": {"type": "TimeoutError", "message": "no answer", "attempt": 1, "attemptedAt": "2026-01-01T00:00:01Z"},
         "log": ["INFO knocking"],
     }
-    job = cli_store.fail(entry=json.dumps(entry), queue="mail", input='{"to": "ann"}')
+    job = cli_store.fail_job(entry=json.dumps(entry), queue="mail", input='{"to": "ann"}')
 
-    told = cli_store.run("jobs", "show", job.hex[-8:]).stdout
+    output = cli_store.run("jobs", "show", job.hex[-8:]).stdout
 
     order = [
         f"send  failed, again in 10m\n{job}\n",
@@ -160,20 +160,20 @@ def test_a_story_goes_from_the_enqueue_to_the_next_attempt(cli_store: CliStore) 
         '"to": "ann"',
         f"windlass jobs retry {job.hex[-8:]}",
     ]
-    places = [told.find(text) for text in order]
-    assert -1 not in places, (order[places.index(-1)], told)
+    places = [output.find(text) for text in order]
+    assert -1 not in places, (order[places.index(-1)], output)
     assert places == sorted(places)
 
 
-def test_a_simple_success_is_told_with_its_time_worker_and_output(cli_store: CliStore) -> None:
-    worker = cli_store.register(name="ship:7")
-    job = cli_store.settle(Verb.SUCCEED, worker, output='{"sent": true}')
+def test_a_success_is_shown_with_its_time_worker_and_output(cli_store: CliStore) -> None:
+    worker = cli_store.register_worker(name="ship:7")
+    job = cli_store.finish_job(Verb.SUCCEED, worker, output='{"sent": true}')
 
-    told = cli_store.run("jobs", "show", str(job)).stdout
+    output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert told.startswith("send  succeeded\n")
-    assert "attempt 1  succeeded after 1.5s on ship:7" in told
-    assert '"sent": true' in told
+    assert output.startswith("send  succeeded\n")
+    assert "attempt 1  succeeded after 1.5s on ship:7" in output
+    assert '"sent": true' in output
 
 
 def test_large_documents_are_cut_until_all_of_it_is_wanted(file_cli_store: CliStore) -> None:
@@ -202,7 +202,7 @@ def test_an_id_that_could_be_several_lists_them(cli_store: CliStore) -> None:
 
 
 @pytest.mark.parametrize("id", ["nonsense", "12345", "'; --", "\x1b[2J", "0" * 40, "x" * 100_000])
-def test_what_is_no_id_is_told_so(file_cli_store: CliStore, id: str) -> None:
+def test_an_invalid_id_is_reported(file_cli_store: CliStore, id: str) -> None:
     result = file_cli_store.run("jobs", "show", id)
 
     assert result.exit_code == 2
@@ -211,25 +211,25 @@ def test_what_is_no_id_is_told_so(file_cli_store: CliStore, id: str) -> None:
     assert len(result.stderr) < 300
 
 
-def test_a_job_that_is_not_there_is_told_so(cli_store: CliStore) -> None:
+def test_a_job_that_does_not_exist_is_reported(cli_store: CliStore) -> None:
     result = cli_store.run("jobs", "show", str(uuid4()))
 
     assert result.exit_code == 2
-    assert "it never was, was discarded, or its history has passed" in result.stderr
+    assert "it never existed, was discarded, or has left the history" in result.stderr
 
 
-# Operating
+# Changes
 
 
-def test_each_verb_takes_the_jobs_whose_state_allows_it(cli_store: CliStore) -> None:
-    dead, failed = cli_store.fail(verb=Verb.BURY), cli_store.fail()
+def test_each_verb_changes_the_jobs_in_a_state_that_allows_it(cli_store: CliStore) -> None:
+    dead, failed = cli_store.fail_job(verb=Verb.BURY), cli_store.fail_job()
     (queued,) = cli_store.enqueue()
 
-    assert cli_store.json("jobs", "replay", "queue:*", "-y")["changed"] == 1
-    assert cli_store.json("jobs", "retry", "--all", "-y")["changed"] == 1
+    assert cli_store.run_json("jobs", "replay", "queue:*", "-y")["changed"] == 1
+    assert cli_store.run_json("jobs", "retry", "--all", "-y")["changed"] == 1
     assert {cli_store.status(job) for job in (dead, failed, queued)} == {"queued"}
 
-    assert cli_store.json("jobs", "cancel", "queue:default", "-y")["changed"] == 3
+    assert cli_store.run_json("jobs", "cancel", "queue:default", "-y")["changed"] == 3
     assert cli_store.status(queued) == "cancelled"
 
     assert cli_store.run("jobs", "resume", "--all", "-y").stdout == "3 jobs resumed\n"
@@ -237,9 +237,9 @@ def test_each_verb_takes_the_jobs_whose_state_allows_it(cli_store: CliStore) -> 
 
 
 def test_discard_removes_dead_jobs_for_good(cli_store: CliStore) -> None:
-    dead = cli_store.fail(verb=Verb.BURY)
+    dead = cli_store.fail_job(verb=Verb.BURY)
 
-    assert cli_store.json("jobs", "discard", dead.hex[-8:], "--yes") == {
+    assert cli_store.run_json("jobs", "discard", dead.hex[-8:], "--yes") == {
         "verb": "discard",
         "filter": dead.hex[-8:],
         "matched": 1,
@@ -252,23 +252,25 @@ def test_discard_removes_dead_jobs_for_good(cli_store: CliStore) -> None:
 
 def test_a_running_job_is_asked_to_stop(cli_store: CliStore) -> None:
     (job,) = cli_store.enqueue()
-    cli_store.claim(cli_store.register())
+    cli_store.claim_one(cli_store.register_worker())
 
     result = cli_store.run("jobs", "cancel", str(job))
 
     assert result.stdout == "1 running job asked to stop\n"
-    assert cli_store.json("jobs", "show", str(job))["cancel_requested"]
+    assert cli_store.run_json("jobs", "show", str(job))["cancel_requested"]
 
 
 def test_ids_that_refuse_are_counted_with_the_reason_and_exit_1(cli_store: CliStore) -> None:
-    dead = cli_store.fail(verb=Verb.BURY)
+    dead = cli_store.fail_job(verb=Verb.BURY)
     (queued,) = cli_store.enqueue()
 
     result = cli_store.run("jobs", "replay", str(dead), queued.hex[-8:])
 
     assert result.exit_code == 1
     assert result.stdout == "1 job replayed\n1 job refused, since only dead jobs can: 1 is queued\n"
-    assert cli_store.json("jobs", "replay", str(queued), code=1)["refused"] == [{"id": str(queued), "state": "queued"}]
+    assert cli_store.run_json("jobs", "replay", str(queued), code=1)["refused"] == [
+        {"id": str(queued), "state": "queued"}
+    ]
 
 
 def test_a_state_in_the_filter_is_left_as_it_is_and_refused(cli_store: CliStore) -> None:
@@ -287,12 +289,12 @@ def test_without_a_terminal_a_filter_needs_yes(cli_store: CliStore) -> None:
 
     assert result.exit_code == 2
     assert "cancel 1 job that matches queue:default state:failed,queued,running,waiting" in result.stderr
-    assert "nobody can say yes; add --yes" in result.stderr
+    assert "the command cannot ask; add --yes" in result.stderr
     assert cli_store.status(job) == "queued"
 
 
 def test_discard_asks_even_for_an_id(file_cli_store: CliStore) -> None:
-    dead = file_cli_store.fail(verb=Verb.BURY)
+    dead = file_cli_store.fail_job(verb=Verb.BURY)
 
     assert file_cli_store.run("jobs", "discard", str(dead)).exit_code == 2
     assert file_cli_store.status(dead) == "dead"
@@ -305,7 +307,7 @@ def test_discard_asks_even_for_an_id(file_cli_store: CliStore) -> None:
 def test_a_person_is_asked(file_cli_store: CliStore, keys: str, code: int, after: str) -> None:
     (job,) = file_cli_store.enqueue()
 
-    seen, ended = file_cli_store.terminal("jobs", "cancel", "queue:default", keys=keys)
+    seen, ended = file_cli_store.run_in_terminal("jobs", "cancel", "queue:default", keys=keys)
 
     assert "go on? [y/N]" in seen
     assert ended == code
@@ -319,7 +321,7 @@ def test_a_person_is_asked(file_cli_store: CliStore, keys: str, code: int, after
 def test_above_a_hundred_the_number_has_to_be_typed(file_cli_store: CliStore, keys: str, code: int, after: str) -> None:
     jobs = file_cli_store.enqueue(101)
 
-    seen, ended = file_cli_store.terminal("jobs", "cancel", "queue:default", keys=keys)
+    seen, ended = file_cli_store.run_in_terminal("jobs", "cancel", "queue:default", keys=keys)
 
     assert "cancel 101 jobs that match queue:default" in seen
     assert "type 101 to go on:" in seen
@@ -330,10 +332,10 @@ def test_more_than_a_page_is_counted_exactly_and_changed_completely(cli_store: C
     cli_store.enqueue(1_203, queue="mail")
     cli_store.enqueue(5, queue="other")
 
-    done = cli_store.json("jobs", "cancel", "queue:mail", "-y")
+    done = cli_store.run_json("jobs", "cancel", "queue:mail", "-y")
 
     assert (done["matched"], done["changed"]) == (1_203, 1_203)
-    assert len(cli_store.json("jobs", "list", "state:queued", "-n", "2000")["jobs"]) == 5
+    assert len(cli_store.run_json("jobs", "list", "state:queued", "-n", "2000")["jobs"]) == 5
 
 
 def test_nothing_to_do_says_in_which_states_they_are(cli_store: CliStore) -> None:
@@ -343,10 +345,10 @@ def test_nothing_to_do_says_in_which_states_they_are(cli_store: CliStore) -> Non
 
     assert result.exit_code == 0
     assert "no job matches queue:mail state:dead; nothing to replay" in result.stderr
-    assert "in other states there are: 2 queued" in result.stderr
+    assert "jobs in other states match: 2 queued" in result.stderr
 
 
-def test_an_error_on_the_way_is_one_line_and_what_was_done_is_told(
+def test_an_error_in_between_is_one_line_and_the_result_so_far_is_printed(
     file_cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> None:

@@ -13,7 +13,7 @@ from windlass.model.job import Job, new_id
 from windlass.model.outcome import Ending
 from windlass.model.state import State
 from windlass.observe.events import JobEnded, JobFinished, JobStarted, LeasesLost
-from windlass.observe.logs import LineFormatter, LogSubscriber, Narrator, describe_end, escape
+from windlass.observe.logs import EndingTracker, LineFormatter, LogSubscriber, describe_end, escape
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -65,7 +65,7 @@ def test_a_traceback_stays_on_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "state", "said"),
+    ("event", "state", "message"),
     [
         (end(), State.SUCCEEDED, "succeeded in 12ms"),
         (
@@ -80,32 +80,32 @@ def test_a_traceback_stays_on_its_line() -> None:
         (end(Ending.LOST), None, "lost its lease after 12ms; nothing was written"),
     ],
 )
-def test_each_end_has_its_words(event: JobEnded, state: State | None, said: str) -> None:
-    assert describe_end(event, state) == said
+def test_each_end_is_described(event: JobEnded, state: State | None, message: str) -> None:
+    assert describe_end(event, state) == message
 
 
-def test_an_end_is_told_when_it_is_committed_and_not_before() -> None:
-    told: list[tuple[JobEnded, State | None]] = []
-    narrator = Narrator(lambda end, state: told.append((end, state)))
+def test_an_end_is_reported_when_it_is_committed_and_not_before() -> None:
+    received: list[tuple[JobEnded, State | None]] = []
+    tracker = EndingTracker(lambda end, state: received.append((end, state)))
     event = end()
 
-    narrator(event)
-    assert told == []
+    tracker(event)
+    assert received == []
 
-    narrator(JobFinished(event.job.id, State.SUCCEEDED))
-    narrator(JobFinished(event.job.id, State.SUCCEEDED))
-    assert told == [(event, State.SUCCEEDED)]
+    tracker(JobFinished(event.job.id, State.SUCCEEDED))
+    tracker(JobFinished(event.job.id, State.SUCCEEDED))
+    assert received == [(event, State.SUCCEEDED)]
 
 
-def test_ends_whose_leases_are_lost_are_told_as_lost() -> None:
-    told: list[State | None] = []
-    narrator = Narrator(lambda end, state: told.append(state))
+def test_ends_with_lost_leases_are_reported_as_lost() -> None:
+    received: list[State | None] = []
+    tracker = EndingTracker(lambda end, state: received.append(state))
 
-    narrator(end())
-    narrator(LeasesLost(uuid4(), 1))
-    narrator(end(Ending.LOST))
+    tracker(end())
+    tracker(LeasesLost(uuid4(), 1))
+    tracker(end(Ending.LOST))
 
-    assert told == [None, None]
+    assert received == [None, None]
 
 
 def test_a_worker_logs_starts_and_ends_with_the_job_id(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,13 +1,9 @@
-"""`windlass queues`, `workers`, `config`, `enqueue` and `completion`, and what `--json` promises for all commands."""
+"""`windlass queues`, `workers`, `config` and `enqueue`, and the promises of `--json` for all commands."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +26,12 @@ def invoke(*arguments: str, **environment: str) -> Result:
 
 
 def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(cli_store: CliStore) -> None:
-    worker = cli_store.register(queues=("mail",))
-    cli_store.fail(worker=worker, queue="mail")
-    cli_store.fail(worker=worker, queue="mail", verb=Verb.BURY)
+    worker = cli_store.register_worker(queues=("mail",))
+    cli_store.fail_job(worker=worker, queue="mail")
+    cli_store.fail_job(worker=worker, queue="mail", verb=Verb.BURY)
     cli_store.enqueue(2, queue="mail")
 
-    (queue,) = cli_store.json("queues")["queues"]
+    (queue,) = cli_store.run_json("queues")["queues"]
 
     assert 0 <= queue.pop("lag") < 60
     jobs = {"queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1}
@@ -46,8 +42,8 @@ def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(cli_store: Cli
 
 
 def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(cli_store: CliStore) -> None:
-    cli_store.register(queues=("report",))
-    cli_store.register(queues=("mail",), lease=0.0)
+    cli_store.register_worker(queues=("report",))
+    cli_store.register_worker(queues=("mail",), lease=0.0)
     cli_store.enqueue(queue="mail")
     cli_store.enqueue(queue="report")
     cli_store.enqueue(queue="later", delay=3600.0)
@@ -63,7 +59,7 @@ def test_a_queue_with_due_jobs_and_no_live_worker_is_loud(cli_store: CliStore) -
 def test_the_loud_part_comes_first_on_a_terminal(file_cli_store: CliStore) -> None:
     file_cli_store.enqueue(queue="mail")
 
-    seen, _ = file_cli_store.terminal("queues", NO_COLOR="1")
+    seen, _ = file_cli_store.run_in_terminal("queues", NO_COLOR="1")
 
     assert seen.splitlines()[0].startswith("no live worker serves mail")
     assert seen.splitlines()[2] == "QUEUE  QUEUED  RUNNING  FAILED  WAITING  DEAD  LAG  WORKERS"
@@ -71,13 +67,13 @@ def test_the_loud_part_comes_first_on_a_terminal(file_cli_store: CliStore) -> No
 
 def test_a_worker_is_shown_with_its_state(cli_store: CliStore) -> None:
     busy, silent = (
-        cli_store.register(name="ship:1"),
-        cli_store.register(name="ship:2", queues=("mail", "sms"), lease=0.0),
+        cli_store.register_worker(name="ship:1"),
+        cli_store.register_worker(name="ship:2", queues=("mail", "sms"), lease=0.0),
     )
     cli_store.enqueue()
-    cli_store.claim(busy)
+    cli_store.claim_one(busy)
 
-    rows = {row["id"]: row for row in cli_store.json("workers")["workers"]}
+    rows = {row["id"]: row for row in cli_store.run_json("workers")["workers"]}
 
     assert (rows[str(busy)]["state"], rows[str(busy)]["running"], rows[str(busy)]["queues"]) == ("busy", 1, None)
     assert (rows[str(silent)]["state"], rows[str(silent)]["queues"]) == ("silent", ["mail", "sms"])
@@ -88,32 +84,32 @@ def test_an_empty_store_says_so_and_what_to_do(file_cli_store: CliStore) -> None
     assert "no job is queued" in file_cli_store.run("queues").stderr
     assert "start one: windlass worker app.py" in file_cli_store.run("workers").stderr
     assert "enqueue one: windlass enqueue" in file_cli_store.run("jobs").stderr
-    assert file_cli_store.json("queues") == {"queues": []}
-    assert file_cli_store.json("workers") == {"workers": []}
-    assert file_cli_store.json("jobs", "list") == {"filter": "", "jobs": [], "next": None}
+    assert file_cli_store.run_json("queues") == {"queues": []}
+    assert file_cli_store.run_json("workers") == {"workers": []}
+    assert file_cli_store.run_json("jobs", "list") == {"filter": "", "jobs": [], "next": None}
 
 
 # Settings
 
 
-def test_each_setting_is_told_with_its_value_origin_and_variable(here: Path) -> None:
-    (here / "windlass.toml").write_text('sweep = "7s"\n')
-    (here / "pyproject.toml").write_text('[tool.windlass]\npoll = "3s"\nsweep = "9s"\n')
-    (here / "own.py").write_text("from windlass import Windlass\napp = Windlass(concurrency=3, pace='polite')\n")
+def test_each_setting_is_shown_with_its_value_origin_and_variable(program_dir: Path) -> None:
+    (program_dir / "windlass.toml").write_text('sweep = "7s"\n')
+    (program_dir / "pyproject.toml").write_text('[tool.windlass]\npoll = "3s"\nsweep = "9s"\n')
+    (program_dir / "own.py").write_text("from windlass import Windlass\napp = Windlass(concurrency=3, pace='polite')\n")
 
     result = invoke("config", "own.py", "--json", WINDLASS_GRACE="90s", WINDLASS_SWEEP="")
-    told = {item["name"]: (item["value"], item["from"]) for item in json.loads(result.stdout)["settings"]}
+    output = {item["name"]: (item["value"], item["from"]) for item in json.loads(result.stdout)["settings"]}
 
-    assert list(told) == list(names())
-    assert told["concurrency"] == (3, "argument")
-    assert told["grace"] == (90.0, "environment")
-    assert told["sweep"] == (7.0, "windlass.toml")
-    assert told["poll"] == (3.0, "pyproject.toml")
-    assert told["lease"] == (600.0, "pace polite")
-    assert told["max_crashes"] == (3, "default")
+    assert list(output) == list(names())
+    assert output["concurrency"] == (3, "argument")
+    assert output["grace"] == (90.0, "environment")
+    assert output["sweep"] == (7.0, "windlass.toml")
+    assert output["poll"] == (3.0, "pyproject.toml")
+    assert output["lease"] == (600.0, "pace polite")
+    assert output["max_crashes"] == (3, "default")
 
 
-def test_settings_are_spelt_as_people_write_them_and_passwords_are_not(here: Path) -> None:
+def test_settings_are_printed_as_users_write_them_and_passwords_are_not(program_dir: Path) -> None:
     url = "postgresql://ann:hunter2@host/db?password=hunter2"
 
     plain = invoke("config", "--url", url, WINDLASS_MEMORY="512M", WINDLASS_DIRECT_URL=url).stdout
@@ -125,34 +121,36 @@ def test_settings_are_spelt_as_people_write_them_and_passwords_are_not(here: Pat
     assert "hunter2" not in plain + document
 
 
-def test_a_flag_comes_before_the_environment(here: Path) -> None:
-    told = invoke("config", "--url", "sqlite:///flag.db", WINDLASS_URL="sqlite:///environment.db").stdout
+def test_a_flag_comes_before_the_environment(program_dir: Path) -> None:
+    output = invoke("config", "--url", "sqlite:///flag.db", WINDLASS_URL="sqlite:///environment.db").stdout
 
-    assert "url\tsqlite:///flag.db\tflag" in told
+    assert "url\tsqlite:///flag.db\tflag" in output
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("windlass.toml", 'sweeep = "7s"', "did you mean 'sweep'?"),
         ("windlass.toml", "sweep = [", "windlass.toml cannot be read"),
         ("pyproject.toml", '[tool.windlass]\nlease = "long"', "is not a duration"),
     ],
 )
-def test_a_file_with_a_typing_error_is_one_line_and_exit_2(here: Path, file: str, text: str, said: str) -> None:
-    (here / file).write_text(text)
+def test_a_file_with_a_typing_error_is_one_line_and_exit_2(
+    program_dir: Path, file: str, text: str, message: str
+) -> None:
+    (program_dir / file).write_text(text)
 
     result = invoke("config")
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
 # Enqueue
 
 
-def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(here: Path) -> None:
+def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(program_dir: Path) -> None:
     invoke("migrate")
 
     ids = [
@@ -168,8 +166,8 @@ def test_a_job_is_enqueued_by_its_function_its_type_or_a_document(here: Path) ->
         assert json.loads(invoke("jobs", "show", id.strip(), "--json").stdout)["input"] == {"a": 2, "b": -3}
 
 
-def test_a_pipeline_is_enqueued_by_its_variable_or_its_name(here: Path) -> None:
-    (here / "line.py").write_text(
+def test_a_pipeline_is_enqueued_by_its_variable_or_its_name(program_dir: Path) -> None:
+    (program_dir / "line.py").write_text(
         "from windlass import Windlass\n"
         "app = Windlass()\n"
         "@app.job\n"
@@ -192,7 +190,7 @@ def test_a_pipeline_is_enqueued_by_its_variable_or_its_name(here: Path) -> None:
         )
 
 
-def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
+def test_options_of_an_enqueue_are_the_jobs_own(program_dir: Path) -> None:
     invoke("migrate")
     options = shlex.split("--queue q --priority -5 --delay 1h --tenant t --key -1k --max-attempts 9")
 
@@ -209,8 +207,8 @@ def test_options_of_an_enqueue_are_the_jobs_own(here: Path) -> None:
     assert job["run_at"] > job["created_at"]
 
 
-def test_keys_of_limits_are_given_by_their_names(here: Path) -> None:
-    (here / "crawler.py").write_text(
+def test_keys_of_limits_are_given_by_their_names(program_dir: Path) -> None:
+    (program_dir / "crawler.py").write_text(
         "from windlass import Windlass, per\n"
         "app = Windlass()\n"
         "@app.job(limits=[per('domain', 2), per('tenant', 20)])\n"
@@ -226,20 +224,20 @@ def test_keys_of_limits_are_given_by_their_names(here: Path) -> None:
     assert limits("enqueue", "crawler:fetch", "x.org") == ["domain:x.org", "tenant:default"]
     assert limits("enqueue", "crawler:fetch", "x.org", *given) == ["domain:a.org", "tenant:b=c"]
     assert limits("run", "crawler:fetch", "x.org", *given, "--no-wait") == ["domain:a.org", "tenant:b=c"]
-    for word, said in {
+    for word, message in {
         "domian=x": "has no limit 'domian'; did you mean 'domain'?",
         "domain": "'domain': write it like domain=example.org",
         "domain=": "limits: the value of 'domain' is empty",
     }.items():
         for command in ("enqueue", "run"):
             refused = invoke(command, "crawler:fetch", "x.org", "--limit", word)
-            assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+            assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
     twice = invoke("enqueue", "crawler:fetch", "x.org", "--limit", "domain=a", "--limit", "domain=b")
     assert "domain= is given twice" in twice.stderr
     assert "no limit 'domain'; it has none" in invoke("enqueue", "app:add", "1", "2", "--limit", "domain=a").stderr
 
 
-def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(here: Path) -> None:
+def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(program_dir: Path) -> None:
     invoke("migrate")
     keyed, requested = ("--key", "order-7"), ("--idempotency-key", "request-7")
 
@@ -255,14 +253,14 @@ def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(here: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        ((), "say which job: windlass enqueue app:add 2 3"),
+        ((), "name a job: windlass enqueue app:add 2 3"),
         (("app.py",), "say which job to run, for example app.py:add"),
         (("app:ad", "1", "2"), "did you mean 'add'"),
         (("app:add", "one", "2"), "$.a: Expected `int`, got `str`"),
         (("app.py", "--type", "ad"), "did you mean 'add'?"),
-        (("--type", "add"), "say which program has it"),
+        (("--type", "add"), "name its program"),
         (("app.py", "--type", "add", "--input", "[1]"), "--input is an array"),
         (("app.py", "--type", "add", "--input", "{a"), "--input is not JSON"),
         (("app.py", "--type", "add", "--input", "[" * 5_000), "--input is not JSON"),
@@ -273,18 +271,20 @@ def test_a_repeated_enqueue_prints_the_job_that_is_there_and_says_so(here: Path)
         (("app:add", "1", "2", "--input", "{}"), "--input holds all arguments"),
     ],
 )
-def test_a_wrong_enqueue_is_told_and_writes_nothing(here: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_enqueue_is_reported_and_writes_nothing(
+    program_dir: Path, arguments: tuple[str, ...], message: str
+) -> None:
     invoke("migrate")
 
     result = invoke("enqueue", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
     assert json.loads(invoke("jobs", "list", "--json").stdout)["jobs"] == []
 
 
-def test_without_a_schema_an_enqueue_names_the_command(here: Path) -> None:
+def test_without_a_schema_an_enqueue_names_the_command(program_dir: Path) -> None:
     assert "run: windlass migrate app.py (or: windlass dev app.py)" in invoke("enqueue", "app.py:add", "1", "2").stderr
 
 
@@ -303,7 +303,7 @@ def test_run_prints_the_whole_job(windlass: Windlass, start: Start) -> None:
     assert (json.loads(waited.stdout)["type"], waited.returncode) == ("hold", 124)
 
 
-def test_migrate_tells_what_it_did(here: Path) -> None:
+def test_migrate_tells_what_it_did(program_dir: Path) -> None:
     step = {"number": 1, "name": "engine"}
 
     checked = invoke("migrate", "--check", "--json")
@@ -328,76 +328,3 @@ def test_json_is_one_line_in_a_pipe_and_an_error_leaves_stdout_empty(file_cli_st
     if command != ("config",):
         assert (wrong.exit_code, wrong.stdout) == (2, "")
         assert wrong.stderr.startswith("windlass: ")
-
-
-# Pipes, interrupts, shells
-
-
-@pytest.mark.parametrize(
-    "command", [("jobs", "list"), ("jobs", "list", "--json"), ("config",), ("doctor",), ("queues",)]
-)
-def test_a_pipe_that_closes_ends_it_quietly(file_cli_store: CliStore, command: tuple[str, ...]) -> None:
-    file_cli_store.enqueue(3)
-    reader, writer = os.pipe()
-    os.close(reader)
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "windlass", *command],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "WINDLASS_URL": file_cli_store.url},
-        check=False,
-    )
-    os.close(writer)
-
-    assert b"Traceback" not in ended.stderr
-    assert b"Broken" not in ended.stderr
-    assert ended.returncode == 141
-
-
-def test_an_interrupt_while_something_runs_is_exit_130_and_no_traceback(here: Path, start: Start) -> None:
-    slow = "import os, sqlite3, time\nos.write(1, b'here\\n')\ntime.sleep(60)\n"
-    (here / "slow.py").write_text(slow)
-    running = start("config", "slow.py")
-    running.expect("here")
-
-    running.signal(signal.SIGINT)
-
-    assert running.wait() == 130
-    assert "Traceback" not in running.told
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_script(shell: str) -> None:
-    result = invoke("completion", shell)
-
-    assert result.exit_code == 0
-    assert "_WINDLASS_COMPLETE" in result.stdout
-    if shell == "bash":
-        subprocess.run(["bash", "-n"], input=result.stdout.encode(), check=True)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [("windlass que", "queues"), ("windlass jobs re", "replay"), ("windlass jobs list state:de", "state:dead")],
-)
-def test_the_script_completes_commands_and_filters(here: Path, words: str, expected: str) -> None:
-    environment = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-
-    told = subprocess.run(
-        [sys.executable, "-m", "windlass"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert f"plain,{expected}\n" in told.stdout
-
-
-def test_nothing_heavy_is_imported_for_help(here: Path) -> None:
-    code = (
-        "import sys, windlass.cli.main; sys.exit(any(name in sys.modules for name in ('rich', 'asyncpg', 'sqlite3')))"
-    )
-
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,7 +23,7 @@ def test_a_job_runs_and_its_result_is_printed(windlass: Windlass, start: Start) 
     assert greeted.stdout == "hello 2\n"
 
 
-def test_a_dead_job_is_told_with_its_id_and_exit_1(windlass: Windlass, start: Start) -> None:
+def test_a_dead_job_is_reported_with_its_id_and_exit_1(windlass: Windlass, start: Start) -> None:
     windlass("migrate")
     start("worker", "app.py").expect("worker .* started")
 
@@ -72,15 +72,15 @@ def test_ctrl_c_leaves_the_job_and_says_so(windlass: Windlass, start: Start) -> 
     running.signal(signal.SIGINT)
 
     assert running.wait() == 130
-    running.expect(f"job {id} goes on without you")
+    running.expect(f"job {id} goes on; it was not cancelled")
 
 
-def test_without_a_schema_it_names_the_command(windlass: Windlass, here: Path) -> None:
+def test_without_a_schema_it_names_the_command(windlass: Windlass, program_dir: Path) -> None:
     ended = windlass("run", "app.py:add", "2", "3")
 
     assert ended.returncode == 2
     assert "has no Windlass schema yet; run: windlass migrate app.py (or: windlass dev app.py)" in ended.stderr
-    assert not (here / "windlass.db").exists()
+    assert not (program_dir / "windlass.db").exists()
 
 
 def test_wrong_arguments_are_refused_before_anything_is_written(windlass: Windlass) -> None:

@@ -7,14 +7,14 @@ import signal
 from pathlib import Path
 
 from windlass import State, Windlass
-from windlass.cli.process.supervisor import FIRST_PAUSE, LONGEST_PAUSE, pause
+from windlass.cli.process.supervisor import FIRST_PAUSE, LONGEST_PAUSE, restart_delay
 
 from .conftest import Start
 from .conftest import Windlass as Command
 
 
-def app(here: Path) -> Windlass:
-    return Windlass(f"sqlite:///{here}/windlass.db")
+def app(program_dir: Path) -> Windlass:
+    return Windlass(f"sqlite:///{program_dir}/windlass.db")
 
 
 def test_sigterm_ends_an_idle_worker_with_exit_0(windlass: Command, start: Start) -> None:
@@ -28,7 +28,9 @@ def test_sigterm_ends_an_idle_worker_with_exit_0(windlass: Command, start: Start
     worker.expect("worker .* stopped")
 
 
-def test_a_job_that_outlives_the_grace_time_is_given_back_unharmed(windlass: Command, start: Start, here: Path) -> None:
+def test_a_job_that_outlives_the_grace_time_is_given_back_unharmed(
+    windlass: Command, start: Start, program_dir: Path
+) -> None:
     windlass("migrate")
     worker = start("worker", "app.py", WINDLASS_GRACE="100ms")
     id = windlass("run", "app:hold", "--no-wait").stdout.strip()
@@ -38,11 +40,11 @@ def test_a_job_that_outlives_the_grace_time_is_given_back_unharmed(windlass: Com
 
     assert worker.wait() == 0
     worker.expect(f"hold given back .* job={id}")
-    job = app(here).find(id).record()
+    job = app(program_dir).find(id).record()
     assert (job.status, job.attempt, job.crashes) == (State.QUEUED, 0, 0)
 
 
-def test_a_second_signal_ends_it_at_once(windlass: Command, start: Start, here: Path) -> None:
+def test_a_second_signal_ends_it_at_once(windlass: Command, start: Start, program_dir: Path) -> None:
     windlass("migrate")
     worker = start("worker", "app.py", WINDLASS_GRACE="1h")
     id = windlass("run", "app:hold", "--no-wait").stdout.strip()
@@ -53,7 +55,7 @@ def test_a_second_signal_ends_it_at_once(windlass: Command, start: Start, here: 
     worker.signal(signal.SIGTERM)
 
     assert worker.wait() == 128 + signal.SIGTERM
-    assert app(here).find(id).status() is State.RUNNING
+    assert app(program_dir).find(id).status() is State.RUNNING
 
 
 def test_a_worker_without_a_schema_says_so_and_ends(windlass: Command) -> None:
@@ -128,5 +130,5 @@ def test_a_misspelt_program_ends_the_supervisor_before_it_starts_anything(windla
 def test_the_pause_doubles_with_jitter_up_to_a_bound() -> None:
     for failures in range(1, 40):
         bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
-        assert all(bound / 2 <= pause(failures) <= bound for _ in range(20))
-    assert len({pause(3) for _ in range(20)}) > 1
+        assert all(bound / 2 <= restart_delay(failures) <= bound for _ in range(20))
+    assert len({restart_delay(3) for _ in range(20)}) > 1

@@ -1,1 +1,1 @@
-"""The documentation, tried."""
+"""Tests of the documents: their examples run, and what they name is there."""

@@ -78,7 +78,7 @@ def test_a_block_that_does_not_run_has_its_reason(document: Path) -> None:
 
 
 def files_in(document: Path) -> dict[str, str]:
-    """By name; a name that comes again goes on with its file."""
+    """Each file by its name; a block with a name that appeared before continues that file."""
     files: dict[str, str] = {}
     for _, text in blocks_in(document):
         named = NAME.match(first(text))

@@ -85,7 +85,7 @@ async def test_arguments_that_cannot_be_stored_are_refused_with_their_path(
     ("options", "words"),
     [
         ({"prioritty": 1}, "unknown option 'prioritty'; did you mean 'priority'?"),
-        ({"delay": "1m", "run_at": datetime.now(UTC)}, "delay and run_at both say when; give one of them"),
+        ({"delay": "1m", "run_at": datetime.now(UTC)}, "delay and run_at both set the time; give one of them"),
         ({"delay": -1}, "negative or not finite"),
         ({"delay": timedelta(seconds=-1)}, "negative or not finite"),
         ({"delay": "soon"}, "delay: 'soon' is not a duration; write it like"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from windlass import Context, Job, Snooze, State, Windlass
-from windlass.handler.context import handler_log
+from windlass.handler.log import handler_log
 from windlass.testing.clock import ManualClock
 
 from .rig import PATIENCE, Database, attempts, ended, eventually, in_state, stores_of, working

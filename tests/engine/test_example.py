@@ -139,11 +139,13 @@ async def test_a_result_that_does_not_come_in_time_is_a_timeout_and_the_job_goes
         assert await job.aresult(timeout=5) == 2
 
 
-async def test_a_blocking_call_on_a_loop_names_its_twin_and_writes_nothing(app: Windlass, database: Database) -> None:
+async def test_a_blocking_call_on_a_loop_names_the_awaited_form_and_writes_nothing(
+    app: Windlass, database: Database
+) -> None:
     add, _ = declare(app)
     job = await add.aenqueue(1, 1)
 
-    for call, twin in [
+    for call, async_name in [
         (lambda: add.enqueue(1, 2), r"await add\.aenqueue"),
         (lambda: app.enqueue_many([add.call(1, 2)]), r"await app\.aenqueue_many"),
         (job.status, r"await job\.astatus"),
@@ -160,7 +162,7 @@ async def test_a_blocking_call_on_a_loop_names_its_twin_and_writes_nothing(app: 
         (app.wake, r"await app\.awake"),
         (lambda: app.find(job.id), r"await app\.afind"),
     ]:
-        with pytest.raises(BlockingCall, match=twin):
+        with pytest.raises(BlockingCall, match=async_name):
             call()
 
     assert await database.jobs() == 1

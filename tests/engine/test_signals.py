@@ -187,7 +187,7 @@ def test_the_time_for_a_signal_counts_from_the_first_run(bench: Harness) -> None
     bench.clock.advance("30m")
     bench.drain()
 
-    assert job.result().startswith("signal 'approved' did not come within 1h;")
+    assert job.result().startswith("signal 'approved' was not sent within 1h;")
 
 
 # Sleep

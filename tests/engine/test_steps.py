@@ -63,7 +63,7 @@ async def test_a_job_that_is_woken_a_moment_early_waits_for_the_rest_of_its_slee
 
     class Remembered:
         take = staticmethod(lambda name, kind: f"{kind} {name}")
-        left = staticmethod(lambda until: left)
+        seconds_until = staticmethod(lambda until: left)
 
         async def deadline(self, key: str, delay: float) -> tuple[datetime, tuple[()]]:
             return datetime(2026, 1, 1, tzinfo=UTC), ()

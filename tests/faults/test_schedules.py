@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from windlass import State
 from windlass.model.filter import parse
 from windlass.model.job import Job
-from windlass.model.schedule import Outcome, ScheduleRow, TickRow
+from windlass.model.schedule import ScheduleRow, TickOutcome, TickRow
 
 from .process import Process
 from .rig import LEASE, FaultLab, scaled
@@ -42,13 +42,13 @@ class Timetable:
         return row is not None and row.next_at is not None and row.next_at >= begin + ticks * timedelta(seconds=STEP)
 
     def ticks(self) -> list[TickRow]:
-        return self._yard._app.client.ask(lambda store: store.ticks("ticks", page=PAGE), twin="")
+        return self._yard._app.client.ask(lambda store: store.ticks("ticks", page=PAGE))
 
     def jobs(self) -> list[Job]:
-        return self._yard._app.client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE), twin="")
+        return self._yard._app.client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE))
 
     def pause(self) -> None:
-        self._yard._app.client.ask(lambda store: store.pause_schedule("ticks"), twin="")
+        self._yard._app.client.ask(lambda store: store.pause_schedule("ticks"))
 
     def check(self, begin: datetime, *, least: int) -> int:
         """Each tick from the first to the last has one row, one job, and one job in the ledger outside."""
@@ -62,7 +62,7 @@ class Timetable:
         assert len(wanted) >= least
         assert Counter(job.run_at for job in jobs) == Counter(wanted)
         assert Counter(tick.at for tick in ticks) == Counter(wanted)
-        assert {tick.outcome for tick in ticks} == {Outcome.FIRED}
+        assert {tick.outcome for tick in ticks} == {TickOutcome.FIRED}
         assert {tick.job for tick in ticks} == {job.id for job in jobs}
         assert {entry.job for entry in self._yard.ledger() if entry.event == "begin"} == {job.id for job in jobs}
         return len(wanted)

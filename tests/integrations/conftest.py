@@ -1,4 +1,4 @@
-"""Every story has a database of its own, on SQLite and on PostgreSQL; the Django project moves from one to the next."""
+"""Every test has a database of its own, on SQLite and on PostgreSQL; the Django project moves from one to the next."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def django_set_up() -> None:
 
 @pytest.fixture(scope="session")
 def project_file(django_set_up: None, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file with the project's tables, which every story copies."""
+    """A file with the project's tables, which every test copies."""
     path = tmp_path_factory.mktemp("project") / "project.db"
     _migrate(f"sqlite:///{path}")
     return path.read_bytes()
@@ -59,7 +59,7 @@ def project_file(django_set_up: None, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def project_template(django_set_up: None) -> Iterator[str]:
-    """A database with the project's tables, which every story copies."""
+    """A database with the project's tables, which every test copies."""
     name = f"windlass_project_{uuid4().hex[:12]}"
     administer(f"CREATE DATABASE {name}")
     _migrate(named(name))
@@ -89,7 +89,7 @@ def project_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 
 @pytest.fixture
 def project(project_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    """The Django project on this story's database, with its tables."""
+    """The Django project on this test's database, with its tables."""
     from windlass.integrations.django import app
 
     with using(project_database.url):

@@ -1,4 +1,4 @@
-"""What the stories need: a throw-away database of a framework's project, and a look at its jobs from outside."""
+"""A temporary database for a framework's project, whose jobs the tests read on connections of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from windlass import Windlass
 
 PROJECT = Path(__file__).parent / "django_project"
-PATIENCE = 30.0  # seconds until a story gives up; nothing here waits that long when it works
+PATIENCE = 30.0  # seconds until a test gives up; nothing waits that long when it works
 
 
 @dataclass(kw_only=True)
@@ -23,7 +23,7 @@ class Database:
     apps: list[Windlass] = field(default_factory=list)
 
     def app(self, **settings: Any) -> Windlass:
-        """An app that looks often and stops fast."""
+        """An app that polls often and stops fast."""
         app = Windlass(self.url, **{"poll": "100ms", "grace": "5s", **settings})
         self.apps.append(app)
         return app
@@ -35,7 +35,7 @@ class Database:
         return self.url.replace("postgresql", f"postgresql+{'asyncpg' if asynchronous else 'psycopg'}", 1)
 
     def run(self, sql: str) -> list[Any]:
-        """Past every framework, on a connection of its own, also while a loop runs; `{}` is before a table's name."""
+        """Run SQL on a connection of its own, also while a loop runs; `{}` stands before a table's name."""
         if self.dialect == "sqlite":
             path = self.url.removeprefix("sqlite:///")
             with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection, connection:
@@ -47,5 +47,5 @@ class Database:
             return cursor.fetchall() if cursor.description else []
 
     def jobs(self) -> int:
-        """All there are, in whichever state."""
+        """The number of jobs in every state."""
         return int(self.run("SELECT (SELECT count(*) FROM {0}jobs) + (SELECT count(*) FROM {0}history)")[0][0])

@@ -1,4 +1,4 @@
-"""The project as its people use it: manage.py, its settings, its own tests."""
+"""The project as its developers use it: manage.py, its settings, its own tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_SQLITE = pytest.mark.parametrize("project_database", ["sqlite"], indirect=Tru
 
 @contextmanager
 def worker(*options: str) -> Iterator[None]:
-    """`manage.py windlass worker …` while the block lasts; ends well on SIGTERM."""
+    """`manage.py windlass worker …` while the block runs; it must end with code 0 on SIGTERM."""
     running = subprocess.Popen(
         [sys.executable, "manage.py", "windlass", "worker", *options],
         cwd=PROJECT,
@@ -33,8 +33,8 @@ def worker(*options: str) -> Iterator[None]:
         yield
     finally:
         running.send_signal(signal.SIGTERM)
-        _, told = running.communicate(timeout=PATIENCE)
-    assert running.returncode == 0, told
+        _, log = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, log
 
 
 def test_a_worker_runs_jobs_and_tasks_with_the_orm(project: Database) -> None:
@@ -82,10 +82,10 @@ def test_run_enqueues_a_job_of_the_project(project: Database, manage: Run) -> No
 
 @ON_SQLITE  # it makes files of its own
 def test_the_schema_comes_with_migrate_or_by_itself(manage: Run, tmp_path: Path) -> None:
-    for command, said in ((("migrate",), "Windlass: applied 0001"), (("windlass", "migrate"), "applied 0001")):
+    for command, expected in ((("migrate",), "Windlass: applied 0001"), (("windlass", "migrate"), "applied 0001")):
         url = f"sqlite:///{tmp_path / command[0]}.db"
         done = manage(*command, PROJECT_DATABASE=url)
-        assert said in done.stdout, done.stderr
+        assert expected in done.stdout, done.stderr
         assert manage("windlass", "migrate", "--check", PROJECT_DATABASE=url).returncode == 0
 
 
@@ -115,7 +115,7 @@ def test_the_project_s_own_tests_use_the_test_database(project: Database, manage
 
 
 @ON_SQLITE  # PostgreSQL has no databases in memory
-def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run) -> None:
+def test_a_test_database_in_memory_is_refused_with_the_way_out(manage: Run) -> None:
     done = manage("test", "shop.tests.WithCommits")
 
     assert "which no worker can open" in done.stderr
@@ -123,7 +123,7 @@ def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run) -> None
 
 
 @pytest.mark.parametrize(
-    ("windlass", "said"),
+    ("windlass", "problem"),
     [
         ({"CONCURENCY": 3}, "did you mean 'CONCURRENCY'"),
         ({"CONCURRENCY": 0}, "concurrency must be at least 1"),
@@ -134,12 +134,12 @@ def test_a_test_database_in_memory_is_told_with_the_way_out(manage: Run) -> None
     ],
 )
 @ON_SQLITE
-def test_wrong_settings_are_told_by_check(project: Database, windlass: Any, said: str) -> None:
+def test_wrong_settings_are_reported_by_check(project: Database, windlass: Any, problem: str) -> None:
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError
     from django.test import override_settings
 
-    with override_settings(WINDLASS=windlass), pytest.raises(SystemCheckError, match=said):
+    with override_settings(WINDLASS=windlass), pytest.raises(SystemCheckError, match=problem):
         call_command("check")
 
 
@@ -163,7 +163,7 @@ def test_the_url_follows_from_the_database(django_set_up: None, given: dict[str,
     assert _postgres("default", given) == url
 
 
-def test_a_service_of_libpq_cannot_be_followed(django_set_up: None) -> None:
+def test_a_service_of_libpq_is_refused(django_set_up: None) -> None:
     from django.core.exceptions import ImproperlyConfigured
 
     from windlass.integrations.django.database import _postgres

@@ -1,4 +1,4 @@
-"""The contract of django.tasks, kept by Windlass. With PROJECT_TASKS=backport, the backport's on Django 6 too."""
+"""The contract of django.tasks. With PROJECT_TASKS=backport, that of the backport, also on Django 6."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from .rig import PATIENCE, Database
 
 
 def work(*, ended: int = 1, concurrency: int | None = None) -> list[JobEnded]:
-    """A worker of the project, until so many attempts have ended; they are written by then."""
+    """Run a worker of the project until so many attempts have ended; they are committed when it returns."""
     from windlass.integrations.django import app
-    from windlass.integrations.django.discovery import discover
-    from windlass.integrations.django.run import carrier
+    from windlass.integrations.django.task_job import task_job_type
+    from windlass.integrations.django.task_registry import discover
 
-    carrier()
+    task_job_type()
     discover()
-    heard: list[JobEnded] = []
+    ended_events: list[JobEnded] = []
 
     async def run() -> None:
         worker, enough = app.worker(concurrency=concurrency), asyncio.Event()
 
-        def hear(event: object) -> None:
+        def record(event: object) -> None:
             if isinstance(event, JobEnded):
-                heard.append(event)
-                if len(heard) >= ended:
+                ended_events.append(event)
+                if len(ended_events) >= ended:
                     enough.set()
 
-        worker.subscribe(hear)
+        worker.subscribe(record)
         async with worker, asyncio.timeout(PATIENCE):
             await enough.wait()
 
     asyncio.run(run())
-    return heard
+    return ended_events
 
 
 def tasks_module() -> Any:
@@ -209,7 +209,7 @@ def test_run_after_defers_the_task(project: Database) -> None:
     assert add.get_result(deferred.id).task.run_after == later
 
 
-def test_what_the_backend_cannot_run_is_refused_when_the_task_is_made(project: Database) -> None:
+def test_a_task_that_the_backend_cannot_run_is_refused_when_it_is_made(project: Database) -> None:
     from shop.tasks import add
 
     with pytest.raises(invalid(), match="Queue 'nowhere' is not valid"):
@@ -235,7 +235,7 @@ def _local() -> Callable[[], None]:
     return local
 
 
-def test_results_that_are_not_there_say_so(project: Database) -> None:
+def test_missing_results_raise(project: Database) -> None:
     from shop.jobs import thank
     from shop.tasks import add, fail, fail_twice
 
@@ -250,7 +250,7 @@ def test_results_that_are_not_there_say_so(project: Database) -> None:
         fail.get_result(add.enqueue(1).id)
 
 
-async def test_each_call_has_an_awaited_twin(project: Database) -> None:
+async def test_each_call_has_an_asynchronous_form(project: Database) -> None:
     from shop.tasks import add
 
     result = await add.aenqueue(2)
@@ -266,7 +266,7 @@ def test_an_enqueue_in_an_atomic_block_belongs_to_it(project: Database) -> None:
 
     with transaction.atomic():
         lost = add.enqueue(1)
-        assert add.get_result(lost.id).status == "READY"  # the block sees its own
+        assert add.get_result(lost.id).status == "READY"  # the block sees its own job
         assert project.jobs() == 0
         transaction.set_rollback(True)
     with transaction.atomic():
@@ -278,23 +278,23 @@ def test_an_enqueue_in_an_atomic_block_belongs_to_it(project: Database) -> None:
         lost.refresh()
 
 
-def test_signals_tell_a_task_s_life(project: Database) -> None:
+def test_signals_report_starts_and_ends_of_a_task(project: Database) -> None:
     from importlib import import_module
 
     from shop.tasks import add, fail, fail_twice
 
     signals = import_module(f"{tasks_module().__name__}.signals")
-    told: list[tuple[str, str, str]] = []
+    signalled: list[tuple[str, str, str]] = []
     receivers = []
     for name in ("task_enqueued", "task_started", "task_finished"):
 
-        def hear(sender: Any, task_result: Any, name: str = name, **rest: Any) -> None:
+        def record(sender: Any, task_result: Any, name: str = name, **rest: Any) -> None:
             assert sender.__name__ == "WindlassBackend"
-            told.append((name.removeprefix("task_"), task_result.task.name, task_result.status))
+            signalled.append((name.removeprefix("task_"), task_result.task.name, task_result.status))
             raise RuntimeError("a receiver only observes")
 
-        getattr(signals, name).connect(hear)
-        receivers.append((getattr(signals, name), hear))
+        getattr(signals, name).connect(record)
+        receivers.append((getattr(signals, name), record))
     try:
         for task, args in ((add, (1,)), (fail, ()), (fail_twice, ())):
             task.enqueue(*args)
@@ -303,7 +303,7 @@ def test_signals_tell_a_task_s_life(project: Database) -> None:
         for signal, receiver in receivers:
             signal.disconnect(receiver)
 
-    assert told == [
+    assert signalled == [
         ("enqueued", "add", "READY"),
         ("started", "add", "RUNNING"),
         ("finished", "add", "SUCCESSFUL"),
@@ -320,17 +320,16 @@ def test_nothing_is_imported_or_called_because_a_row_names_it(project: Database,
     import sys
 
     from windlass.integrations.django import app
-    from windlass.integrations.django.run import PATIENCE as LOOKS
-    from windlass.integrations.django.run import carrier
+    from windlass.integrations.django.task_job import MOST_PAUSES, task_job_type
 
-    job = carrier().enqueue(task=path, args=[], kwargs={}, backend="default")
+    job = task_job_type().enqueue(task=path, args=[], kwargs={}, backend="default")
 
     [end] = work()
     assert end.ending is Ending.SNOOZED  # another worker may know it
     assert path.rpartition(".")[0] not in set(sys.modules) - {"os", "shop.tasks", ""}
     assert job.record().attempt == 0
 
-    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * LOOKS).decode()
+    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * MOST_PAUSES).decode()
     quoted = snoozed.replace("'", "''").replace("{", "{{").replace("}", "}}")
     project.run(f"UPDATE {{}}jobs SET attempts = '{quoted}', run_at = created_at")
     [end] = work()
@@ -379,7 +378,7 @@ def test_without_time_zones_times_are_naive(project: Database) -> None:
     assert abs(given - datetime.now(UTC) - timedelta(hours=1)) < timedelta(minutes=1)
 
 
-def test_the_backend_says_what_it_supports_and_checks_its_settings(project: Database) -> None:
+def test_the_backend_reports_what_it_supports_and_checks_its_settings(project: Database) -> None:
     from django.core.exceptions import ImproperlyConfigured
     from django.test import override_settings
 

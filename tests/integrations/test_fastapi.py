@@ -104,18 +104,18 @@ def test_a_worker_inside_the_server_runs_its_jobs_and_leaves_with_it(app: Windla
 
 
 def test_the_caller_s_own_lifespan_is_there_before_the_first_job_and_after_the_last(app: Windlass) -> None:
-    told: list[str] = []
+    steps: list[str] = []
 
     @app.job
     async def use() -> str:
-        return "|".join(told)
+        return "|".join(steps)
 
     @asynccontextmanager
     async def mine(api: FastAPI) -> AsyncIterator[dict[str, str]]:
-        told.append("open")
+        steps.append("open")
         yield {"engine": "mine"}
         workers = await app.aworkers()  # the client is still there
-        told.append(f"closed after {len(workers)} workers")
+        steps.append(f"closed after {len(workers)} workers")
 
     api = FastAPI(lifespan=app.lifespan(worker=True, also=mine))
 
@@ -127,7 +127,7 @@ def test_the_caller_s_own_lifespan_is_there_before_the_first_job_and_after_the_l
     with TestClient(api) as http:
         assert http.get("/").json() == ["mine", "open"]
 
-    assert told == ["open", "closed after 0 workers"]
+    assert steps == ["open", "closed after 0 workers"]
 
 
 def test_options_of_a_worker_need_one(app: Windlass) -> None:
@@ -170,7 +170,7 @@ def test_the_dependency_finds_the_app_also_for_web_sockets_and_can_be_replaced(a
         assert http.get("/").json() == "sqlite:///other.db"
 
 
-def test_without_the_lifespan_the_dependency_says_what_to_write() -> None:
+def test_without_the_lifespan_the_dependency_raises_with_what_to_write() -> None:
     api = FastAPI()
 
     @api.get("/")
@@ -227,7 +227,7 @@ def test_a_job_in_the_request_s_asynchronous_session(app: Windlass, add: JobType
     assert database.jobs() == 1
 
 
-def test_a_worker_that_ends_is_told_in_the_log(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_ends_is_logged(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
     @app.job
     def nothing() -> None: ...
 

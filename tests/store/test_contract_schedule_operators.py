@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from windlass.errors import ScheduleError, ScheduleNotFound
-from windlass.model.schedule import CatchUp, Edit, Outcome, Overlap, Ticked, Timing
+from windlass.model.schedule import CatchUp, Edit, Overlap, Ticked, TickOutcome, Timing
 from windlass.model.state import State, Verb
 
 from .flows import unique
@@ -50,7 +50,7 @@ async def test_a_tick_is_skipped_while_the_last_job_has_not_ended(rig: Rig, stat
     assert await rig.store.tick("nightly") == Ticked(skipped=1, moved=True)
     assert [job.id for job in await fired(rig)] == [first]
     (skipped, _) = await rig.store.ticks("nightly")
-    assert (skipped.outcome, skipped.reason) == (Outcome.SKIPPED, "the last job has not ended")
+    assert (skipped.outcome, skipped.reason) == (TickOutcome.SKIPPED, "the last job has not ended")
     assert (await known(rig)).last_job == first
 
 
@@ -135,7 +135,7 @@ async def test_a_tick_whose_key_is_held_is_skipped_with_the_holders_name(rig: Ri
 
     assert await rig.store.tick("nightly") == Ticked(skipped=1, moved=True)
     (note, _) = await rig.store.ticks("nightly")
-    assert (note.outcome, note.job, note.reason) == (Outcome.SKIPPED, first, "this job has its unique key")
+    assert (note.outcome, note.job, note.reason) == (TickOutcome.SKIPPED, first, "this job has its unique key")
 
 
 async def test_the_key_of_a_job_that_is_cancelled_is_free_for_the_next(rig: Rig) -> None:
@@ -165,7 +165,7 @@ async def test_a_fire_by_hand_moves_nothing(rig: Rig) -> None:
     assert (existing, found.run_at, found.input) == (False, rig.clock.now(), '{"n":1}')
     assert (after.next_at, after.last_at, after.last_job) == (before.next_at, None, None)
     (note,) = await rig.store.ticks("nightly")
-    assert (note.outcome, note.job) == (Outcome.BY_HAND, job)
+    assert (note.outcome, note.job) == (TickOutcome.BY_HAND, job)
     assert [tick.job for tick in await rig.store.ticks("other")] == []
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass import failpoints
-from windlass.model.schedule import Edit, Outcome, Overlap, Ticked, Timing
+from windlass.model.schedule import Edit, Overlap, Ticked, TickOutcome, Timing
 
 from .rig import TYPE, Rig
 from .timetables import FIRED, HOURLY, MINUTE, NOTHING, declare, declared, fired, known, outcomes, to_next
@@ -102,7 +102,7 @@ async def test_a_tick_makes_a_job_whose_time_is_the_ticks(rig: Rig) -> None:
     row = await known(rig)
     assert (row.last_at, row.last_job, row.next_at) == (tick, job.id, tick + timedelta(minutes=1))
     (note,) = await rig.store.ticks("nightly")
-    assert (note.at, note.outcome, note.job, note.noted_at) == (tick, Outcome.FIRED, job.id, rig.clock.now())
+    assert (note.at, note.outcome, note.job, note.noted_at) == (tick, TickOutcome.FIRED, job.id, rig.clock.now())
 
 
 async def test_many_who_look_at_once_fire_each_tick_once(rig: Rig) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.model.filter import parse
 from windlass.model.job import NewJob
-from windlass.model.schedule import NOBODY, CatchUp, Declared, Overlap, ScheduleRow, Ticked, Timing
+from windlass.model.schedule import TEMPLATE_ID, CatchUp, Declared, Overlap, ScheduleRow, Ticked, Timing
 
 from .rig import TYPE
 
@@ -26,7 +26,7 @@ NOTHING = Ticked()
 
 
 def declared(timing: Timing = EVERY_MINUTE, *, catch_up: str = "one", overlap: str = "allow", **job: Any) -> Declared:
-    defaults: dict[str, Any] = {"id": NOBODY, "type": TYPE, "input": '{"n":1}'}
+    defaults: dict[str, Any] = {"id": TEMPLATE_ID, "type": TYPE, "input": '{"n":1}'}
     template = NewJob(**(defaults | job))
     return Declared(timing=timing, catch_up=CatchUp(catch_up), overlap=Overlap(overlap), job=template)
 

@@ -12,7 +12,7 @@ import pytest
 from windlass import Context, State, Windlass
 from windlass.errors import AdmissionError, ScheduleError, ScheduleNotFound
 from windlass.handles.schedule import Schedule
-from windlass.model.schedule import CatchUp, Outcome
+from windlass.model.schedule import CatchUp, TickOutcome
 from windlass.testing import Harness, harness
 from windlass.testing.clock import START
 
@@ -99,7 +99,7 @@ def test_a_program_operates_on_its_schedules(app: Windlass, bench: Harness) -> N
     assert (ran.job.priority, ran.output) == (9, "sales 2026-01-02 03:00:00")
     assert (schedule.reset(), schedule.reset()) == (True, False)
     assert schedule.record().next_at == datetime(2026, 1, 3, 3, tzinfo=BERLIN)
-    assert [tick.outcome for tick in schedule.ticks()] == [Outcome.FIRED, Outcome.BY_HAND]
+    assert [tick.outcome for tick in schedule.ticks()] == [TickOutcome.FIRED, TickOutcome.BY_HAND]
     assert [row.name for row in app.schedules()] == ["nightly"]
 
 
@@ -134,7 +134,7 @@ def test_edits_that_cannot_be(app: Windlass, bench: Harness) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "nothing to edit; there are: cron, every, at, tz"),
         ({"crno": "x"}, "unknown field 'crno'; did you mean 'cron'"),
-        ({"cron": "@daily", "every": "1h"}, "cron, every and at each say when"),
+        ({"cron": "@daily", "every": "1h"}, "cron, every and at each set the time"),
         ({"queue": ""}, "queue is empty"),
         ({"priority": 99_999}, "priority=99999 is not a whole number"),
         ({"catch_up": "none"}, "catch_up='none'; there are"),
@@ -155,4 +155,4 @@ def test_edits_that_cannot_be(app: Windlass, bench: Harness) -> None:
 
 def test_a_schedule_of_another_name_is_not_found(bench: Harness, app: Windlass) -> None:
     with pytest.raises(ScheduleNotFound):
-        app.client.ask(lambda store: store.fire_schedule("nightly"), twin="")
+        app.client.ask(lambda store: store.fire_schedule("nightly"))

@@ -1,4 +1,4 @@
-"""`windlass`: the command line. Each command is a file beside this one and imports what is heavy when it runs."""
+"""`windlass`: the command line. Each command is a file in `commands/`, and imports heavy modules only when it runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from windlass.cli.commands.audit import audit
 from windlass.cli.commands.budgets import budgets
 from windlass.cli.commands.completion import completion
 from windlass.cli.commands.config import config
+from windlass.cli.commands.demo import demo
 from windlass.cli.commands.dev import dev, dev_worker
 from windlass.cli.commands.doctor import doctor
 from windlass.cli.commands.enqueue import enqueue
@@ -27,48 +28,43 @@ from windlass.cli.commands.schedules import schedules
 from windlass.cli.commands.tenants import tenants
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
-from windlass.cli.demo import demo
-from windlass.cli.show.output import complaint
+from windlass.cli.exit_codes import INTERRUPTED, NO_READER
+from windlass.cli.show.output import print_note
 from windlass.errors import WindlassError
-
-INTERRUPTED = 130  # 128 + SIGINT
-NO_READER = 141  # 128 + SIGPIPE
 
 EPILOG = """\b
 Exit codes:
     0  done; a worker, dev or demo that was asked to stop
-    1  run: the job is dead or cancelled. migrate --check: something is missing.
-       jobs cancel, retry, …, signal: a job was refused, or you said no.
+    1  run: the job is dead or cancelled. jobs cancel, retry, …, signal: a job
+       was refused, or you answered no. migrate --check: one is missing.
        doctor: there is a problem. demo: the check at the end failed
-    2  a wrong command, filter, setting, program or database; stderr says which
+    2  a wrong command, filter, setting, program or database; stderr names it
   124  run: the time given by --timeout is up; the job goes on
   130  interrupted by Ctrl-C
-  141  nobody reads the output any more
-  128 + n  a worker that was told twice to end, by signal n
+  141  the reader of the output has closed the pipe
+  128 + n  a worker was ended by a second signal, with the number n
 
 \b
 Environment:
-  WINDLASS_URL      the database: postgresql://user@host/name or sqlite:///file.db
-  WINDLASS_APP      the program, such as app.py, for commands that take -a or APP
-  WINDLASS_DEBUG=1  show tracebacks of errors
-  NO_COLOR          no colours
-  Every setting has such a name: windlass config
+  WINDLASS_URL      the database: postgresql://user@host/db, sqlite:///file.db
+  WINDLASS_APP      the program for commands with -a or APP, such as app.py
+  WINDLASS_DEBUG=1  print the tracebacks of errors
+  NO_COLOR          print no colours
+  WINDLASS_…        every other setting; windlass config lists them
 """
 
 
-class Refusal(click.ClickException):
-    """An error of ours as a user sees it: one clear line, and never a traceback."""
+class CommandError(click.ClickException):
+    """A `WindlassError` as the user reads it: its message, and no traceback."""
 
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
-        from windlass.observe.logs import escape
-
-        click.echo(complaint(escape(self.message, lines=True)), err=True)
+        print_note(self.message)
 
 
 class Commands(click.Group):
-    """Turns every `WindlassError` into a line on stderr and exit 2, and an interrupt into nothing but its exit code."""
+    """Turns every `WindlassError` into a line on stderr and exit 2, and an interrupt into its exit code alone."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -76,20 +72,20 @@ class Commands(click.Group):
         except WindlassError as error:
             if os.environ.get("WINDLASS_DEBUG", "") not in ("", "0"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-            raise Refusal(str(error)) from error
+            raise CommandError(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            _forget_output()
+            _discard_output()
             ctx.exit(NO_READER)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which one meets them."""
+        """In the order in which they were added: the first ones a new user needs come first."""
         return list(self.commands)
 
 
-def _forget_output() -> None:
-    """Python flushes stdout once more at its end, and would complain about the pipe that is gone."""
+def _discard_output() -> None:
+    """Python flushes stdout once more when it exits, and would report an error about the closed pipe."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
@@ -142,7 +138,7 @@ def main() -> None:
 
     try:
         cli.main(prog_name="windlass", complete_var=VARIABLE)
-    except KeyboardInterrupt:  # before a command began, or after it ended
+    except KeyboardInterrupt:  # before a command started, or after it ended
         _end_at_once()
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
@@ -151,7 +147,7 @@ def main() -> None:
 
 
 def _end_at_once() -> None:
-    """After Ctrl-C nobody waits for a thread that still reads a large file."""
+    """After Ctrl-C the process does not wait for a thread that still reads a large file."""
     from windlass.cli.process.run_worker import end_at_once
 
     end_at_once(INTERRUPTED)

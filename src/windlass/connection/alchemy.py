@@ -1,9 +1,8 @@
-"""SQLAlchemy: connections and sessions, blocking and to be awaited.
+"""SQLAlchemy connections and sessions, blocking and asynchronous.
 
-Everything goes through SQLAlchemy itself and never through the raw connection below it: SQLAlchemy begins
-late, and an INSERT on a raw connection that has not begun would survive the caller's rollback. The
-asynchronous kinds run the blocking code under `run_sync`, which is SQLAlchemy's own bridge, so that there is
-one copy of it.
+Every statement goes through SQLAlchemy and never through the raw connection below it: SQLAlchemy begins a transaction
+late, and an INSERT on a raw connection without a transaction would survive the caller's rollback. Asynchronous
+connections run the blocking code under `run_sync`, SQLAlchemy's own bridge, so that the code exists once.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from windlass.connection.borrowed import (
-    Awaited,
-    Borrowed,
+    AwaitedConnection,
+    CallerConnection,
     Dialect,
     Rows,
-    autocommitting,
-    closed,
-    failing,
-    named,
+    autocommit_error,
+    closed_error,
+    explain_failed_transaction,
+    name_parameters,
     translate,
 )
 from windlass.errors import UnusableConnection
@@ -32,54 +31,54 @@ if TYPE_CHECKING:
 log = logging.getLogger("windlass.connection")
 
 PENDING = "windlass.after_commit"
-"""Where a session keeps the callbacks that wait for its commit."""
+"""The key in `session.info` of the callbacks that wait for the session's commit."""
 
 DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 FIX = "with engine.begin() as conn: …"
 
 
-class AlchemyConnection(Borrowed):
-    """A `Connection`."""
+class AlchemyConnection(CallerConnection):
+    """A SQLAlchemy `Connection`."""
 
     def __init__(self, conn: Any) -> None:
         self._given = conn
         if conn.closed:
-            raise closed("conn", FIX)
+            raise closed_error("conn", FIX)
         self.dialect = _dialect(conn)
-        self.on_a_loop = bool(conn.dialect.is_async)
+        self.runs_on_loop = bool(conn.dialect.is_async)
 
     def run(self, sql: str, *values: object) -> Rows:
-        with _refusing(), failing():
+        with _explain_refusals(), explain_failed_transaction():
             connection = self._connection()
             if self.dialect == "sqlite":
                 _begin_sqlite(connection)
             return _fetch(connection, sql, values)
 
     def read(self, sql: str) -> Rows:
-        with _refusing(), failing():
+        with _explain_refusals(), explain_failed_transaction():
             return _fetch(self._connection(), sql, ())
 
     def anchor(self) -> object:
-        with _refusing():
+        with _explain_refusals():
             driver: object = self._connection().connection.driver_connection
         return driver
 
     def _connection(self) -> Any:
-        return _checked(self._given)
+        return _check_usable(self._given)
 
 
 class AlchemySession(AlchemyConnection):
-    """A `Session`; the connection is the one its transaction uses, and is begun with it."""
+    """A SQLAlchemy `Session`. Statements use the connection of its transaction, and begin it if necessary."""
 
     def __init__(self, session: Any) -> None:
         self._given = session
-        with _refusing():
+        with _explain_refusals():
             bind = session.get_bind()
             self.dialect = _dialect(bind)
-            self.on_a_loop = bool(bind.dialect.is_async)
+            self.runs_on_loop = bool(bind.dialect.is_async)
 
     def _connection(self) -> Any:
-        return _checked(self._given.connection())
+        return _check_usable(self._given.connection())
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
         pending = self._given.info.get(PENDING)
@@ -90,8 +89,8 @@ class AlchemySession(AlchemyConnection):
         return True
 
 
-class AsyncAlchemy(Awaited):
-    """An `AsyncConnection` or `AsyncSession`, around the blocking one inside it."""
+class AsyncAlchemy(AwaitedConnection):
+    """An `AsyncConnection` or `AsyncSession`, and the blocking connection inside it."""
 
     def __init__(self, outer: Any, inner: AlchemyConnection) -> None:
         self._outer = outer
@@ -106,8 +105,8 @@ class AsyncAlchemy(Awaited):
         rows: Rows = await self._outer.run_sync(lambda _: self._inner.read(sql))
         return rows
 
-    async def under(self, call: Callable[[Borrowed], str]) -> str:
-        """What `call` says of the blocking connection inside."""
+    async def call_blocking(self, call: Callable[[CallerConnection], str]) -> str:
+        """Call a function with the blocking connection."""
         answer: str = await self._outer.run_sync(lambda _: call(self._inner))
         return answer
 
@@ -132,24 +131,26 @@ def _dialect(bind: Any) -> Dialect:
         return DIALECTS[bind.dialect.name]
     except KeyError:
         raise UnusableConnection(
-            f"conn speaks {bind.dialect.name}, and jobs live in PostgreSQL or SQLite; leave conn= away, and "
+            f"conn is a connection to {bind.dialect.name}, and jobs are stored in PostgreSQL or SQLite; without conn= "
             "the job is enqueued on Windlass's own connection"
         ) from None
 
 
-def _checked(connection: Any) -> Any:
-    """`connection`, unless it is broken or commits by itself."""
+def _check_usable(connection: Any) -> Any:
+    """Return the connection; refuse it if it is broken or commits every statement."""
     if connection.closed or connection.invalidated:
-        raise closed("conn", FIX)
-    if _commits_by_itself(connection):
-        raise autocommitting("conn", 'conn = conn.execution_options(isolation_level="READ COMMITTED")')
+        raise closed_error("conn", FIX)
+    if _is_autocommit(connection):
+        raise autocommit_error("conn", 'conn = conn.execution_options(isolation_level="READ COMMITTED")')
     return connection
 
 
-def _commits_by_itself(connection: Any) -> bool:
-    """Asked of the driver, where every way ends: the engine's isolation level, an execution option, connect_args.
+def _is_autocommit(connection: Any) -> bool:
+    """Whether the driver commits every statement.
 
-    SQLite's attribute of that name means something else; `_begin_sqlite` looks there.
+    The engine's isolation level, an execution option and connect_args all end in the driver's `autocommit`.
+
+    SQLite's attribute of that name means something else; `_begin_sqlite` checks SQLite.
     """
     driver = connection.connection.dbapi_connection
     return connection.dialect.name == "postgresql" and getattr(driver, "autocommit", False) is True
@@ -163,12 +164,12 @@ def _begin_sqlite(connection: Any) -> None:
     if driver.in_transaction:
         return
     if driver.isolation_level is None:
-        raise autocommitting("conn", 'create_engine(url, isolation_level="SERIALIZABLE")')
+        raise autocommit_error("conn", 'create_engine(url, isolation_level="SERIALIZABLE")')
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _fetch(connection: Any, sql: str, values: tuple[object, ...]) -> Rows:
-    result = connection.execute(_text(sql), named(values))
+    result = connection.execute(_text(sql), name_parameters(values))
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
@@ -180,50 +181,51 @@ def _text(sql: str) -> Any:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """SQLAlchemy's word for a session or connection in a state that allows nothing, as ours."""
+def _explain_refusals() -> Iterator[None]:
+    """Turn SQLAlchemy's errors about an unusable session or connection into `UnusableConnection`."""
     from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, UnboundExecutionError
 
     try:
         yield
     except PendingRollbackError as error:
         raise UnusableConnection(
-            f"conn is in a failed transaction; roll back and begin again: conn.rollback() (SQLAlchemy: {_first(error)})"
+            "conn is in a failed transaction; roll back and begin again: conn.rollback() "
+            f"(SQLAlchemy: {_first_line(error)})"
         ) from error
     except UnboundExecutionError as error:
         raise UnusableConnection(
-            "the session does not say which of its databases is meant; give that connection: "
+            "the session cannot choose which of its databases to use; give that connection: "
             'conn=session.connection(bind_arguments={"mapper": Model})'
         ) from error
     except InvalidRequestError as error:
         raise UnusableConnection(
             f"conn allows no statement now; begin a transaction on it first: with conn.begin(): … "
-            f"(SQLAlchemy: {_first(error)})"
+            f"(SQLAlchemy: {_first_line(error)})"
         ) from error
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
 def _listen(session: Any) -> None:
-    """One pair of listeners for a session's life: a listener cannot be removed while it is called."""
+    """Add one pair of listeners for the whole life of a session: a listener cannot be removed while it is called."""
     from sqlalchemy import event
 
-    def committed(session: Any) -> None:
+    def after_commit(session: Any) -> None:
         if session.in_nested_transaction():
-            return  # a savepoint was released; nothing is visible to others yet
+            return  # only a savepoint was released; other transactions see nothing yet
         callbacks, session.info[PENDING][:] = list(session.info[PENDING]), []
         for callback in callbacks:
             try:
                 callback()
             except Exception:
-                # The caller's commit has happened: it must not look as if it had failed.
+                # The caller's commit has succeeded: an error of a callback must not reach the caller.
                 log.exception("a wake-up after the commit failed; workers find the job at their next poll")
 
-    def ended(session: Any, transaction: Any) -> None:
+    def after_transaction_end(session: Any, transaction: Any) -> None:
         if transaction.parent is None:
-            session.info[PENDING].clear()  # rolled back, or closed without a commit
+            session.info[PENDING].clear()  # the session was rolled back, or closed without a commit
 
-    event.listen(session, "after_commit", committed)
-    event.listen(session, "after_transaction_end", ended)
+    event.listen(session, "after_commit", after_commit)
+    event.listen(session, "after_transaction_end", after_transaction_end)

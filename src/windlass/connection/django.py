@@ -1,7 +1,7 @@
-"""Django: `django.db.connection` and `connections[alias]`, used through Django itself.
+"""Django's `connection` and `connections[alias]`, used through Django itself.
 
-A statement on the raw connection below would go past Django's `atomic`: its savepoints, its word that a block has to
-roll back, and its `on_commit`. Django's cursors take `%(name)s` on PostgreSQL and on SQLite alike.
+A statement on the raw connection below would bypass Django's `atomic`: its savepoints, its flag that a block must roll
+back, and its `on_commit`. Django's cursors take `%(name)s` on PostgreSQL and on SQLite.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.connection.borrowed import (
     FAILED_TRANSACTION,
-    Borrowed,
+    CallerConnection,
     Dialect,
     Rows,
-    autocommitting,
-    failed,
-    named,
+    autocommit_error,
+    failed_transaction_error,
+    name_parameters,
     translate,
 )
 from windlass.errors import SchemaMissing, UnusableConnection
@@ -32,24 +32,24 @@ NO_TABLE = "no such table: windlass_jobs"
 FIX = "with transaction.atomic(): …"
 
 
-class DjangoConnection(Borrowed):
+class DjangoConnection(CallerConnection):
     """A `DatabaseWrapper` inside `transaction.atomic`."""
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
         self.dialect = _dialect(conn)
-        with _on_a_thread():
+        with _refuse_event_loop():
             conn.ensure_connection()
         if not conn.in_atomic_block and conn.get_autocommit():
-            raise autocommitting("conn", FIX)
+            raise autocommit_error("conn", FIX)
         if conn.needs_rollback:
             raise UnusableConnection(
                 "conn's atomic block has to roll back: a statement in it raised, so the job would be lost with it; "
-                f"put what may fail into a block of its own: {FIX}"
+                f"put the statement that may fail into a block of its own: {FIX}"
             )
 
     def run(self, sql: str, *values: object) -> Rows:
-        # Where a program commits by hand, SQLite's driver begins by itself before some statements, and not all.
+        # If the program commits by hand, SQLite's driver begins a transaction by itself only before some statements.
         if self.dialect == "sqlite" and not self._conn.connection.in_transaction:
             self._fetch("BEGIN IMMEDIATE", ())
         return self._fetch(sql, values)
@@ -58,8 +58,8 @@ class DjangoConnection(Borrowed):
         return self._fetch(sql, ())
 
     def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
-        with _failing(), self._conn.cursor() as cursor:
-            cursor.execute(translate(sql, "pyformat"), named(values))
+        with _explain_errors(), self._conn.cursor() as cursor:
+            cursor.execute(translate(sql, "pyformat"), name_parameters(values))
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
     def anchor(self) -> object:
@@ -67,23 +67,23 @@ class DjangoConnection(Borrowed):
         return driver
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
-        """After the outermost block; a savepoint that rolls back takes its callbacks along."""
+        """Call back after the outermost block. A savepoint that rolls back drops its callbacks."""
         if not self._conn.in_atomic_block:
-            return False  # Django has no on_commit where a program commits by hand
+            return False  # Django has no on_commit if the program commits by hand
 
         def call() -> None:
             try:
                 callback()
             except Exception:
-                # The caller's commit has happened: it must not look as if it had failed.
+                # The caller's commit has succeeded: an error of a callback must not reach the caller.
                 log.exception("a wake-up after the commit failed; workers find the job at their next poll")
 
         self._conn.on_commit(call)
         return True
 
 
-def proxied(proxy: Any) -> DjangoConnection:
-    """Borrow what `django.db.connection` stands for on this thread."""
+def borrow_proxy(proxy: Any) -> DjangoConnection:
+    """Borrow the connection behind `django.db.connection` on this thread."""
     from django.db import connections
 
     if not hasattr(proxy, "vendor"):  # the default cache and the default task backend are proxies of the same class
@@ -96,14 +96,14 @@ def _dialect(conn: Any) -> Dialect:
         return DIALECTS[conn.vendor]
     except KeyError:
         raise UnusableConnection(
-            f"conn speaks {conn.vendor}, and jobs live in PostgreSQL or SQLite; leave conn= away, and the job is "
-            "enqueued on Windlass's own connection"
+            f"conn is a connection to {conn.vendor}, and jobs are stored in PostgreSQL or SQLite; without conn= "
+            "the job is enqueued on Windlass's own connection"
         ) from None
 
 
 @contextmanager
-def _on_a_thread() -> Iterator[None]:
-    """Django's connections belong to a thread, and refuse an event loop."""
+def _refuse_event_loop() -> Iterator[None]:
+    """Explain how to leave the event loop: Django's connections belong to a thread, and refuse to work on a loop."""
     from django.core.exceptions import SynchronousOnlyOperation
 
     try:
@@ -116,14 +116,14 @@ def _on_a_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """Django wraps the driver's errors; the code is on what it wrapped."""
+def _explain_errors() -> Iterator[None]:
+    """Explain a failed transaction and a missing schema. Django wraps the driver's errors; the cause has the code."""
     try:
         yield
     except Exception as error:
         origin = error.__cause__
         if FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
-            raise failed("conn") from error
+            raise failed_transaction_error("conn") from error
         if NO_TABLE in str(error):
             raise SchemaMissing("conn's database has no Windlass schema; run: manage.py windlass migrate") from error
         raise

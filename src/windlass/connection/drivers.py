@@ -1,6 +1,6 @@
-"""Bare driver connections: psycopg, psycopg2, asyncpg, sqlite3, aiosqlite; and Windlass's own transactions.
+"""Driver connections: psycopg, psycopg2, asyncpg, sqlite3, aiosqlite; and Windlass's own transactions.
 
-Rows are read through a plain cursor, because the caller's connection may make dicts, or objects, of its own.
+Rows are read through a plain cursor, because the caller's connection may be set to return dicts or objects.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windlass.connection.borrowed import (
-    Awaited,
-    Borrowed,
+    AwaitedConnection,
+    CallerConnection,
     Rows,
-    autocommitting,
-    closed,
-    failed,
-    failing,
-    named,
+    autocommit_error,
+    closed_error,
+    explain_failed_transaction,
+    failed_transaction_error,
+    name_parameters,
     translate,
 )
 from windlass.errors import UnusableConnection
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 IDLE, ACTIVE, IN_TRANSACTION, IN_ERROR = range(4)
 
 
-class Psycopg(Borrowed):
+class Psycopg(CallerConnection):
     """psycopg 3, blocking."""
 
     dialect = "postgres"
@@ -44,16 +44,16 @@ class Psycopg(Borrowed):
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
-        with failing(), Cursor(self._conn, row_factory=tuple_row) as cursor:
-            cursor.execute(_psycopg_query(sql), named(values))
+        with explain_failed_transaction(), Cursor(self._conn, row_factory=tuple_row) as cursor:
+            cursor.execute(_psycopg_query(sql), name_parameters(values))
             return cursor.fetchall() if cursor.description else []
 
     def anchor(self) -> object:
         return self._conn
 
 
-class AsyncPsycopg(Awaited):
-    """psycopg 3, to be awaited."""
+class AsyncPsycopg(AwaitedConnection):
+    """psycopg 3, asynchronous."""
 
     dialect = "postgres"
 
@@ -65,9 +65,9 @@ class AsyncPsycopg(Awaited):
         from psycopg import AsyncCursor
         from psycopg.rows import tuple_row
 
-        with failing():
+        with explain_failed_transaction():
             async with AsyncCursor(self._conn, row_factory=tuple_row) as cursor:
-                await cursor.execute(_psycopg_query(sql), named(values))
+                await cursor.execute(_psycopg_query(sql), name_parameters(values))
                 return await cursor.fetchall() if cursor.description else []
 
     def anchor(self) -> object:
@@ -80,86 +80,86 @@ def _psycopg_query(sql: str) -> Any:
 
 def _check_psycopg(conn: Any, fix: str) -> None:
     if conn.closed:
-        raise closed("conn", fix)
+        raise closed_error("conn", fix)
     if conn.pgconn.pipeline_status:
         raise UnusableConnection(
-            "conn is in pipeline mode, where an error is told too late to be yours; enqueue after the block: "
-            "with conn.pipeline(): …"
+            "conn is in pipeline mode, where an error is reported only after later statements; enqueue after the "
+            "block: with conn.pipeline(): …"
         )
     status = conn.pgconn.transaction_status
     if status == IN_ERROR:
-        raise failed("conn")
-    # ACTIVE: another task is in the middle of a statement, so whether a transaction is open cannot be known.
+        raise failed_transaction_error("conn")
+    # ACTIVE: another task runs a statement, so whether a transaction is open is unknown.
     if conn.autocommit and status != IN_TRANSACTION:
-        raise autocommitting("conn", fix)
+        raise autocommit_error("conn", fix)
 
 
-class Psycopg2(Borrowed):
+class Psycopg2(CallerConnection):
     """psycopg2."""
 
     dialect = "postgres"
 
     def __init__(self, conn: Any) -> None:
         if conn.closed:
-            raise closed("conn", "with conn: …")
+            raise closed_error("conn", "with conn: …")
         if conn.async_:
             raise UnusableConnection(
                 "conn is psycopg2 in its asynchronous mode; give: psycopg2.connect(…) without async_"
             )
         status = conn.get_transaction_status()
         if status == IN_ERROR:
-            raise failed("conn")
+            raise failed_transaction_error("conn")
         if conn.autocommit and status != IN_TRANSACTION:
-            raise autocommitting("conn", "conn.autocommit = False")
+            raise autocommit_error("conn", "conn.autocommit = False")
         self._conn = conn
 
     def run(self, sql: str, *values: object) -> Rows:
         from psycopg2.extensions import cursor as plain  # type: ignore[import-untyped,unused-ignore]
 
-        with failing(), self._conn.cursor(cursor_factory=plain) as cursor:
-            cursor.execute(translate(sql, "pyformat"), named(values))
+        with explain_failed_transaction(), self._conn.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(translate(sql, "pyformat"), name_parameters(values))
             return cursor.fetchall() if cursor.description else []
 
     def anchor(self) -> object:
         return self._conn
 
 
-class Asyncpg(Awaited):
-    """asyncpg, a connection of its own or one from a pool."""
+class Asyncpg(AwaitedConnection):
+    """asyncpg: a connection, or one from a pool."""
 
     dialect = "postgres"
 
     def __init__(self, conn: Any) -> None:
         fix = "async with conn.transaction(): …"
-        if _asyncpg_closed(conn):
-            raise closed("conn", fix)
+        if _is_asyncpg_closed(conn):
+            raise closed_error("conn", fix)
         if not conn.is_in_transaction():
-            raise autocommitting("conn", fix)
+            raise autocommit_error("conn", fix)
         self._conn = conn
 
     async def arun(self, sql: str, *values: object) -> Rows:
-        # As text, whatever the statement casts it to: callers like to register a codec of their own for json,
-        # and it would quote the JSON once more.
+        # Pass text as text, whatever the statement casts it to: a codec for json that the caller has registered would
+        # quote the JSON once more.
         for place, value in enumerate(values, start=1):
             if isinstance(value, str):
                 sql = sql.replace(f"CAST(${place} AS", f"CAST(${place}::text AS")
-        with failing():
+        with explain_failed_transaction():
             return [tuple(row) for row in await self._conn.fetch(sql, *values)]
 
     def anchor(self) -> object:
-        return getattr(self._conn, "_con", self._conn)  # a pool's proxy lives for one acquire only
+        return getattr(self._conn, "_con", self._conn)  # a pool's proxy exists for one acquire only
 
 
-def _asyncpg_closed(conn: Any) -> bool:
+def _is_asyncpg_closed(conn: Any) -> bool:
     from asyncpg import InterfaceError
 
     try:
         return bool(conn.is_closed())
-    except InterfaceError:  # a pool's connection that was given back
+    except InterfaceError:  # the connection was returned to its pool
         return True
 
 
-class Sqlite(Borrowed):
+class Sqlite(CallerConnection):
     """sqlite3."""
 
     dialect = "sqlite"
@@ -168,15 +168,15 @@ class Sqlite(Borrowed):
         from sqlite3 import ProgrammingError
 
         try:
-            conn.total_changes  # noqa: B018 - the one attribute that asks whether the database is open
+            conn.total_changes  # noqa: B018 - the only attribute that raises if the database is closed
         except ProgrammingError:
-            raise closed("conn", "with conn: …") from None
+            raise closed_error("conn", "with conn: …") from None
         check_sqlite(conn)
         self._conn = conn
 
     def run(self, sql: str, *values: object) -> Rows:
-        # sqlite3 begins by itself before INSERT, but not before WITH … INSERT, which would then be committed
-        # at once. Immediate, because a write follows: a deferred one fails without waiting when another
+        # sqlite3 begins a transaction by itself before INSERT, but not before WITH … INSERT, which would then be
+        # committed at once. IMMEDIATE, because a write follows: a deferred transaction fails without waiting if another
         # writer was faster.
         if not self._conn.in_transaction:
             self._conn.execute("BEGIN IMMEDIATE")
@@ -189,22 +189,22 @@ class Sqlite(Borrowed):
         cursor = self._conn.cursor()
         cursor.row_factory = None
         try:
-            rows: Rows = cursor.execute(translate(sql, "named"), named(values)).fetchall()
+            rows: Rows = cursor.execute(translate(sql, "name_parameters"), name_parameters(values)).fetchall()
         finally:
             cursor.close()
         return rows
 
 
-class Aiosqlite(Awaited):
+class Aiosqlite(AwaitedConnection):
     """aiosqlite."""
 
     dialect = "sqlite"
 
     def __init__(self, conn: Any) -> None:
         try:
-            conn.in_transaction  # noqa: B018 - raises where no database is open
+            conn.in_transaction  # noqa: B018 - raises if the database is closed
         except ValueError:
-            raise closed("conn", "async with aiosqlite.connect(path) as conn: …") from None
+            raise closed_error("conn", "async with aiosqlite.connect(path) as conn: …") from None
         check_sqlite(conn)
         self._conn = conn
 
@@ -219,24 +219,24 @@ class Aiosqlite(Awaited):
     async def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
         async with self._conn.cursor() as cursor:
             cursor.row_factory = None
-            await cursor.execute(translate(sql, "named"), named(values))
+            await cursor.execute(translate(sql, "name_parameters"), name_parameters(values))
             return [tuple(row) for row in await cursor.fetchall()]
 
 
 def check_sqlite(conn: Any) -> None:
-    """Refuse what commits by itself: `isolation_level=None`, or `autocommit=True` since Python 3.12."""
-    raw = getattr(conn, "_conn", conn)  # aiosqlite's inner connection: it does not pass `autocommit` on
+    """Refuse a connection that commits every statement: `isolation_level=None`, or `autocommit=True` since 3.12."""
+    raw = getattr(conn, "_conn", conn)  # aiosqlite's inner connection: the outer one has no `autocommit`
     if conn.in_transaction:
         return
-    # `autocommit` is -1 where isolation_level decides, as it always did before 3.12
+    # `autocommit` is -1 if isolation_level decides, as it always did before 3.12
     if getattr(raw, "autocommit", -1) is True:
-        raise autocommitting("conn", 'conn.execute("BEGIN")')
+        raise autocommit_error("conn", 'conn.execute("BEGIN")')
     if conn.isolation_level is None and getattr(raw, "autocommit", -1) == -1:
-        raise autocommitting("conn", 'conn.execute("BEGIN")')
+        raise autocommit_error("conn", 'conn.execute("BEGIN")')
 
 
-class Own(Awaited):
-    """A transaction of Windlass itself, as `ctx.transaction()` gives it."""
+class WindlassTransaction(AwaitedConnection):
+    """A transaction of Windlass itself, from `ctx.transaction()`."""
 
     def __init__(self, transaction: Any) -> None:
         self.dialect = transaction.windlass_dialect

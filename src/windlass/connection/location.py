@@ -1,7 +1,7 @@
-"""Where a connection leads: a job must land in the app's own database, and nowhere else.
+"""The location of a connection's database: a job must be written into the app's own database and no other.
 
-A location is text: `sqlite:<real path>` or `postgres:<installation id>`. Two ways to one database (another
-host name, a pooler) have the same location; a copy of a database has its original's.
+A location is text: `sqlite:<real path>` or `postgres:<installation id>`. Two routes to one database (another host name,
+a pooler) have the same location. A copy of a database has the location of its original.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from windlass.errors import UnusableConnection
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from windlass.connection.borrowed import Borrowed, Rows
+    from windlass.connection.borrowed import CallerConnection, Rows
 
-# From the catalogue, because a SELECT that fails would abort the caller's transaction.
+# Read from the catalogue, because a SELECT that fails would abort the caller's transaction.
 READABLE = """
 SELECT has_schema_privilege(pg_namespace.oid, 'USAGE') AND has_table_privilege(pg_class.oid, 'SELECT')
   FROM pg_catalog.pg_class
@@ -28,16 +28,17 @@ SELECT has_schema_privilege(pg_namespace.oid, 'USAGE') AND has_table_privilege(p
 INSTALLATION = "SELECT CAST(id AS text) FROM windlass.installation"
 MAIN = "PRAGMA database_list"
 
-KNOWN: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-"""By driver connection. PostgreSQL's cannot change theirs; SQLite's are asked again: no round trip."""
+LOCATIONS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+"""By driver connection. A PostgreSQL connection cannot change its database. SQLite is asked each time, as that needs no
+round trip."""
 
 
-def location(borrowed: Borrowed) -> str:
-    """Where a blocking connection leads."""
+def location(borrowed: CallerConnection) -> str:
+    """The location of a blocking connection."""
     anchor = _anchor(borrowed)
-    if anchor is not None and anchor in KNOWN:
-        return KNOWN[anchor]
-    steps = _ask(borrowed, anchor)
+    if anchor is not None and anchor in LOCATIONS:
+        return LOCATIONS[anchor]
+    steps = _locate(borrowed, anchor)
     try:
         sql = next(steps)
         while True:
@@ -46,16 +47,16 @@ def location(borrowed: Borrowed) -> str:
         return str(stop.value)
 
 
-async def alocation(borrowed: Borrowed) -> str:
-    """Where any connection leads."""
+async def alocation(borrowed: CallerConnection) -> str:
+    """The location of any connection."""
     if isinstance(borrowed, AsyncAlchemy):
-        return await borrowed.under(location)
+        return await borrowed.call_blocking(location)
     if not borrowed.asynchronous:
         return location(borrowed)
     anchor = _anchor(borrowed)
-    if anchor is not None and anchor in KNOWN:
-        return KNOWN[anchor]
-    steps = _ask(borrowed, anchor)
+    if anchor is not None and anchor in LOCATIONS:
+        return LOCATIONS[anchor]
+    steps = _locate(borrowed, anchor)
     try:
         sql = next(steps)
         while True:
@@ -65,39 +66,39 @@ async def alocation(borrowed: Borrowed) -> str:
 
 
 def check_identity(found: str, app: str) -> None:
-    """Refuse a connection that leads elsewhere than the app does."""
+    """Refuse a connection to another database than the app's."""
     if found != app:
         raise UnusableConnection(
-            f"conn leads to another database than this app: {found}, and the app's jobs are in {app}; no "
-            "worker of the app would ever see the job. Leave conn= away, or connect to the app's own database"
+            f"conn is connected to another database than this app: {found}, and the app's jobs are in {app}; no worker "
+            "of the app would ever see the job. Leave conn= out, or connect to the app's own database"
         )
 
 
-def _anchor(borrowed: Borrowed) -> object | None:
-    """What to remember the location by; None where there is nothing that a weak reference can hold."""
+def _anchor(borrowed: CallerConnection) -> object | None:
+    """The object by which the location is cached; None if a weak reference cannot hold it."""
     anchor = borrowed.anchor() if borrowed.dialect == "postgres" else None
     return anchor if type(anchor).__weakrefoffset__ else None
 
 
-def _ask(borrowed: Borrowed, anchor: object | None) -> Generator[str, Rows, str]:
-    """The questions, apart from who asks them: blocking or awaiting."""
+def _locate(borrowed: CallerConnection, anchor: object | None) -> Generator[str, Rows, str]:
+    """The queries, for a blocking or an asynchronous driver."""
     if borrowed.dialect == "sqlite":
         return _sqlite((yield MAIN))
     readable = yield READABLE
     if not readable:
         raise UnusableConnection(
             "conn's database has no Windlass schema, so it cannot hold the job; run: windlass migrate, or "
-            "leave conn= away, and the job is enqueued on Windlass's own connection"
+            "leave conn= out, and the job is enqueued on Windlass's own connection"
         )
     if not readable[0][0]:
         raise UnusableConnection(
-            "conn's user may not read windlass.installation, so whose database this is cannot be seen; run: "
+            "conn's user may not read windlass.installation, so this database cannot be compared with the app's; run: "
             "GRANT USAGE ON SCHEMA windlass TO <user>; GRANT SELECT ON windlass.installation TO <user>"
         )
     installation = yield INSTALLATION
     found = f"postgres:{installation[0][0]}"
     if anchor is not None:
-        KNOWN[anchor] = found
+        LOCATIONS[anchor] = found
     return found
 
 

@@ -1,6 +1,10 @@
-"""Which kind of connection somebody gave, told by the names of its classes.
+"""Recognises the object that a caller gives as `conn=`, by the names of its classes.
 
-Nothing is imported to find out: a program without psycopg must not need it, and one with it has imported it.
+In:   `conn=` of an enqueue: a connection that the caller has opened
+Out:  a `CallerConnection` that runs statements in the caller's transaction
+
+A connection is refused with `UnusableConnection` if the job would not roll back with the caller's rows. No driver is
+imported here: a program without psycopg must not need it, and a program with psycopg has imported it.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ from windlass.errors import UnusableConnection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass.connection.borrowed import Borrowed
+    from windlass.connection.borrowed import CallerConnection
 
-KINDS: dict[tuple[str, str], Callable[[Any], Borrowed]] = {
+KINDS: dict[tuple[str, str], Callable[[Any], CallerConnection]] = {
     ("psycopg", "Connection"): drivers.Psycopg,
     ("psycopg", "AsyncConnection"): drivers.AsyncPsycopg,
     ("psycopg2", "connection"): drivers.Psycopg2,
@@ -32,11 +36,11 @@ KINDS: dict[tuple[str, str], Callable[[Any], Borrowed]] = {
     ("sqlalchemy", "scoped_session"): lambda scoped: alchemy.AlchemySession(scoped()),
     ("sqlalchemy", "async_scoped_session"): lambda scoped: alchemy.async_session(scoped()),
     ("django", "BaseDatabaseWrapper"): django.DjangoConnection,
-    ("django", "ConnectionProxy"): django.proxied,
+    ("django", "ConnectionProxy"): django.borrow_proxy,
 }
-"""By the top-level package and the class's own name: the modules in between move with versions."""
+"""By the top-level package and the class's own name: the modules in between change with versions."""
 
-TAKEN = (
+ACCEPTED = (
     "conn= takes an open psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite connection, a SQLAlchemy "
     "Connection, Session, AsyncConnection or AsyncSession, Django's connection, or ctx.transaction()"
 )
@@ -59,21 +63,21 @@ HINTS = {
     "str": "an address is not a connection; open one: with psycopg.connect(url) as conn: …",
     "URL": "an address is not a connection; open one: with create_engine(url).begin() as conn: …",
 }
-"""What is easily given instead, by the name of one of its classes."""
+"""Hints for objects that callers pass by mistake, by the name of one of their classes."""
 
 
-def borrow(conn: object) -> Borrowed:
-    """The caller's connection, ready for an enqueue; `UnusableConnection` says why it cannot be."""
+def borrow(conn: object) -> CallerConnection:
+    """The caller's connection, ready for an enqueue; raises UnusableConnection with the reason otherwise."""
     kind = _kind(type(conn))  # type: ignore[arg-type]
     if kind is not None:
         return kind(conn)
     if hasattr(conn, "windlass_dialect"):
-        return drivers.Own(conn)
-    raise UnusableConnection(_unknown(conn))
+        return drivers.WindlassTransaction(conn)
+    raise UnusableConnection(_explain_unknown(conn))
 
 
 @cache
-def _kind(cls: type[Any]) -> Callable[[Any], Borrowed] | None:
+def _kind(cls: type[Any]) -> Callable[[Any], CallerConnection] | None:
     for base in cls.__mro__:
         kind = KINDS.get((base.__module__.partition(".")[0], base.__qualname__))
         if kind is not None:
@@ -81,16 +85,16 @@ def _kind(cls: type[Any]) -> Callable[[Any], Borrowed] | None:
     return None
 
 
-def _unknown(conn: object) -> str:
+def _explain_unknown(conn: object) -> str:
     cls = type(conn)
-    said = f"conn is a {cls.__module__}.{cls.__qualname__}"
+    found = f"conn is a {cls.__module__}.{cls.__qualname__}"
     for base in cls.__mro__:
         if base.__qualname__ in HINTS:
-            return f"{said}: {HINTS[base.__qualname__]}. {TAKEN}"
+            return f"{found}: {HINTS[base.__qualname__]}. {ACCEPTED}"
     if inspect.isawaitable(conn):
-        return f"{said}: it has not been awaited; write: conn = await … . {TAKEN}"
+        return f"{found}: it has not been awaited; write: conn = await … . {ACCEPTED}"
     if hasattr(cls, "__aenter__"):
-        return f"{said}: it has not been entered; write: async with … as conn: … . {TAKEN}"
+        return f"{found}: it has not been entered; write: async with … as conn: … . {ACCEPTED}"
     if hasattr(cls, "__enter__"):
-        return f"{said}: it has not been entered; write: with … as conn: … . {TAKEN}"
-    return f"{said}, which cannot carry an enqueue. {TAKEN}"
+        return f"{found}: it has not been entered; write: with … as conn: … . {ACCEPTED}"
+    return f"{found}, which cannot carry an enqueue. {ACCEPTED}"

@@ -1,9 +1,9 @@
-"""Consequences: follow-up jobs, declared with a type and kept on each of its jobs.
+"""Follow-up jobs: declared with a job type, and stored on each of its jobs as consequences.
 
-They are kept in words that need no program, because a sweeper or an operator may be the one who writes the end. So all
-that a follow-up needs is decided at the enqueue: its type, queue, priority, attempts and limits, and which of `id`,
-`input`, `output` and `error` of the job that ended it takes. Its own follow-ups go with it, down to the first type that
-comes round again: a type that follows itself does so once.
+A sweeper or an operator may write the end of a job, and neither has the program. So the enqueue decides everything that
+a follow-up needs: its type, queue, priority, attempts and limits, and which of `id`, `input`, `output` and `error` of
+the ended job it takes. The follow-up's own follow-ups are stored with it, down to the first type that is repeated: a
+type that follows itself does so once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from windlass.declare.registry import Definition, Registry
 
 GIVEN = ("id", "input", "output", "error")
-"""What a follow-up may ask for, by the names of its parameters."""
+"""The names that a follow-up's parameters may have."""
 
 FollowUps = tuple[tuple[Moment, str], ...]
 
 encoder = msgspec.json.Encoder()
 
 
-def declared(given: Mapping[Moment, object]) -> FollowUps:
-    """The follow-ups of a declaration by their types' names; raises EnqueueError where one cannot be."""
+def parse_follow_ups(given: Mapping[Moment, object]) -> FollowUps:
+    """The follow-ups of a declaration by their types' names; raises EnqueueError when one is impossible."""
     follow_ups: list[tuple[Moment, str]] = []
     for moment, what in given.items():
         if what is None:
@@ -50,14 +50,14 @@ def declared(given: Mapping[Moment, object]) -> FollowUps:
 def consequences(
     definition: Definition, registry: Registry, settings: Settings, tenant: str = DEFAULT_TENANT
 ) -> str | None:
-    """What is kept on a job of this type, as JSON; raises UnknownType or EnqueueError where it cannot be."""
+    """The consequences stored on a job of this type, as JSON; raises UnknownType or EnqueueError."""
     if not definition.follow_ups:
         return None
     return encoder.encode(_tree(definition, registry, settings, tenant, ())).decode()
 
 
-def check(registry: Registry, settings: Settings) -> None:
-    """Refuse a program that could not say what follows what."""
+def check_follow_ups(registry: Registry, settings: Settings) -> None:
+    """Refuse a program with a follow-up that could not be enqueued."""
     for definition in (*registry, *(plan.definition for plan in registry.pipelines.values())):
         consequences(definition, registry, settings)
 
@@ -77,7 +77,7 @@ def _tree(
             queue=follow_up.queue,
             priority=follow_up.priority,
             max_attempts=follow_up.attempts(settings),
-            limits=keys_of(follow_up, "{}", tenant=tenant, queue=follow_up.queue),  # none is made of arguments
+            limits=keys_of(follow_up, "{}", tenant=tenant, queue=follow_up.queue),  # no key depends on arguments
             then=_tree(follow_up, registry, settings, tenant, path),
         )
     return tree
@@ -94,7 +94,7 @@ def _find(definition: Definition, moment: Moment, type: str, registry: Registry)
 
 
 def _check(what: str, follow_up: Definition) -> None:
-    """Whether whoever writes the end can make this job."""
+    """Refuse a follow-up that cannot be made without the program."""
     if follow_up.plan is not None:
         raise EnqueueError(f"{what}: a pipeline cannot follow by itself; name a job type that enqueues it")
     for name in follow_up.signature.names:
@@ -109,8 +109,8 @@ def _check(what: str, follow_up: Definition) -> None:
             "it enqueue the unique job"
         )
     for limit in follow_up.limits:
-        # By tenant, queue, type and name alone a key is made ahead. One of arguments is not: they come with the end
-        # that is to be followed, and by then no program is at hand. Not to count the job would be above the limit.
+        # A key of tenant, queue, type and name is made at the enqueue. A key of arguments cannot be: the arguments are
+        # known when the job ends, and then there is no program. Not counting the follow-up would exceed the limit.
         if limit.names:
             raise EnqueueError(
                 f"{what}: {follow_up.type!r} has the limit {limit.name!r} with a key of arguments, and a follow-up is "

@@ -1,4 +1,4 @@
-"""What a decorated function becomes: still callable, and a way to enqueue, typed by its own parameters."""
+"""What a decorated function becomes: callable as before, with an enqueue that is typed by its own parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
-from windlass.client import Call
+from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.clock import Duration
 from windlass.declare.options import NONE, Options
 from windlass.declare.registry import Definition
@@ -28,7 +28,7 @@ class TypedCall(Call, Generic[R], frozen=True):
 
 
 class ConfiguredJob(Generic[P, R]):
-    """A job type with options laid over it."""
+    """A job type with options for its enqueues."""
 
     def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
         self.app = app
@@ -40,21 +40,24 @@ class ConfiguredJob(Generic[P, R]):
         input = self.definition.signature.bind(args, kwargs)
         return TypedCall(self.definition, input, self._options, self.app.registry)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue from synchronous code; returns when the job is stored (with conn=: written).
+    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
+        """Enqueue a job; returns when it is stored (with conn=: written). Asynchronous code awaits `aenqueue`.
 
-        Where another job holds its key, the answer is that job: `handle.existing`.
+        When another job holds its key, the handle is that job's, and `handle.existing` is true.
         """
-        job = self.call(*args, **kwargs).new_job(self.app.settings)
-        twin = f"{self.definition.signature.name}.aenqueue(…)"
-        existing = self.app.client.enqueue([job], self._options.conn, twin=twin)
-        return JobHandle.of(self.app.client, job, self.definition, existing)
+        job, client = self.call(*args, **kwargs).new_job(self.app.settings), self.app.client
+        return Enqueue([job], self._options.conn, lambda existing: JobHandle.of(client, job, self.definition, existing))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue from asynchronous code."""
-        job = self.call(*args, **kwargs).new_job(self.app.settings)
-        existing = await self.app.client.aenqueue([job], self._options.conn)
-        return JobHandle.of(self.app.client, job, self.definition, existing)
+    enqueue = blocking_enqueue(_enqueue)
+    aenqueue = awaited_enqueue(_enqueue)
+
+    @property
+    def _client(self) -> Client:
+        return self.app.client
+
+    @property
+    def _noun(self) -> str:
+        return self.definition.signature.name
 
     def options(
         self,
@@ -74,9 +77,10 @@ class ConfiguredJob(Generic[P, R]):
     ) -> ConfiguredJob[P, R]:
         """The same job type with options for the next enqueue.
 
-        `key=` is the text of its unique key, `unique=` how it is unique (False: not at all), `idempotency_key=` what
-        makes a repeated request one job. `limits=` gives values of its limits' keys by their names, as in
-        `{"domain": "example.org"}`; None: it does not count against that one. `conn=` takes your own open connection.
+        `key=` is the text of its unique key. `unique=` sets how it is unique (False: not at all). Enqueues with one
+        `idempotency_key=` make one job. `limits=` gives the values of its limits' keys by the limits' names, as in
+        `{"domain": "example.org"}`; None: the job does not count against that limit. `conn=` is your own open
+        connection.
         """
         given: dict[str, Any] = {
             "queue": queue,
@@ -92,7 +96,7 @@ class ConfiguredJob(Generic[P, R]):
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return ConfiguredJob(self.app, self.definition, self._options.merged({**chosen, **misspelt}, self.definition))
+        return ConfiguredJob(self.app, self.definition, self._options.merge({**chosen, **misspelt}, self.definition))
 
 
 class JobType(ConfiguredJob[P, R]):

@@ -1,4 +1,4 @@
-"""What an enqueue may say beyond the arguments, checked in one place."""
+"""The options of an enqueue, checked in one place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from windlass.config import suggest
 from windlass.declare.registry import PRIORITIES, Definition
 from windlass.errors import ConfigError, InvalidOption
 from windlass.names import LONGEST_NAME, name_problem
-from windlass.payload import LARGEST, Signature
-from windlass.policy.limit import chosen
+from windlass.payload.profile import LARGEST
+from windlass.payload.signature import Signature
+from windlass.policy.limit import parse_limit_values
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of one enqueue; None leaves it to the job's type."""
+    """The options of one enqueue; with None the job's type decides."""
 
     queue: str | None = None
     priority: int | None = None
@@ -28,26 +29,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     run_at: datetime | None = None
     key: str | None = None
-    unique: Uniqueness | bool | None = None  # False: whatever its type says, it is not
+    unique: Uniqueness | bool | None = None  # False: not unique, even if its type is
     idempotency_key: str | None = None
-    limits: dict[str, str | None] | None = None  # values of keys by their rules' names; None: it does not count
+    limits: dict[str, str | None] | None = None  # values of keys by the rules' names; None: the job does not count
     conn: Any = None
 
-    def merged(self, given: Mapping[str, Any], definition: Definition) -> Options:
-        """These options with others laid over them, for a job of this type."""
+    def merge(self, given: Mapping[str, Any], definition: Definition) -> Options:
+        """These options, overridden by others, for a job of this type."""
         values = {**{name: getattr(self, name) for name in self.__struct_fields__}, **given}
         if given.get("unique") not in (None, False):
             values["unique"] = _uniqueness(given["unique"], definition.signature)
         if given.get("limits") is not None:
-            values["limits"] = {**(self.limits or {}), **chosen(given["limits"], definition.limits)}
-        return checked(values)
+            values["limits"] = {**(self.limits or {}), **parse_limit_values(given["limits"], definition.limits)}
+        return check_options(values)
 
 
 NONE = Options()
 
 
-def checked(given: Mapping[str, Any]) -> Options:
-    """Options from what a caller wrote; every mistake has its own sentence."""
+def check_options(given: Mapping[str, Any]) -> Options:
+    """Options from a caller's arguments; every mistake has its own message."""
     known = dict.fromkeys(Options.__struct_fields__)
     for name in given:
         if name not in known:
@@ -56,9 +57,9 @@ def checked(given: Mapping[str, Any]) -> Options:
     for name in ("queue", "tenant"):
         _check_name(name, values)
     for name in ("key", "idempotency_key"):
-        _check_name(name, values, longest=LARGEST)  # a long one is told by its hash
+        _check_name(name, values, longest=LARGEST)  # a long key is stored as its hash
     if "delay" in values and "run_at" in values:
-        raise InvalidOption("delay and run_at both say when; give one of them")
+        raise InvalidOption("delay and run_at both set the time; give one of them")
     if "delay" in values:
         values["delay"] = _delay(values["delay"])
     if "run_at" in values:

@@ -1,11 +1,12 @@
-"""What follows a success: the next phase of the job's pipeline, or the end.
+"""The next phase of a pipeline's job, decided before an attempt starts and written with its success.
 
-In:   a job whose attempt succeeded
-Out:  the move that the finishing transition carries; None at the end, and outside of pipelines
-Next: nothing; this is the last of the nine steps
+In:   a job that a processor is about to start
+Out:  the move to the next phase, for the transition that finishes the attempt; None in the last phase, and for a job
+      without a pipeline
+Next: runtime/processor.py, which runs the attempt
 
 A pipeline is a list of phases with a job type each. One job moves through them: it keeps its id and its input, and
-takes over type, queue and attempts of the phase it enters.
+gets the type, the queue and the attempts of the phase it enters.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ R = TypeVar("R")
 
 
 def next_phase(registry: Registry, job: Job) -> Advance | None:
-    """Where a job goes after its present phase; None when it ends there, or is in no pipeline.
+    """The phase after the job's present one; None in the last phase, and for a job without a pipeline.
 
-    Raises FlowError when this program does not know the phase, or cannot tell what the job counts against in the next
-    one: that is the end of the attempt, as any error is.
+    Raises FlowError when this program does not have the phase, or cannot make the keys of the next phase's limits: the
+    attempt ends with it, as with any error.
     """
     if job.pipeline is None:
         return None
@@ -47,7 +48,7 @@ def next_phase(registry: Registry, job: Job) -> Advance | None:
 
 
 def plan_of(registry: Registry, job: Job) -> Plan:
-    """The pipeline in which a job is."""
+    """The pipeline of a job."""
     plan = None if job.pipeline is None else registry.pipelines.get(job.pipeline)
     if plan is None:
         raise FlowError(
@@ -59,13 +60,13 @@ def plan_of(registry: Registry, job: Job) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(Generic[P, R]):
-    """A job type's place in a pipeline."""
+    """A job type in a pipeline."""
 
     name: str
     definition: Definition
     app: object  # to which the job type belongs
     attempts: int
-    processors: int | None = None  # of its pool in a worker; None: as many as the settings say
+    processors: int | None = None  # of its pool in a worker; None: the setting pool_size
 
     @property
     def type(self) -> str:
@@ -93,7 +94,7 @@ class Plan:
         self._places = {phase.name: place for place, phase in enumerate(self.phases)}
 
     def place(self, job: Job) -> int:
-        """The index of the job's phase; raises FlowError when the program has none of that name any more."""
+        """The index of the job's phase; raises FlowError when the program has no phase of that name any more."""
         place = self._places.get(job.phase)
         if place is None:
             raise FlowError(
@@ -103,7 +104,7 @@ class Plan:
         return place
 
     def entry(self, place: int, job: Job) -> Advance:
-        """What a job takes over when it enters the phase at `place`."""
+        """What changes about a job when it enters the phase at `place`."""
         phase = self.phases[place]
         return Advance(
             type=phase.type,
@@ -116,17 +117,17 @@ class Plan:
 
     @cached_property
     def definition(self) -> Definition:
-        """How a job of this pipeline is enqueued and what it returns: the first phase with the last one's result."""
+        """How a job of this pipeline is enqueued and what it returns: the first phase with the last phase's result."""
         first, last = self.phases[0].definition, self.phases[-1].definition
-        signature = first.signature.ending_in(last.signature, name=self.name)
+        signature = first.signature.with_result_of(last.signature, name=self.name)
         return msgspec.structs.replace(
             first, signature=signature, labels=self.labels, follow_ups=self.follow_ups, plan=self
         )
 
     def label(self, job: Job) -> str:
-        """A job on its way is told by its phase; one that has not begun or has ended, by its state's label.
+        """The phase of a job that moves on; the state's label of a job that has not begun or has ended.
 
-        A live state with a label keeps it throughout the first phase: `"running": "not-started"`.
+        A live state with a label shows it throughout the first phase: `"running": "not-started"`.
         """
         if job.status in FINAL:
             return self.labels.get(job.status, job.status.value)
@@ -135,13 +136,13 @@ class Plan:
         return job.phase
 
     def unsized(self) -> Plan:
-        """The same with pools as large as the worker."""
+        """The same pipeline with pools as large as the worker."""
         phases = [replace(phase, processors=None) for phase in self.phases]
         return Plan(self.name, phases, labels=self.labels, follow_ups=self.follow_ups)
 
 
 def phases(registry: Registry) -> dict[str, list[str]]:
-    """The phases of all pipelines, the earlier first, each with the job types that wait for its processors."""
+    """The phases of all pipelines, earlier phases first, each with the job types that its processors run."""
     ranked = sorted(
         ((rank, phase) for plan in registry.pipelines.values() for rank, phase in enumerate(plan.phases)),
         key=lambda item: item[0],
@@ -155,13 +156,13 @@ def phases(registry: Registry) -> dict[str, list[str]]:
 
 
 def sizes(registry: Registry) -> dict[str, int]:
-    """The pools whose size a phase has named."""
+    """The sizes of pools that a phase sets."""
     every = (phase for plan in registry.pipelines.values() for phase in plan.phases)
     return {phase.name: phase.processors for phase in every if phase.processors is not None}
 
 
 def check_with(plan: Plan, others: Sequence[Plan]) -> None:
-    """Whether a pipeline fits in with those that a program has already: a phase's name is its pool's."""
+    """Refuse a pipeline that contradicts another one of the program: phases of one name share a pool."""
     known = {phase.type: (phase, other) for other in others for phase in other.phases}
     named = {phase.name: (phase, other) for other in others for phase in other.phases}
     for phase in plan.phases:
@@ -175,13 +176,13 @@ def check_with(plan: Plan, others: Sequence[Plan]) -> None:
         if same_name is not None and same_name.processors != phase.processors:
             raise RegistrationError(
                 f"pipeline {plan.name!r}: phase {phase.name!r} has processors={phase.processors} here and "
-                f"processors={same_name.processors} in pipeline {where.name!r}; they share one pool: say the same "
-                "twice, or give this phase another name"
+                f"processors={same_name.processors} in pipeline {where.name!r}; they share one pool: give both "
+                "the same number, or give this phase another name"
             )
 
 
 def check_labels(what: str, labels: object) -> dict[str, str] | None:
-    """Names for states, as somebody declared them."""
+    """The checked names for states of a declaration."""
     if labels is None:
         return None
     if not isinstance(labels, dict):
@@ -197,7 +198,7 @@ def check_labels(what: str, labels: object) -> dict[str, str] | None:
 
 
 def _limits(phase: Phase[..., object], job: Job) -> tuple[str, ...]:
-    """What a job counts against in a later phase: by the arguments that its handler will see."""
+    """The keys that a job counts against in a later phase, made from the arguments that its handler will get."""
     definition = phase.definition
     if not definition.limits:
         return ()
@@ -234,7 +235,7 @@ def _check_names(plan: Plan) -> None:
 
 
 def _check_parameters(plan: Plan) -> None:
-    """Every phase reads the one input, and it is bound by the first phase's parameters."""
+    """Every phase reads the same input, which the first phase's parameters bind."""
     first = plan.phases[0].definition
     for phase in plan.phases[1:]:
         for name in sorted(phase.definition.signature.required - first.signature.required):
@@ -256,5 +257,5 @@ def _check_follow_ups(plan: Plan) -> None:
             given = ", ".join(f"on_{moment}" for moment, _ in phase.definition.follow_ups)
             raise RegistrationError(
                 f"pipeline {plan.name!r}: phase {phase.name!r} has {given} of its own, but the job ends only once, "
-                f"with the pipeline; say it there: app.pipeline({plan.name!r}, […], {given}=…)"
+                f"with the pipeline; declare it there: app.pipeline({plan.name!r}, […], {given}=…)"
             )

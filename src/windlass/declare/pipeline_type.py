@@ -1,11 +1,14 @@
-"""What `app.pipeline(…)` returns: a way to enqueue as a job type is one, for jobs that move through phases."""
+"""What `app.pipeline(…)` returns: it enqueues as a job type does, for jobs that move through phases.
+
+Apart from `pipeline.py`, which the registry imports: this module needs the job types, which need the registry.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from windlass.declare.follow_ups import declared
+from windlass.declare.follow_ups import parse_follow_ups
 from windlass.declare.jobtype import ConfiguredJob, JobType
 from windlass.declare.options import NONE
 from windlass.declare.pipeline import Phase, Plan, check_labels
@@ -21,9 +24,9 @@ R = TypeVar("R")
 
 
 class Pipeline(ConfiguredJob[P, R]):
-    """A list of phases. The arguments are the first phase's, the result is the last one's.
+    """A list of phases. The arguments are the first phase's, the result is the last phase's.
 
-    Of the options, `queue`, `max_attempts` and `limits` are for the first phase: the others have their types' own.
+    The options `queue`, `max_attempts` and `limits` are for the first phase: later phases have those of their types.
     """
 
     def __init__(self, app: Windlass, plan: Plan) -> None:
@@ -40,12 +43,12 @@ class Pipeline(ConfiguredJob[P, R]):
         return tuple(phase.name for phase in self._plan.phases)
 
     def label(self, job: Job) -> str:
-        """The name of the job's phase while it is on its way; else that of its state, as `labels=` has it."""
+        """The name of the job's phase while it moves on; else the name of its state, by `labels=`."""
         return self._plan.label(job)
 
 
 def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None = None) -> Phase[P, R]:
-    """A job type as a phase, with a name of its own or a pool of its own size: `phase(analyse, processors=10)`."""
+    """A job type as a phase with its own name or its own size of pool: `phase(analyse, processors=10)`."""
     given: object = job
     if not isinstance(given, JobType):
         hint = ", without options" if isinstance(given, ConfiguredJob) else ""
@@ -65,7 +68,7 @@ def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None
 def make_plan(
     app: Windlass, name: str, phases: Sequence[object], *, labels: object, follow_ups: Mapping[Moment, object]
 ) -> Plan:
-    """The checked plan of a pipeline as somebody declared it."""
+    """The checked plan of a declared pipeline."""
     what = f"pipeline {name!r}"
     if isinstance(phases, str) or not isinstance(phases, Sequence):
         raise RegistrationError(f"{what}: its phases are a list of job types, not {type(phases).__name__}")
@@ -81,7 +84,7 @@ def make_plan(
             raise RegistrationError(f"{what}: job type {each.type!r} belongs to another app; declare it on this one")
         chosen.append(each)
     try:
-        followers = declared(follow_ups)
+        followers = parse_follow_ups(follow_ups)
     except EnqueueError as error:
         raise RegistrationError(f"{what}: {error}") from None
     return Plan(name, chosen, labels=check_labels(what, labels), follow_ups=followers)

@@ -1,7 +1,7 @@
 """From what a user types to a loaded program: `app.py`, `path/app.py:name`, `package.module`, `package.module:app`.
 
-The current directory comes first on the module path, as with `python -m`. A file keeps its own name as a module
-(`app.py` is `app`), so that whoever loads the same reference in another process finds the same modules.
+The current directory is first on the module path, as with `python -m`. A file keeps its own name as a module
+(`app.py` is `app`), so another process that loads the same reference finds the same modules.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.declare.jobtype import ConfiguredJob
 
-FRAMES_SHOWN = 3  # of a traceback: where it broke, and the way there
-ALIAS = "windlass_program_"  # before a file's name that cannot be its module's
+FRAMES_SHOWN = 3  # of a traceback: the last calls before the error
+ALIAS = "windlass_program_"  # before the name of a file that cannot be a module's name
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A reference, taken apart. Nothing is imported yet."""
+    """A parsed reference. Nothing is imported yet."""
 
     text: str  # as it was typed, without the attribute
     module: str
@@ -42,7 +42,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reference(self) -> str:
-        """What works from any process with the same current directory."""
+        """The reference that works in any process with the same current directory."""
         return str(self.file) if self.file is not None else self.module
 
 
@@ -78,7 +78,7 @@ def find_job(target: str) -> ConfiguredJob[..., Any]:
 
 
 def parse(target: str) -> Target:
-    """Take a reference apart and see that its file is there."""
+    """Parse a reference, and check that its file exists."""
     head, colon, attribute = target.rpartition(":")
     if not colon:
         head, attribute = target, ""
@@ -92,7 +92,7 @@ def parse(target: str) -> Target:
 
 
 def import_program(target: Target) -> ModuleType:
-    """Run the program's module; whatever goes wrong in it becomes a `ProgramError` that shows the place."""
+    """Import the program's module; any error in it becomes a `ProgramError` that shows the place."""
     for directory in filter(None, (Path.cwd(), target.root)):
         if sys.path[:1] != [str(directory)]:
             sys.path.insert(0, str(directory))
@@ -113,7 +113,7 @@ def import_program(target: Target) -> ModuleType:
 
 
 def check_source(target: Target) -> None:
-    """Find a syntax error without running anything: for whoever starts others that will run it."""
+    """Find a syntax error without running the program: for a process that starts others to run it."""
     if target.file is None:
         return
     try:
@@ -148,7 +148,7 @@ def _module_of(file: Path) -> tuple[Path, str]:
 
 
 def _taken(name: str, root: Path) -> bool:
-    """Whether the name belongs to another module, or to the standard library, which others want to import."""
+    """Whether the name belongs to another module, or to a module of the standard library that other code imports."""
     if name in sys.stdlib_module_names:
         return True
     known = sys.modules.get(name)
@@ -201,7 +201,7 @@ def _named_app(module: ModuleType, name: str, target: Target) -> Windlass:
 
 
 def apps_in(module: ModuleType) -> dict[str, Windlass]:
-    """The apps of a module by name; one with two names is told once."""
+    """The apps of a module by name; an app with two names is listed once."""
     from windlass.app import Windlass
 
     apps: dict[str, Windlass] = {}
@@ -254,23 +254,23 @@ def _explain_missing_module(target: Target, missing: str) -> str:
 
 
 def _explain_syntax(error: SyntaxError) -> str:
-    """File, line and text, with the mark under it as Python shows it."""
+    """File, line and text, with the mark below it as Python prints it."""
     place = f"{shorten(Path(error.filename))}, line {error.lineno}" if error.filename else "the program"
     shown = [line.rstrip() for line in "".join(traceback.format_exception_only(error)).splitlines()[1:-1]]
     return "\n".join([f"{place}: {error.msg}", *shown])
 
 
 def _explain(target: Target, error: BaseException) -> str:
-    """The program's own error, and the last steps to it."""
+    """The program's own error, and the last calls before it."""
     kind = type(error).__name__
-    said = f"{kind}: {error}" if str(error) else kind
+    message = f"{kind}: {error}" if str(error) else kind
     if isinstance(error, SystemExit):
-        said = f"it called sys.exit({error.code!r}) while it was imported; put that below if __name__ == '__main__':"
+        message = f"it called sys.exit({error.code!r}) while it was imported; put that below if __name__ == '__main__':"
     elif isinstance(error, ModuleNotFoundError):
-        said += f"; install it for {sys.executable}, or run windlass from the environment that has it"
+        message += f"; install it for {sys.executable}, or run windlass from the environment that has it"
     linecache.checkcache()
     frames = _own_frames(error)[-FRAMES_SHOWN:]
-    return "\n".join([f"{target.text} cannot be imported: {said}", *map(_frame, frames)])
+    return "\n".join([f"{target.text} cannot be imported: {message}", *map(_frame, frames)])
 
 
 def _frame(frame: traceback.FrameSummary) -> str:
@@ -278,7 +278,7 @@ def _frame(frame: traceback.FrameSummary) -> str:
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The frames below the import: neither the machinery's nor Windlass's."""
+    """The frames of the program itself: neither the import system's nor Windlass's."""
     others = (Path(__file__).parents[1], Path(importlib.__file__).parent)
     return [
         frame
@@ -294,7 +294,7 @@ def _last_place(error: BaseException) -> str | None:
 
 
 def shorten(path: Path) -> str:
-    """The path as it is seen from here."""
+    """The path relative to the current directory."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a program can run: one `Definition` per job type, and the registry that knows them all."""
+"""The job types of a program: one `Definition` per job type, and the registry of all of them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from windlass.clock import Duration, seconds
 from windlass.config import Pace, Settings, memory_size, suggest
-from windlass.declare.follow_ups import FollowUps, declared
+from windlass.declare.follow_ups import FollowUps, parse_follow_ups
 from windlass.declare.pipeline import Plan, check_labels, check_with
 from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, ScheduleError, UnknownType
-from windlass.model import audit as words
+from windlass.model import audit as actions
 from windlass.model.admission import Rule
 from windlass.model.flow import Moment
 from windlass.model.job import DEFAULT_QUEUE, Job
 from windlass.model.schedule import Declaration
 from windlass.names import name_problem
-from windlass.payload import Signature
-from windlass.policy.limit import Limit, bind_limits, told
+from windlass.payload.signature import Signature
+from windlass.policy.limit import Limit, bind_limits, describe_rule
 from windlass.policy.retry import RetryPolicy, exponential, fixed
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
 
 PRIORITIES = range(-32_768, 32_768)
-WORD = re.compile(r"[A-Z][A-Z0-9_]*")
-TAKEN = frozenset({words.EXHAUSTED, words.DEAD, words.CANCELLED, *words.OPERATIONS.values()})
-"""Words of the audit that are no success."""
+ACTION = re.compile(r"[A-Z][A-Z0-9_]*")
+TAKEN = frozenset({actions.EXHAUSTED, actions.DEAD, actions.CANCELLED, *actions.OPERATIONS.values()})
+"""Actions of the audit that are no success."""
 
 
 class Isolation(StrEnum):
@@ -42,7 +42,7 @@ class Isolation(StrEnum):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A job type: a function and how it is to be run. Checked when it is declared."""
+    """A job type: a function and the options with which it runs. Checked when it is declared."""
 
     type: str
     fn: Callable[..., Any]
@@ -57,11 +57,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     permanent: tuple[builtins.type[BaseException], ...] = ()
     transient: tuple[builtins.type[BaseException], ...] = ()
     unique: Uniqueness | None = None
-    limits: tuple[Limit, ...] = ()  # what its jobs count against
+    limits: tuple[Limit, ...] = ()  # that its jobs count against
     follow_ups: FollowUps = ()
-    audit: str | None = words.SUCCEEDED  # the word for a success; None: no row
+    audit: str | None = actions.SUCCEEDED  # the audit's action for a success; None: no row
     labels: dict[str, str] | None = None  # its own names for states
-    plan: Plan | None = None  # where this is how a pipeline's jobs are enqueued
+    plan: Plan | None = None  # of a pipeline's definition
 
     def attempts(self, settings: Settings) -> int:
         return self.max_attempts or settings.max_attempts
@@ -74,13 +74,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
         return self.retry or DEFAULT_RETRIES[settings.pace]
 
     def label(self, job: Job) -> str:
-        """The job's state, as its type or pipeline calls it."""
+        """The name of the job's state, by its type or pipeline."""
         if self.plan is not None:
             return self.plan.label(job)
         return (self.labels or {}).get(job.status, job.status.value)
 
     def is_permanent(self, error: BaseException) -> bool | None:
-        """True: never retry. False: certainly retry. None: neither list names it. The nearest class decides."""
+        """True: never retry. False: always retry. None: neither list names the error. The nearest class decides."""
         for ancestor in builtins.type(error).__mro__:
             if ancestor in self.permanent:
                 return True
@@ -91,7 +91,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT_RETRIES: dict[Pace, RetryPolicy] = {
     Pace.EAGER: exponential("10s", factor=2),
-    Pace.STEADY: fixed(0),  # the next scan finds it
+    Pace.STEADY: fixed(0),  # due at once: the next scan claims it
     Pace.POLITE: fixed("5m"),
 }
 
@@ -101,10 +101,10 @@ class Registry:
 
     def __init__(self) -> None:
         self._definitions: dict[str, Definition] = {}
-        self._rules: dict[str, tuple[Rule, str]] = {}  # with who declared them
-        self._scopes: dict[str, str] = {}  # as a rule was first declared
-        self._keyed: set[str] = set()  # rules that are declared with a key per value …
-        self._shared: set[str] = set()  # … and those of which a job type counts against the bare name
+        self._rules: dict[str, tuple[Rule, str]] = {}  # with the place of the declaration
+        self._scopes: dict[str, str] = {}  # of each rule's first declaration
+        self._keyed: set[str] = set()  # rules with a key per value …
+        self._shared: set[str] = set()  # … and rules whose bare name is the key of a job type's limit
         self.pipelines: dict[str, Plan] = {}
         self.schedules: dict[str, Declaration] = {}
 
@@ -118,13 +118,13 @@ class Registry:
         for limit in definition.limits:
             self._check_rule(limit.rule, place(definition.fn))
         for limit in definition.limits:
-            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.keyed)
-            if not limit.keyed:
+            self.add_rule(limit.rule, place(definition.fn), limit.scope, keyed=limit.is_keyed)
+            if not limit.is_keyed:
                 self._shared.add(limit.name)
         self._definitions[definition.type] = definition
 
     def add_rule(self, rule: Rule, declared_by: str, scope: str, *, keyed: bool = False) -> None:
-        """A limit or rate of this program; its name means the same wherever it is declared."""
+        """Add a limit or rate of this program; every declaration of one name has the same rule."""
         self._check_rule(rule, declared_by)
         self._rules.setdefault(rule.name, (rule, declared_by))
         self._scopes.setdefault(rule.name, scope)
@@ -136,15 +136,15 @@ class Registry:
         return [rule for rule, _ in self._rules.values()]
 
     def rule(self, name: str) -> Rule | None:
-        """The limit or rate of that name; one that only another program declares is none here."""
+        """The limit or rate of that name; None when only another program declares it."""
         return self._rules[name][0] if name in self._rules else None
 
     def is_keyed(self, name: str) -> bool:
-        """Whether the bare name of a rule is no key that any job of this program counts against."""
+        """Whether the rule has a key per value, and no job of this program counts against its bare name."""
         return name in self._keyed and name not in self._shared
 
     def scope_of(self, name: str, type: str | None = None) -> str:
-        """Whether a rule counts tenants apart: as the job type has it, else as it was first declared."""
+        """The scope of a rule: that of the job type's limit, else that of the first declaration."""
         definition = None if type is None else self.get(type)
         own = () if definition is None else definition.limits
         return next((limit.scope for limit in own if limit.name == name), self._scopes.get(name, "global"))
@@ -153,8 +153,8 @@ class Registry:
         known, first = self._rules.get(rule.name, (rule, ""))
         if known != rule:
             raise RegistrationError(
-                f"limit {rule.name!r} is {told(known)} by {first} and {told(rule)} by {declared_by}; one name has one "
-                "rule: say the same twice, or give one of them another name"
+                f"limit {rule.name!r} is {describe_rule(known)} by {first} and {describe_rule(rule)} by {declared_by}; "
+                "one name has one rule: declare it alike twice, or give one of them another name"
             )
 
     def add_pipeline(self, plan: Plan) -> None:
@@ -172,12 +172,12 @@ class Registry:
         return self._definitions.get(type)
 
     def of(self, job: Job) -> Definition | None:
-        """How a job was enqueued and what it returns: by its pipeline, or by its type."""
+        """The definition with which a job was enqueued and decodes its result: its pipeline's, or its type's."""
         plan = None if job.pipeline is None else self.pipelines.get(job.pipeline)
         return self.get(job.type) if plan is None else plan.definition
 
     def require(self, type: str) -> Definition:
-        """The definition, or an error that suggests what was meant."""
+        """The definition, or an error that suggests a similar name."""
         definition = self._definitions.get(type)
         if definition is None:
             raise UnknownType(f"no job type {type!r} in this program{suggest(type, self._definitions)}")
@@ -194,89 +194,101 @@ class Registry:
         return len(self._definitions)
 
 
+class JobOptions(TypedDict, total=False):
+    """The options of `@app.job(…)`."""
+
+    type: str | None
+    queue: str | None
+    priority: int
+    max_attempts: int | None
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    isolation: str | None
+    memory: str | int | None
+    permanent: Sequence[builtins.type[BaseException]]
+    transient: Sequence[builtins.type[BaseException]]
+    unique: Unique | None
+    unique_forever: Unique | None
+    limits: Sequence[Limit]
+    on_dead: object | None
+    on_cancelled: object | None
+    on_succeeded: object | None
+    audit: str | bool
+    labels: dict[str, str] | None
+
+
 def define(
     fn: Callable[..., Any],
     *,
     context: builtins.type,
-    type: str | None = None,
-    queue: str | None = None,
-    priority: int = 0,
-    max_attempts: int | None = None,
-    retry: RetryPolicy | None = None,
-    timeout: Duration | None = None,
-    isolation: str | None = None,
-    memory: str | int | None = None,
-    permanent: Sequence[builtins.type[BaseException]] = (),
-    transient: Sequence[builtins.type[BaseException]] = (),
-    unique: Unique | None = None,
-    unique_forever: Unique | None = None,
-    limits: Sequence[Limit] = (),
-    on_dead: object | None = None,
-    on_cancelled: object | None = None,
-    on_succeeded: object | None = None,
-    audit: str | bool = True,
-    labels: dict[str, str] | None = None,
     localns: dict[str, Any] | None = None,
+    **options: Unpack[JobOptions],
 ) -> Definition:
-    """A checked definition of `fn`; everything that can be wrong with a declaration is said here."""
+    """A checked definition of `fn`; every mistake in a declaration is reported here."""
     signature = Signature.of(fn, context=context, localns=localns)
-    name = fn.__name__ if type is None else type
-    queue = DEFAULT_QUEUE if queue is None else queue
-    _check_name("type", name, fn)
-    _check_name("queue", queue, fn)
-    _check_numbers(fn, priority, max_attempts)
-    if retry is not None and not hasattr(retry, "delay"):
-        raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
     return Definition(
-        type=name,
         fn=fn,
         signature=signature,
-        isolation=_isolation(fn, isolation),
-        queue=queue,
-        priority=priority,
-        max_attempts=max_attempts,
-        retry=retry,
-        timeout=_limit(fn, timeout),
-        memory=None if memory is None else memory_size(memory),
-        permanent=_exceptions("permanent", permanent, fn),
-        transient=_exceptions("transient", transient, fn),
-        unique=_uniqueness(fn, signature, unique, unique_forever),
-        limits=_limits(fn, signature, limits),
-        follow_ups=_follow_ups(
-            fn, {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
-        ),
-        audit=_word(fn, audit),
-        labels=check_labels(place(fn), labels),
+        type=_name(fn, "type", options.get("type"), fn.__name__),
+        queue=_name(fn, "queue", options.get("queue"), DEFAULT_QUEUE),
+        isolation=_isolation(fn, options.get("isolation")),
+        priority=_priority(fn, options.get("priority", 0)),
+        max_attempts=_attempts(fn, options.get("max_attempts")),
+        retry=_retry(fn, options.get("retry")),
+        timeout=_limit(fn, options.get("timeout")),
+        memory=_memory(options.get("memory")),
+        permanent=_exceptions("permanent", options.get("permanent", ()), fn),
+        transient=_exceptions("transient", options.get("transient", ()), fn),
+        unique=_uniqueness(fn, signature, options.get("unique"), options.get("unique_forever")),
+        limits=_limits(fn, signature, options.get("limits", ())),
+        follow_ups=_follow_ups(fn, {moment: options.get(f"on_{moment}") for moment in Moment}),
+        audit=_success_action(fn, options.get("audit", True)),
+        labels=check_labels(place(fn), options.get("labels")),
     )
 
 
 def place(fn: Callable[..., Any]) -> str:
-    """Where a function stands, for messages."""
+    """The module and name of a function, for messages."""
     return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', fn)}"
 
 
-def _isolation(fn: Callable[..., Any], wish: str | None) -> Isolation:
+def _isolation(fn: Callable[..., Any], given: str | None) -> Isolation:
     natural = Isolation.COROUTINE if inspect.iscoroutinefunction(fn) else Isolation.THREAD
-    if wish is None:
+    if given is None:
         return natural
     try:
-        isolation = Isolation(wish)
+        isolation = Isolation(given)
     except ValueError:
-        raise RegistrationError(f"{place(fn)}: isolation={wish!r}; there are: {', '.join(Isolation)}") from None
+        raise RegistrationError(f"{place(fn)}: isolation={given!r}; there are: {', '.join(Isolation)}") from None
     if isolation is not Isolation.PROCESS and isolation is not natural:
         raise RegistrationError(
-            f"{place(fn)}: isolation={wish!r} does not fit this function, which runs as a {natural}; "
+            f"{place(fn)}: isolation={given!r} does not fit this function, which runs as a {natural}; "
             "leave it out, or use isolation='process'"
         )
     return isolation
 
 
-def _check_numbers(fn: Callable[..., Any], priority: int, max_attempts: int | None) -> None:
-    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
-        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+def _priority(fn: Callable[..., Any], priority: int) -> int:
     if priority not in PRIORITIES:
         lowest, highest = PRIORITIES.start, PRIORITIES.stop - 1
         raise RegistrationError(f"{place(fn)}: priority={priority!r} is not in {lowest}…{highest}")
+    return priority
+
+
+def _attempts(fn: Callable[..., Any], max_attempts: int | None) -> int | None:
+    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
+        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+    return max_attempts
+
+
+def _retry(fn: Callable[..., Any], retry: RetryPolicy | None) -> RetryPolicy | None:
+    if retry is not None and not hasattr(retry, "delay"):
+        raise RegistrationError(f"{place(fn)}: retry={retry!r}; use exponential(…), delays(…) or fixed(…)")
+    return retry
+
+
+def _memory(memory: str | int | None) -> int | None:
+    return None if memory is None else memory_size(memory)
 
 
 def _uniqueness(
@@ -304,18 +316,18 @@ def _limits(fn: Callable[..., Any], signature: Signature, limits: object) -> tup
 
 def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:
     try:
-        return declared(given)
+        return parse_follow_ups(given)
     except EnqueueError as error:
         raise RegistrationError(f"{place(fn)}: {error}") from None
 
 
-def _word(fn: Callable[..., Any], audit: str | bool) -> str | None:
+def _success_action(fn: Callable[..., Any], audit: str | bool) -> str | None:
     if isinstance(audit, bool):
-        return words.SUCCEEDED if audit else None
+        return actions.SUCCEEDED if audit else None
     problem = name_problem(audit)
-    if problem is not None or not WORD.fullmatch(audit) or audit in TAKEN:
+    if problem is not None or not ACTION.fullmatch(audit) or audit in TAKEN:
         raise RegistrationError(
-            f"{place(fn)}: audit={audit!r} is no word for a success; write it like 'EMAIL_SENT', or audit=False"
+            f"{place(fn)}: audit={audit!r} is no action for a success; write it like 'EMAIL_SENT', or audit=False"
         )
     return audit
 
@@ -327,10 +339,12 @@ def _limit(fn: Callable[..., Any], timeout: Duration | None) -> float | None:
     return limit
 
 
-def _check_name(what: str, name: str, fn: Callable[..., Any]) -> None:
+def _name(fn: Callable[..., Any], what: str, given: str | None, default: str) -> str:
+    name = default if given is None else given
     problem = name_problem(name)
     if problem is not None:
         raise RegistrationError(f"{place(fn)}: {what} {problem}")
+    return name
 
 
 def _exceptions(

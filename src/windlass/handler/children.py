@@ -1,7 +1,7 @@
-"""The jobs that a handler spawns and waits for: found again by name when it starts again from the top.
+"""The jobs that a handler spawns and waits for: a later run of the handler finds them again by name.
 
-A spawn is only noted. It is written with the wait or the finish of this run, in the same transaction, and dropped when
-the attempt fails. Whether an earlier run has written it already is looked up then, for all names at once.
+A spawn is kept in memory. It is written with the wait or the finish of this run, in the same transaction, and dropped
+when the attempt fails. That write first reads which names an earlier run has written, for all names at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass.handles.job import JobHandle
 from windlass.model.flow import Link, Linked, Spawn
 from windlass.model.job import Failure, Job, NewJob, parse_id
 from windlass.model.state import State
-from windlass.policy.unique import merged
+from windlass.policy.unique import merge_repeated
 
 if TYPE_CHECKING:
     from windlass.declare.jobtype import TypedCall
@@ -35,7 +35,7 @@ ENDED_BADLY = frozenset({State.DEAD, State.CANCELLED, None})
 
 
 class Child(Generic[R_co]):
-    """A spawned job, or one that existed and is waited for. `ctx.wait` tells what it knows of it."""
+    """A spawned job, or an existing job that is waited for. `ctx.wait` sets its status, result and error."""
 
     __slots__ = ("_definition", "_error", "_new", "_output", "_stored", "call", "id", "name", "status")
 
@@ -43,9 +43,9 @@ class Child(Generic[R_co]):
         self.name = name
         self.call = call
         self.id = id
-        """None until it is stored: with a unique key it may be a job that was there before."""
+        """None until it is stored: with a unique key it may be the id of an existing job."""
         self.status: State | None = None
-        """As the last `ctx.wait` saw it; None before that, and when the job is gone."""
+        """As the last `ctx.wait` read it; None before that, and when the job is gone."""
         self._definition: Definition | None = None if call is None else call.definition
         self._new: NewJob | None = None
         self._stored = False
@@ -57,31 +57,31 @@ class Child(Generic[R_co]):
 
     @property
     def result(self) -> R_co | None:
-        """What it returned; None unless it succeeded."""
-        return decoded(self._output, self._definition) if self.status is State.SUCCEEDED else None
+        """The result of the job; None unless it succeeded."""
+        return decode_output(self._output, self._definition) if self.status is State.SUCCEEDED else None
 
     @property
     def error(self) -> Failure | None:
-        """Its last error, if it had one."""
+        """The last error of the job, if it had one."""
         return None if self._error is None else msgspec.json.decode(self._error, type=Failure)
 
     @property
     def gone(self) -> bool:
-        """It was discarded, or its history has passed."""
+        """Whether the job was discarded, or its history was deleted."""
         return self._stored and self.status is None
 
     @property
     def unsuccessful(self) -> bool:
-        """It ended dead or cancelled, or is gone."""
+        """Whether the job ended dead or cancelled, or is gone."""
         return self._stored and self.status in ENDED_BADLY
 
-    def learn(self, id: UUID, status: State | None, output: str | None, error: str | None) -> None:
-        """How it is now."""
+    def _set_state(self, id: UUID, status: State | None, output: str | None, error: str | None) -> None:
+        """Set what was read from the store."""
         self.id, self.status, self._output, self._error = id, status, output, error
         self._stored = True
 
-    def told(self) -> str:
-        """For an error: `fetch (dead: ValueError: no)`."""
+    def _summary(self) -> str:
+        """For an error message: `fetch (dead: ValueError: no)`."""
         error = self.error
         why = "" if error is None else f": {error.type}: {error.message[:200]}"
         return f"{self.name} ({self._state()}{why})"
@@ -92,39 +92,39 @@ class Child(Generic[R_co]):
         return "gone" if self.status is None else self.status.value
 
 
-def decoded(output: str | None, definition: Definition | None) -> Any:
-    """A job's output, by the return hint of its handler where that is known."""
+def decode_output(output: str | None, definition: Definition | None) -> Any:
+    """A job's output, decoded by the return hint of its handler where that is known."""
     if output is None:
         return None
     return msgspec.json.decode(output) if definition is None else definition.signature.result(output)
 
 
 class Children:
-    """What one run spawned, and what it knows of the jobs it waits for."""
+    """The jobs that one run spawned, and the states of the jobs it waits for."""
 
-    def __init__(self, notebook: RunMemory, *, settings: Settings, registry: Registry | None) -> None:
-        self._notebook = notebook
+    def __init__(self, memory: RunMemory, *, settings: Settings, registry: Registry | None) -> None:
+        self._memory = memory
         self._settings = settings
         self._registry = registry
         self._spawned: dict[str, Child[Any]] = {}
-        self._links: dict[str, Linked] | None = None  # None: not looked up yet
+        self._links: dict[str, Linked] | None = None  # None: not read yet
 
     # Spawning
 
     def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
         check_name(name, "child")
-        return self._note(name, call)
+        return self._add(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
         check_name(name, "child")
-        return [self._note(f"{name}[{place}]", call) for place, call in enumerate(calls)]
+        return [self._add(f"{name}[{place}]", call) for place, call in enumerate(calls)]
 
-    def _note(self, name: str, call: TypedCall[R]) -> Child[R]:
+    def _add(self, name: str, call: TypedCall[R]) -> Child[R]:
         if not isinstance(call, Call):
             raise FlowError(f"child {name!r} is given {type(call).__name__}, not a call; write: fetch.call(…)")
         if call.options.conn is not None:
             raise FlowError(f"child {name!r} has a conn=, and is written with this run's wait or finish; leave it out")
-        if call.options.idempotency_key is not None:  # a conflict would be found when the run is over
+        if call.options.idempotency_key is not None:  # a conflict would be found only after the run
             raise FlowError(
                 f"child {name!r} has an idempotency_key, and a child is found again by its name; leave it out, or make "
                 "the job type unique"
@@ -138,21 +138,21 @@ class Children:
         self._spawned[name] = child
         return child
 
-    async def unstored(self) -> tuple[tuple[Spawn, ...], Mapping[UUID, UUID]]:
-        """The spawns that no run has written yet, and the ids of those that are another one's unique job.
+    async def new_spawns(self) -> tuple[tuple[Spawn, ...], Mapping[UUID, UUID]]:
+        """The spawns that no run has written yet, and the ids of spawns whose unique key another spawn has.
 
-        Of several with one key the first is written; another finds itself to be the same job when it is spawned again.
+        Of several spawns with one key the first is written; the next run finds the others to be the same job.
         """
         if not self._spawned:
             return (), {}
-        await self._look_up()
-        new = {self._made(child).id: name for name, child in self._spawned.items() if not child._stored}
-        fresh, same = merged([self._made(self._spawned[name]) for name in new.values()])
+        await self._read_links()
+        new = {self._new_job(child).id: name for name, child in self._spawned.items() if not child._stored}
+        fresh, same = merge_repeated([self._new_job(self._spawned[name]) for name in new.values()])
         return tuple(Spawn(name=self._link_name(new[job.id]), job=job) for job in fresh), same
 
-    def _made(self, child: Child[Any]) -> NewJob:
+    def _new_job(self, child: Child[Any]) -> NewJob:
         if child._new is None:
-            job, call = self._notebook.job, child.call
+            job, call = self._memory.job, child.call
             assert call is not None
             if call.options.tenant is None:
                 call = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, tenant=job.tenant))
@@ -162,8 +162,8 @@ class Children:
 
     # Waiting
 
-    def awaited(self, jobs: Iterable[object]) -> list[Child[Any]]:
-        """The jobs somebody wants to wait for."""
+    def check_awaited(self, jobs: Iterable[object]) -> list[Child[Any]]:
+        """The children of the jobs that the handler gave to `ctx.wait`."""
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
             raise FlowError(f"ctx.wait() takes a list of jobs, not {type(jobs).__name__}; write: ctx.wait([child])")
         children = [self._child(job) for job in jobs]
@@ -188,58 +188,58 @@ class Children:
             return Child(str(id), id=id)
         raise FlowError(f"ctx.wait() takes children, handles and ids of jobs, not {type(job).__name__}")
 
-    async def look(self, awaited: Sequence[Child[Any]]) -> tuple[Link, ...]:
-        """Learn how these jobs are now; the answer names those that existed, for the runs to come."""
+    async def read_states(self, awaited: Sequence[Child[Any]]) -> tuple[Link, ...]:
+        """Read the states of these jobs; the answer has links to existing jobs, for later runs."""
         if all(child.status is State.SUCCEEDED for child in awaited):
             return ()
-        await self._look_up(again=True)
+        await self._read_links(again=True)
         existing = [child for child in awaited if child.call is None]
         links = await self._find(existing) if existing else ()
         if any(self._is_oneself(child) for child in awaited):
-            raise FlowError(f"job {self._notebook.job.id} would wait for itself, for ever; take it out of ctx.wait()")
+            raise FlowError(f"job {self._memory.job.id} would wait for itself, for ever; take it out of ctx.wait()")
         return links
 
     def _is_oneself(self, child: Child[Any]) -> bool:
-        """By its id; or it will be found to be, because it has the unique key of the very job that spawned it."""
-        job = self._notebook.job
+        """Whether the child is the waiting job: by its id, or because it has the unique key of its parent."""
+        job = self._memory.job
         if child._stored:
             return child.id == job.id
-        new = self._made(child)
+        new = self._new_job(child)
         return new.unique is not None and (new.type, new.tenant, new.key) == (job.type, job.tenant, job.key)
 
-    async def _look_up(self, *, again: bool = False) -> None:
-        """What earlier runs wrote under the names of this one. The first run of all finds nothing."""
-        if self._notebook.first:
+    async def _read_links(self, *, again: bool = False) -> None:
+        """Read what earlier runs wrote under the names of this run. The first run of a job has nothing to read."""
+        if self._memory.is_first_run:
             self._links = {}
         elif self._links is None or again:
-            self._links = {linked.name: linked for linked in await self._notebook.store.links(self._notebook.job.id)}
-        for name, child in self._spawned.items():  # always: some may have been spawned since the names were read
+            self._links = {linked.name: linked for linked in await self._memory.store.links(self._memory.job.id)}
+        for name, child in self._spawned.items():  # always: a child may have been spawned since the names were read
             linked = self._links.get(self._link_name(name))
             if linked is not None:
-                child.learn(linked.id, linked.status, linked.output, linked.error)
+                child._set_state(linked.id, linked.status, linked.output, linked.error)
 
     async def _find(self, existing: list[Child[Any]]) -> tuple[Link, ...]:
         ids = {child.id: child for child in existing if child.id is not None}
-        found = await self._notebook.store.find_many(list(ids))
+        found = await self._memory.store.find_many(list(ids))
         links: list[Link] = []
         for id, child in ids.items():
             name = f"{APART}{APART}{id}"
             known = name in (self._links or {})
             job = found.get(id)
             if job is None and not known:
-                raise JobNotFound(f"ctx.wait(): there is no job {id}; it was discarded, or its history passed")
+                raise JobNotFound(f"ctx.wait(): there is no job {id}; it was discarded, or its history was deleted")
             if job is None:
-                child.learn(id, None, None, None)
+                child._set_state(id, None, None, None)
                 continue
-            child.learn(id, job.status, job.output, job.error)
+            child._set_state(id, job.status, job.output, job.error)
             child._definition = child._definition or self.definition_of(job)
             if not known:
                 links.append(Link(name, id))
         return tuple(links)
 
-    def target(self, child: Child[Any], same: Mapping[UUID, UUID]) -> UUID:
-        """The job to wait for: `same` is what `unstored` answered."""
-        id = child.id if child._stored else self._made(child).id
+    def id_to_await(self, child: Child[Any], same: Mapping[UUID, UUID]) -> UUID:
+        """The id of the job to wait for; `same` comes from `new_spawns`."""
+        id = child.id if child._stored else self._new_job(child).id
         assert id is not None
         return same.get(id, id)
 
@@ -249,8 +249,8 @@ class Children:
     # Dependencies
 
     async def dependencies(self) -> dict[str, Any]:
-        """Results by name of the jobs that a graph's node was declared to come after; None for one without."""
-        store, job = self._notebook.store, self._notebook.job
+        """The results, by name, of the jobs that a graph's node depends on; None for a job without a result."""
+        store, job = self._memory.store, self._memory.job
         linked = [link for link in await store.links(job.id) if not link.name.startswith(APART)]
         found = await store.find_many([link.id for link in linked]) if linked else {}
         results: dict[str, Any] = {}
@@ -258,14 +258,14 @@ class Children:
             record = found.get(link.id)
             succeeded = link.status is State.SUCCEEDED
             definition = None if record is None else self.definition_of(record)
-            results[link.name] = decoded(link.output, definition) if succeeded else None
+            results[link.name] = decode_output(link.output, definition) if succeeded else None
         return results
 
     def _link_name(self, name: str) -> str:
-        return APART + self._notebook.scoped(name)
+        return APART + self._memory.key_of(name)
 
 
-def needed(need: object, total: int) -> int:
+def count_needed(need: object, total: int) -> int:
     """How many of `total` jobs have to succeed."""
     if need == "all":
         return total
@@ -281,13 +281,13 @@ def needed(need: object, total: int) -> int:
 
 
 def refuse_hopeless(awaited: Sequence[Child[Any]], count: int) -> None:
-    """Raise when too few are left that could still succeed."""
+    """Raise when too few of the jobs can still succeed."""
     bad = [child for child in awaited if child.unsuccessful]
     if len(awaited) - len(bad) >= count:
         return
-    named = ", ".join(child.told() for child in bad[:LONGEST_LIST])
+    named = ", ".join(child._summary() for child in bad[:LONGEST_LIST])
     more = f" and {len(bad) - LONGEST_LIST} more" if len(bad) > LONGEST_LIST else ""
     raise ChildrenFailed(
         f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay or "
-        "resume them, or catch ChildrenFailed and look at child.status and child.error"
+        "resume them, or catch ChildrenFailed and read child.status and child.error"
     )

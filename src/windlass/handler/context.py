@@ -1,14 +1,14 @@
-"""What a handler may know and do: its job, its lease's fence, one transaction, progress, cost, a log, and when to stop;
-steps that run once, jobs of its own, waiting for them, for a signal or for a while, and calling out at a rate."""
+"""`ctx`, the first parameter of a handler: its job, one transaction, progress, cost, a log, and a request to stop;
+steps that run once, child jobs, waits for jobs, for a signal or for a time, and calls at a rate."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import functools
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,7 @@ from windlass.declare.registry import Registry
 from windlass.errors import BlockingCall, FlowError
 from windlass.handler.children import Child, Children
 from windlass.handler.cost import Spending
+from windlass.handler.log import JobLog
 from windlass.handler.memory import ContextStore, RunMemory
 from windlass.handler.rates import Tokens
 from windlass.handler.steps import Steps, refuse_inside_a_step, step_of
@@ -27,7 +28,6 @@ from windlass.handler.waits import Waits
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Flow
 from windlass.model.job import Job
-from windlass.payload import sanitise_text
 from windlass.policy.limit import Value
 
 if TYPE_CHECKING:
@@ -39,14 +39,9 @@ T = TypeVar("T")
 
 Need = Literal["all", "any"] | int
 
-LOG_LINES = 1_000
-LOG_BYTES = 64 * 1024
-
-handler_log = logging.getLogger("windlass.job")
-
 
 class Context:
-    """Given to a handler whose first parameter is annotated `Context`."""
+    """Given to a handler that has `Context` as the annotation of its first parameter."""
 
     def __init__(
         self,
@@ -74,23 +69,23 @@ class Context:
         self._cancelled = False
         self._loop = loop
         self._transaction = AttemptTransaction(store, loop=loop, limit=transaction_limit)
-        self._notebook = RunMemory(
+        self._memory = RunMemory(
             job, store=store, clock=clock, waited=waited, patience=settings.lease, transaction=self._transaction
         )
-        self._steps = Steps(self._notebook)
-        self._children = Children(self._notebook, settings=settings, registry=registry)
-        self._waits = Waits(self._notebook, self._children)
-        self._tokens = Tokens(self._notebook, clock, registry)
+        self._steps = Steps(self._memory)
+        self._children = Children(self._memory, settings=settings, registry=registry)
+        self._waits = Waits(self._memory, self._children)
+        self._tokens = Tokens(self._memory, clock, registry)
         self._spending = Spending()
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for this job to stop; a handler that runs long looks now and then."""
+        """Whether this job was asked to stop; a long-running handler checks this now and then."""
         return self._cancelled
 
     @property
     def deadline(self) -> datetime | None:
-        """When the time limit ends, on the database's clock; None without a limit."""
+        """When the time limit of this attempt ends, on the database's clock; None without a limit."""
         started = self.job.claimed_at
         if self._time_limit is None or started is None:
             return None
@@ -98,7 +93,7 @@ class Context:
 
     @property
     def previous(self) -> Any:
-        """What the phase before this one returned, in a pipeline; None otherwise."""
+        """The result of the previous phase in a pipeline; None otherwise."""
         if self.job.pipeline is None or self.job.output is None:
             return None
         return msgspec.json.decode(self.job.output)
@@ -107,11 +102,11 @@ class Context:
         """A transaction on the store's database that commits together with the finish of this attempt.
 
         `async with ctx.transaction() as tx: await tx.execute("insert … values ($1)", n)`, or `with` in a synchronous
-        handler. What is written through it happens exactly once: it is committed with the success of the attempt
-        that wrote it, under its lease, and rolled back with any other outcome. Put it last: it is capped at a third
-        of the lease. In a step it is the step's own, and commits with the memory that the step ran.
+        handler. Its writes take effect exactly once: they are committed with the success of the attempt that wrote
+        them, under its lease, and rolled back with any other outcome. Put it last: it may last a third of the lease.
+        In a step it is a transaction of the step, and commits together with the step's result.
         """
-        step = step_of(self._notebook)
+        step = step_of(self._memory)
         return (
             TransactionBlock(self._transaction)
             if step is None
@@ -119,26 +114,26 @@ class Context:
         )
 
     def progress(self, processed: int | None = None, *, total: int | None = None, failed: int | None = None) -> None:
-        """Say how far the job is. Cheap: it is written at most once a second, and with the finish."""
+        """Report the job's progress. Cheap: it is written at most once a second, and with the finish."""
         if processed is not None:
             self.processed = _count("processed", processed)
         if total is not None:
             self.total = _count("total", total)
         if failed is not None:
             self.failed = _count("failed", failed)
-        self._tell()
+        self._report_progress()
 
     def cost(self, cents: float | Decimal) -> None:
-        """This attempt cost so many cents more, whatever becomes of it: `ctx.cost(usage.total / 1000)`.
+        """Add cents to the cost of this attempt, whatever its outcome: `ctx.cost(usage.total / 1000)`.
 
         Written with progress and with the attempt's end; budgets of the job's tenant and queue count it.
         """
         self._spending.add(cents)
-        self._tell()
+        self._report_progress()
 
     @property
     def spent(self) -> int:
-        """What this attempt has cost so far, in cents, rounded up."""
+        """The cost of this attempt so far, in cents, rounded up."""
         return self._spending.cents
 
     # Calling out
@@ -146,33 +141,33 @@ class Context:
     def acquire(self, name: str, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
         """Wait until this run may call once at the rate `name`, which all workers share: `await ctx.acquire("wiki")`.
 
-        A wait of more than 5 s is a snooze: the handler starts from the top then, with no attempt burned.
+        A wait of more than 5 s is a snooze: the handler starts from the top after it, and no attempt is used up.
         """
         self._check_loop("acquire")
         return self._tokens.acquire(name, key)
 
     def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
-        """Let nobody call at this rate for so long, in any worker: `await ctx.hold_back("wiki", retry_after)`.
+        """Let no worker call at this rate for this long: `await ctx.hold_back("wiki", retry_after)`.
 
         A day is the longest; `windlass limits release` ends it before.
         """
         self._check_loop("hold_back")
         return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
 
-    # Jobs of its own
+    # Child jobs
 
     def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
-        """Create a job of this one: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
+        """Create a child job: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
 
-        It is written with the wait or the finish of this run, and with nothing else: an attempt that fails spawns
-        nothing. A later run finds it by its name and makes no second one.
+        The child is written with the wait or the finish of this run, and with nothing else: an attempt that fails
+        spawns nothing. A later run finds the child by its name and creates no second one.
         """
-        refuse_inside_a_step(self._notebook, "spawn")
+        refuse_inside_a_step(self._memory, "spawn")
         return self._children.spawn(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
-        """Create thousands at once, called `name[0]`, `name[1]`, …"""
-        refuse_inside_a_step(self._notebook, "spawn_many")
+        """Create thousands of children at once, with the names `name[0]`, `name[1]`, …"""
+        refuse_inside_a_step(self._memory, "spawn_many")
         return self._children.spawn_many(name, calls)
 
     @overload
@@ -194,17 +189,18 @@ class Context:
     def wait(
         self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[Any]]:
-        """Wait for jobs: children, handles or ids of jobs that existed. The results, in the order given.
+        """Wait for jobs (children, handles or ids) and return their results, in the order given.
 
-        Until enough of them succeeded (`need`: "all", "any" or a number) the job is `waiting` and holds nothing; woken,
-        its handler starts from the top, with no attempt burned. Raises ChildrenFailed when too many ended badly, and
-        ResultTimeout when `timeout` has passed since the first wait. Then `child.status` and `child.error` tell more.
+        Until enough jobs succeeded (`need`: "all", "any" or a number) this job is `waiting` and holds no processor.
+        Then its handler starts from the top, and no attempt is used up. Raises ChildrenFailed when too many jobs ended
+        badly, and ResultTimeout when `timeout` has passed since the first wait; then read `child.status` and
+        `child.error`.
         """
         self._check("wait")
         return self._waits.wait(jobs, need, _limit(timeout))
 
     def dependencies(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """The results, by name, of the jobs that this node of a graph comes after; None for one that has none."""
+        """The results, by name, of the jobs that this node of a graph depends on; None for a job without a result."""
         self._check_loop("dependencies")
         return self._children.dependencies()
 
@@ -219,77 +215,98 @@ class Context:
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Run `fn` once and remember its result, across attempts: `await ctx.step("charge", charge, order)`.
 
-        The result is what JSON keeps of it, by the function's return hint. What it writes through `ctx.transaction()`
-        is committed together with the memory; everything else happens at least once, and never again after that.
+        The result goes through JSON, by the function's return hint. What the function writes through
+        `ctx.transaction()` is committed together with the result. Its other effects happen at least once, and never
+        again after the result is stored.
         """
         self._check("step")
         return self._steps.run(name, fn, args, kwargs)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
-        """Let time pass without a processor: `await ctx.sleep("nap", "3d")`. It counts from the first run."""
+        """Wait without holding a processor: `await ctx.sleep("nap", "3d")`. The time counts from the first run."""
         self._check("sleep")
         return self._waits.sleep(name, seconds(duration, what="ctx.sleep()"))
 
     def signal(self, name: str, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]:
-        """Wait for `job.signal(name, value)` and return the value, also of one that was sent before anybody waited.
+        """Wait for `job.signal(name, value)` and return the value, also of a signal that was sent before the wait.
 
-        Raises SignalTimeout when `timeout` has passed since the first run that came here.
+        Raises SignalTimeout when `timeout` has passed since the first run that waited here.
         """
         self._check("signal")
         return self._waits.signal(name, _limit(timeout))
 
     @property
     def blocking(self) -> Blocking:
-        """The same for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
+        """These methods for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
         return Blocking(self)
 
     # The worker's side
 
     def ask_to_stop(self) -> None:
-        """The worker's side of `cancelled`."""
+        """Set `cancelled`; called by the worker."""
         self._cancelled = True
 
     async def flow(self) -> Flow | None:
-        """What a run that succeeded leaves to be written with its finish."""
+        """What the finish of a successful run writes beside its transition."""
         return await self._waits.flow()
 
     async def close(self) -> None:
-        """The attempt has ended: roll back what is open, and begin nothing any more."""
+        """The attempt has ended: roll back open transactions, and refuse new ones."""
         try:
             await self._steps.close()
         finally:
             await self._transaction.close()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self)
 
-    def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._notebook, word)
-        self._check_loop(word)
+    def _check(self, method: str) -> None:
+        refuse_inside_a_step(self._memory, method)
+        self._check_loop(method)
 
-    def _check_loop(self, word: str) -> None:
-        """In a synchronous handler nobody would await it, and nothing would happen."""
+    def _check_loop(self, method: str) -> None:
+        """Refuse the call in a synchronous handler, which could not await it: nothing would happen."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
         if running is not self._loop:
-            raise FlowError(f"ctx.{word}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{word}(…)")
+            raise FlowError(
+                f"ctx.{method}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{method}(…)"
+            )
+
+
+def _blocking(
+    awaited: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Blocking, P], T]:
+    """A method of `Context` for a synchronous handler, with its parameters, result and docstring."""
+
+    @functools.wraps(awaited)
+    def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return await awaited(self._context, *args, **kwargs)
+
+        self._check_thread(awaited.__name__)
+        return self._run(run())
+
+    return call
 
 
 class Blocking:
-    """What a coroutine awaits, for a synchronous handler on its thread."""
+    """The awaited methods of `Context`, for a synchronous handler on its thread."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
+
+    # Written out: `ctx.step` runs a plain function on another thread, and `_blocking` would lose the overloads of both.
 
     @overload
     def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run `fn` on this thread, once, and remember its result."""
+        """As `ctx.step`, blocking: run `fn` on this thread, once, and remember its result."""
         self._check("step")
         return self._context._steps.run_here(name, fn, args, kwargs, self._run)
 
@@ -306,39 +323,26 @@ class Blocking:
         timeout: Duration | None = None,
     ) -> list[Any]: ...
     def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
+        """As `ctx.wait`, blocking: wait for jobs and return their results, in the order given."""
         self._check("wait")
         return self._run(self._context._waits.wait(jobs, need, _limit(timeout)))
 
-    def sleep(self, name: str, duration: Duration) -> None:
-        self._check("sleep")
-        self._run(self._context._waits.sleep(name, seconds(duration, what="ctx.blocking.sleep()")))
+    sleep = _blocking(Context.sleep)
+    signal = _blocking(Context.signal)
+    dependencies = _blocking(Context.dependencies)
+    acquire = _blocking(Context.acquire)
+    hold_back = _blocking(Context.hold_back)
 
-    def signal(self, name: str, *, timeout: Duration | None = None) -> Any:
-        self._check("signal")
-        return self._run(self._context._waits.signal(name, _limit(timeout)))
+    def _check(self, method: str) -> None:
+        refuse_inside_a_step(self._context._memory, method)
+        self._check_thread(method)
 
-    def dependencies(self) -> dict[str, Any]:
-        self._check_thread("dependencies")
-        return self._run(self._context._children.dependencies())
-
-    def acquire(self, name: str, *, key: Value | None = None) -> None:
-        self._check_thread("acquire")
-        self._run(self._context._tokens.acquire(name, key))
-
-    def hold_back(self, name: str, duration: Duration, *, key: Value | None = None) -> None:
-        self._check_thread("hold_back")
-        self._run(self._context._tokens.hold_back(name, seconds(duration, what="ctx.blocking.hold_back()"), key))
-
-    def _check(self, word: str) -> None:
-        refuse_inside_a_step(self._context._notebook, word)
-        self._check_thread(word)
-
-    def _check_thread(self, word: str) -> None:
+    def _check_thread(self, method: str) -> None:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        raise BlockingCall(f"ctx.blocking.{word}() would block the running event loop; use: await ctx.{word}(…)")
+        raise BlockingCall(f"ctx.blocking.{method}() would block the running event loop; use: await ctx.{method}(…)")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._context._loop).result()
@@ -352,45 +356,3 @@ def _count(what: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError(f"progress({what}={value!r}): a whole number from 0 to {2**31 - 1} is needed")
     return value
-
-
-class JobLog:
-    """Lines that are kept with the attempt (1,000 of them, or 64 KiB) and also go to the `windlass.job` logger."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._bytes = 0
-        self.lines: list[str] = []
-        self.dropped = 0
-
-    def debug(self, message: str, *args: object) -> None:
-        self._say(logging.DEBUG, message, args)
-
-    def info(self, message: str, *args: object) -> None:
-        self._say(logging.INFO, message, args)
-
-    def warning(self, message: str, *args: object) -> None:
-        self._say(logging.WARNING, message, args)
-
-    def error(self, message: str, *args: object) -> None:
-        self._say(logging.ERROR, message, args)
-
-    __call__ = info
-
-    def _say(self, level: int, message: str, args: tuple[object, ...]) -> None:
-        handler_log.log(level, message, *args, extra={"job": str(self._job.id), "job_type": self._job.type})
-        try:
-            text = message % args if args else str(message)
-        except (TypeError, ValueError):
-            text = f"{message} {args!r}"
-        line = sanitise_text(f"{logging.getLevelName(level)} {text}", 8 * 1024)
-        size = len(line.encode()) + 4
-        if len(self.lines) >= LOG_LINES or self._bytes + size > LOG_BYTES:
-            self.dropped += 1
-            return
-        self.lines.append(line)
-        self._bytes += size
-
-    def told(self) -> list[str]:
-        """The lines to keep, with a last one that owns up to what was dropped."""
-        return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines

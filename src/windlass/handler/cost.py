@@ -1,4 +1,4 @@
-"""What an attempt cost, as its handler says: any fraction of a cent, added up exactly and written as whole cents."""
+"""The cost of an attempt, as its handler reports it: fractions of a cent add up exactly, whole cents are written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from decimal import ROUND_CEILING, Context, Decimal
 from math import ceil
 
-MOST = 10**12  # cents of one attempt: what is above is a slip
+MOST = 10**12  # cents of one attempt: more is a mistake
 EXACT = Context(prec=60, rounding=ROUND_CEILING)  # a sum that cannot be kept to the last digit is rounded up
 
 
 class Spending:
-    """The sum of one attempt. A handler's threads may add to it at the same time."""
+    """The cost of one attempt. Threads of a handler may add to it at the same time."""
 
     def __init__(self) -> None:
         self._sum = Decimal(0)
@@ -19,7 +19,7 @@ class Spending:
 
     @property
     def cents(self) -> int:
-        """Whole cents, rounded up: nothing that costs something is free."""
+        """Whole cents, rounded up: any cost is at least 1 cent."""
         return ceil(self._sum)
 
     def add(self, cents: object) -> None:
@@ -31,7 +31,7 @@ class Spending:
             self._sum = together
 
     def reach(self, cents: int) -> None:
-        """A child process told its sum so far."""
+        """Raise the sum to what a child process reported."""
         with self._lock:
             self._sum = max(self._sum, Decimal(cents))
 
@@ -39,7 +39,7 @@ class Spending:
 def _amount(cents: object) -> Decimal:
     if isinstance(cents, bool) or not isinstance(cents, (int, float, Decimal)):
         raise ValueError(f"ctx.cost({cents!r}): cents are a number (int, float or Decimal), not {type(cents).__name__}")
-    # By its digits: ten times 0.1 cents are 1 cent, and not the 2 that the float's tail would make of it.
+    # By its shortest digits: ten times 0.1 cents are 1 cent. The exact value of the float would round up to 2.
     amount = Decimal(repr(float(cents))) if isinstance(cents, float) else Decimal(cents)
     if not amount.is_finite() or amount < 0:
         raise ValueError(f"ctx.cost({cents!r}): cents are a finite number from 0 on")

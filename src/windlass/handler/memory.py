@@ -1,7 +1,7 @@
-"""What one run of a handler knows of the runs before it, and what it adds: results of steps, deadlines, signals, names.
+"""What one run of a handler reads from the runs before it, and what it adds: results of steps, deadlines, signals.
 
-A handler that waits starts again from the top. What makes that cheap and safe is here: whatever was remembered under a
-name is found again under it, and a name can be used once in a run, so that it means one thing.
+A handler that waits starts again from the top. Memory makes that cheap and safe: a later run reads what an earlier run
+stored under the same name, and a run can use each name once, so a name means one thing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from windlass.names import name_problem
 T = TypeVar("T")
 
 APART = " "
-"""Begins or ends the names of our own: no name that a program gives begins or ends with white space."""
+"""Begins or ends Windlass's own names: no name of a program begins or ends with white space."""
 
-SLACK = timedelta(milliseconds=1)  # a deadline that is nearer has passed: a wait for it would cost more
+SLACK = timedelta(milliseconds=1)  # a nearer deadline counts as passed: a wait for it would cost more
 FIRST_PAUSE = 0.05  # seconds after the database did not answer, doubling …
 LONGEST_PAUSE = 2.0  # … up to this
 
 
 class ContextStore(OpensTransaction, Protocol):
-    """What a handler's context needs of a store."""
+    """The methods of a store that a handler's context uses."""
 
     async def recall(self, job: UUID) -> Recollection: ...
 
@@ -52,7 +52,7 @@ class ContextStore(OpensTransaction, Protocol):
 
 
 class RunMemory:
-    """One per attempt. `waited` is how many seconds ago the job was claimed."""
+    """The memory of one attempt. `waited` is how many seconds ago the job was claimed."""
 
     def __init__(
         self,
@@ -69,26 +69,26 @@ class RunMemory:
         self.transaction = transaction
         self._clock = clock
         self._claimed = clock.monotonic() - waited
-        self._patience = patience  # seconds to go on asking a database that does not answer: the lease ends then
+        self._patience = patience  # seconds to retry while the database does not answer: the lease ends then
         self._taken: dict[str, str] = {}
         self._recollection: Recollection | None = None
         self._doubtful = False  # a name was given back in this run
         self._reading = asyncio.Lock()
 
     @property
-    def first(self) -> bool:
-        """Nobody had this job before: there is nothing to find. Signals may have come all the same."""
+    def is_first_run(self) -> bool:
+        """Whether no earlier run can have stored anything. Signals may have been sent even so."""
         return self.job.fence == 1
 
     def now(self) -> datetime:
-        """The database's time: that of the claim, and what this process measured since."""
+        """The database's time: the time of the claim, plus what this process measured since."""
         assert self.job.claimed_at is not None
         return self.job.claimed_at + timedelta(seconds=self._clock.monotonic() - self._claimed)
 
     # Names
 
     def take(self, name: str, what: str) -> str:
-        """Use a name for this run; the answer is the key under which it is remembered."""
+        """Use a name in this run; the answer is the key under which it is stored."""
         check_name(name, what)
         if name in self._taken:
             raise FlowError(
@@ -96,27 +96,27 @@ class RunMemory:
                 f'once; give each its own, such as f"{name}-{{n}}"'
             )
         self._taken[name] = what
-        return self.scoped(name)
+        return self.key_of(name)
 
     def give_back(self, name: str) -> None:
-        """Nothing was remembered under it: it can be tried again."""
+        """Let the run use the name again: nothing was stored under it."""
         self._taken.pop(name, None)
-        # …unless its memory was committed and only the answer came too late: the store knows.
+        # Unless the commit succeeded and only its answer was lost: read the store again.
         self._doubtful = True
         self._recollection = None
 
-    def scoped(self, name: str) -> str:
-        """The phases of a pipeline share a job, and not its names."""
+    def key_of(self, name: str) -> str:
+        """The key of a name: the phases of a pipeline share a job, but not its names."""
         return name if self.job.pipeline is None else f"{self.job.phase}/{name}"
 
-    # What earlier runs left
+    # What earlier runs stored
 
-    async def remembered(self, key: str) -> str | None:
-        """What a run before this one remembered, as JSON."""
-        return None if self.first and not self._doubtful else (await self._recall()).steps.get(key)
+    async def read(self, key: str) -> str | None:
+        """What an earlier run stored under the key, as JSON."""
+        return None if self.is_first_run and not self._doubtful else (await self._recall()).steps.get(key)
 
-    async def received(self, signal: str) -> str | None:
-        """The payload of a signal that was sent, as JSON. One that is not there is asked for again."""
+    async def read_signal(self, signal: str) -> str | None:
+        """The payload of a signal that was sent, as JSON. An unknown signal is read from the store again."""
         known = self._recollection
         if known is not None and signal in known.signals:
             return known.signals[signal]
@@ -128,20 +128,20 @@ class RunMemory:
                 self._recollection = await self.store.recall(self.job.id)
             return self._recollection
 
-    # What this run leaves
+    # What this run stores
 
     async def keep(self, memory: Memory) -> None:
-        """At once and durably, under the lease; while the attempt's transaction is open, with its commit."""
+        """Store at once and durably, under the lease; while the attempt's transaction is open, with its commit."""
         transaction, lease = self.transaction.transaction, self.job.lease
         if transaction is not None:
             kept = await transaction.remember(lease, memory)
         else:
             kept = await self.retry_while_leased(lambda: self.store.remember(lease, memory))
         if not kept:
-            raise self.lost(memory.name)
+            raise self.lease_lost(memory.name)
 
     async def retry_while_leased(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until the database answers, for as long as the lease can live: what it is about has happened."""
+        """Ask until the database answers, for as long as the lease can last: the effect to record has happened."""
         failures, end = 0, self._clock.monotonic() + self._patience
         while True:
             try:
@@ -153,7 +153,7 @@ class RunMemory:
                     raise
                 await self._clock.sleep(pause)
 
-    def lost(self, name: str) -> LeaseLost:
+    def lease_lost(self, name: str) -> LeaseLost:
         return LeaseLost(
             f"job {self.job.id} is not this worker's any more: {name!r} was not remembered, and nothing was changed"
         )
@@ -161,8 +161,8 @@ class RunMemory:
     # Deadlines
 
     async def deadline(self, key: str, delay: float) -> tuple[datetime, tuple[Memory, ...]]:
-        """When a wait that first began under this key ends, and what to write where it begins now."""
-        known = await self.remembered(key)
+        """When the wait under this key ends, and what to store if the wait begins now."""
+        known = await self.read(key)
         if known is None:
             until = self.now() + timedelta(seconds=delay)
             return until, (Memory(key, msgspec.json.encode(until).decode()),)
@@ -173,18 +173,18 @@ class RunMemory:
                 f"{key!r} was a step in an earlier run of this job, and is a wait now; give the wait a new name"
             ) from None
 
-    def left(self, until: datetime) -> float:
-        """Seconds until then; 0 when it has passed."""
+    def seconds_until(self, until: datetime) -> float:
+        """Seconds until that time; 0 when it has passed."""
         rest = until - self.now()
         return rest.total_seconds() if rest > SLACK else 0.0
 
-    async def expired(self, key: str) -> bool:
-        """Whether an earlier run of this job was told that the time is up."""
-        return await self.remembered(key + APART) is not None
+    async def has_expired(self, key: str) -> bool:
+        """Whether an earlier run of this job got the timeout of this wait."""
+        return await self.read(key + APART) is not None
 
     async def expire(self, key: str) -> None:
-        """Remember that the time was up: what comes later finds a handler that has gone another way."""
-        if not await self.expired(key):
+        """Store that the wait timed out: the handler took another path then, and later runs must take it too."""
+        if not await self.has_expired(key):
             await self.keep(Memory(key + APART, "true"))
 
 

@@ -1,7 +1,7 @@
-"""Durable steps: a function that runs once, and whose result every later run of the handler is given.
+"""Durable steps: a function runs once, and every later run of the handler gets its stored result.
 
-What a step writes through `ctx.transaction()` and the memory that it ran are one commit, under the lease. Without one,
-the memory is written after the function: should the worker die between the two, the function runs again.
+What a step writes through `ctx.transaction()` and its result are one commit, under the lease. Without a transaction the
+result is written after the function returned: if the worker dies between the two, the function runs again.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ from windlass.payload.packing import pack, unpack
 T = TypeVar("T")
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Waits, on a handler's thread, for something on the worker's loop."""
+"""Runs a coroutine on the worker's loop and waits for it on a handler's thread."""
 
 current_step: ContextVar[Step | None] = ContextVar("windlass_step", default=None)
-"""The step whose function runs here."""
+"""The step that runs its function in this context."""
 
 
 class Step:
     """A step while its function runs."""
 
-    def __init__(self, name: str, notebook: RunMemory, transaction: AttemptTransaction, owner: object = None) -> None:
+    def __init__(self, name: str, memory: RunMemory, transaction: AttemptTransaction, owner: object = None) -> None:
         self.name = name
-        self.notebook = notebook
-        self.transaction = transaction  # its own; or the attempt's, with the owner of the block it is in
+        self.memory = memory
+        self.transaction = transaction  # the step's own; or the attempt's, with the owner of the enclosing block
         self.owner = owner
 
 
-def step_of(notebook: RunMemory) -> Step | None:
-    """The step in which this is called. One of another job is none: tests run jobs inside of jobs."""
+def step_of(memory: RunMemory) -> Step | None:
+    """The step of this job in which this is called. A step of another job does not count: tests nest jobs."""
     step = current_step.get()
-    return step if step is not None and step.notebook is notebook else None
+    return step if step is not None and step.memory is memory else None
 
 
-def refuse_inside_a_step(notebook: RunMemory, word: str) -> None:
-    step = step_of(notebook)
+def refuse_inside_a_step(memory: RunMemory, method: str) -> None:
+    step = step_of(memory)
     if step is not None:
         raise FlowError(
-            f"ctx.{word}() inside step {step.name!r}: a step that ran is not run again, and what it left to the end of "
-            "the run would be lost; call it before or after the step"
+            f"ctx.{method}() inside step {step.name!r}: a step that ran is not run again, and what it left to the end "
+            "of the run would be lost; call it before or after the step"
         )
 
 
 class Steps:
     """The steps of one run."""
 
-    def __init__(self, notebook: RunMemory) -> None:
-        self._notebook = notebook
+    def __init__(self, memory: RunMemory) -> None:
+        self._memory = memory
         self._turn = asyncio.Lock()  # steps inside one transaction block
         self._open: set[AttemptTransaction] = set()
 
     async def run(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """For a coroutine: a plain function runs on a thread."""
-        key = self._notebook.take(name, "step")
+        """Run a step for a coroutine; a plain function runs on a thread."""
+        key = self._memory.take(name, "step")
         try:
-            text = await self._notebook.remembered(key)
+            text = await self._memory.read(key)
             if text is None:
                 async with self._begin(name) as step:
                     token = current_step.set(step)
@@ -77,25 +77,25 @@ class Steps:
                     text = pack(value, what=f"step {name!r}")
                     await self._keep(step, Memory(key, text))
         except BaseException:
-            self._notebook.give_back(name)
+            self._memory.give_back(name)
             raise
         return unpack(text, fn)
 
     def run_here(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run
     ) -> Any:
-        """For a synchronous handler: a plain function runs on this very thread."""
-        key = self._notebook.take(name, "step")
+        """Run a step for a synchronous handler; a plain function runs on this thread."""
+        key = self._memory.take(name, "step")
         try:
-            text = run(self._notebook.remembered(key))
+            text = run(self._memory.read(key))
             if text is None:
-                text = self._first_time_here(name, key, lambda: fn(*args, **kwargs), run)
+                text = self._run_first_time(name, key, lambda: fn(*args, **kwargs), run)
         except BaseException:
-            self._notebook.give_back(name)
+            self._memory.give_back(name)
             raise
         return unpack(text, fn)
 
-    def _first_time_here(self, name: str, key: str, call: Callable[[], Any], run: Run) -> str:
+    def _run_first_time(self, name: str, key: str, call: Callable[[], Any], run: Run) -> str:
         block = self._begin(name)
         step = run(block.__aenter__())
         try:
@@ -103,7 +103,7 @@ class Steps:
             try:
                 value = call()
                 if inspect.isawaitable(value):
-                    value = run(_awaited(value))
+                    value = run(_await(value))
             finally:
                 current_step.reset(token)
             text = pack(value, what=f"step {name!r}")
@@ -116,53 +116,51 @@ class Steps:
 
     @asynccontextmanager
     async def _begin(self, name: str) -> AsyncIterator[Step]:
-        """A step with a transaction of its own; inside the attempt's block it joins that one."""
-        attempt, around = self._notebook.transaction, current_transaction.get()
+        """A step with its own transaction; inside a block of the attempt's transaction it joins that one."""
+        attempt, around = self._memory.transaction, current_transaction.get()
         attempt.check()
         if attempt.transaction is None:
             own = attempt.another()
             self._open.add(own)
             try:
-                yield Step(name, self._notebook, own)
+                yield Step(name, self._memory, own)
             finally:
                 self._open.discard(own)
                 await own.close()
         elif around is not None and around.transaction is attempt.transaction:
             async with self._turn:
-                yield Step(name, self._notebook, attempt, attempt.owner)
+                yield Step(name, self._memory, attempt, attempt.owner)
         else:
             raise FlowError(
-                f"step {name!r} comes after a block of ctx.transaction(), which stays open until the finish; put the "
+                f"step {name!r} follows a block of ctx.transaction(), which stays open until the finish; put the "
                 "step before the block, or into it"
             )
 
-    async def _keep(self, step: Step, memory: Memory) -> None:
-        """Remember, together with what the step wrote."""
+    async def _keep(self, step: Step, result: Memory) -> None:
+        """Store the result, together with what the step wrote."""
         if failpoints.armed:
             failpoints.hit("step.before_commit")
-        if step.transaction is self._notebook.transaction or step.transaction.transaction is None:
+        if step.transaction is self._memory.transaction or step.transaction.transaction is None:
             step.transaction.check()
-            await self._notebook.keep(memory)
+            await self._memory.keep(result)
         else:
-            await self._commit(step.transaction, memory)
+            await self._commit(step.transaction, result)
         if failpoints.armed:
             failpoints.hit("step.committed")
 
-    async def _commit(self, own: AttemptTransaction, memory: Memory) -> None:
-        transaction, notebook = own.transaction, self._notebook
+    async def _commit(self, own: AttemptTransaction, result: Memory) -> None:
+        transaction, memory = own.transaction, self._memory
         assert transaction is not None
         try:
-            if not await transaction.remember(notebook.job.lease, memory):
-                raise notebook.lost(memory.name)
+            if not await transaction.remember(memory.job.lease, result):
+                raise memory.lease_lost(result.name)
             await transaction.commit()
         except LeaseLost:
             raise
         except Exception:
-            # The answer to a COMMIT can be lost after the commit happened. Only the store knows.
-            if (
-                memory.name
-                not in (await notebook.retry_while_leased(lambda: notebook.store.recall(notebook.job.id))).steps
-            ):
+            # The answer to a COMMIT can be lost after the commit happened: read the store.
+            known = await memory.retry_while_leased(lambda: memory.store.recall(memory.job.id))
+            if result.name not in known.steps:
                 raise
 
     @property
@@ -170,7 +168,7 @@ class Steps:
         return bool(self._open)
 
     async def close(self) -> None:
-        """The attempt has ended: what a step has open is rolled back."""
+        """The attempt has ended: roll back the open transactions of its steps."""
         for own in list(self._open):
             await own.close()
 
@@ -182,5 +180,5 @@ async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
     return await value if inspect.isawaitable(value) else value
 
 
-async def _awaited(value: Awaitable[T]) -> T:
+async def _await(value: Awaitable[T]) -> T:
     return await value

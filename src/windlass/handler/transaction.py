@@ -22,14 +22,14 @@ current_transaction: ContextVar[Joined | None] = ContextVar("windlass_transactio
 
 
 class Joined:
-    """An open transaction and the loop it lives on, for an enqueue that joins it."""
+    """An open transaction and the loop it runs on, for an enqueue that joins it."""
 
     def __init__(self, transaction: Transaction, loop: asyncio.AbstractEventLoop) -> None:
         self.transaction = transaction
         self._loop = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for it, from a handler's thread."""
+        """Wait for a coroutine of the transaction, on a handler's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
@@ -39,15 +39,15 @@ class Joined:
 
 
 class OpensTransaction(Protocol):
-    """A store, as far as transactions go."""
+    """A store that opens transactions."""
 
     def transaction(self, *, limit: float) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 class AttemptTransaction:
-    """The one transaction of an attempt: opened by its first block, ended by whoever concludes the attempt.
+    """The one transaction of an attempt: its first block opens it, and the end of the attempt ends it.
 
-    A step outside of it has one of its own, which ends with the step.
+    A step outside of it has its own transaction, which ends with the step.
     """
 
     def __init__(self, store: OpensTransaction, *, loop: asyncio.AbstractEventLoop, limit: float) -> None:
@@ -57,21 +57,22 @@ class AttemptTransaction:
         self._open: tuple[AbstractAsyncContextManager[Transaction], Transaction] | None = None
         self._closed = False
         self._turn = asyncio.Lock()
-        self.owner: object = None  # the task or thread whose block is open
+        self.owner: object = None  # the task or thread that has a block open
 
     @property
     def transaction(self) -> Transaction | None:
         return None if self._open is None else self._open[1]
 
     def another(self) -> AttemptTransaction:
-        """One that begins and commits apart from this one."""
+        """A transaction that begins and commits separately from this one."""
         return AttemptTransaction(self._store, loop=self.loop, limit=self._limit)
 
     @asynccontextmanager
     async def block(self, owner: object) -> AsyncIterator[Transaction]:
-        """The first block begins; a later one is a savepoint. A block that raises takes back what it wrote.
+        """The first block begins the transaction; a later block is a savepoint. A block that raises is rolled back.
 
-        Blocks of one owner may nest; those of several tasks in one handler take turns, or one would undo the other's.
+        Blocks of one owner may nest. Blocks of several tasks in one handler run one after the other, or a rollback of
+        one would undo writes of another.
         """
         if self.owner == owner:
             async with self._savepoint() as transaction:
@@ -104,21 +105,19 @@ class AttemptTransaction:
         manager = self._store.transaction(limit=self._limit)
         self._open = (manager, await manager.__aenter__())
         try:
-            self.check()  # once more: it may have waited for its turn until after the attempt's end
+            self.check()  # once more: the attempt may have ended while the begin waited
             yield self._open[1]
         except BaseException:
             await self.end()
             raise
 
     def check(self) -> None:
-        """A handler that was fenced out comes late: what it wrote could never commit."""
+        """Refuse a handler that was fenced out: its writes could never commit."""
         if self._closed:
-            raise LeaseLost(
-                "this attempt has ended, and its late transaction is refused; look at ctx.cancelled in time"
-            )
+            raise LeaseLost("this attempt has ended, and its late transaction is refused; check ctx.cancelled in time")
 
     async def close(self) -> None:
-        """The attempt has ended: roll back what is open and not committed, and begin no other."""
+        """The attempt has ended: roll back what is open and not committed, and refuse another begin."""
         self._closed = True
         await self.end()
 
@@ -130,9 +129,9 @@ class AttemptTransaction:
 
 
 class TransactionBlock:
-    """`async with` in a coroutine, `with` in a synchronous handler; what comes out fits either.
+    """`async with` in a coroutine, `with` in a synchronous handler; each gets a transaction of its kind.
 
-    `owner` is given where the block belongs inside another one although it runs elsewhere: in the thread of a step.
+    `owner` is given when the block nests in a block of another thread or task: in the thread of a step.
     """
 
     def __init__(self, attempt: AttemptTransaction, *, owner: object = None) -> None:
@@ -178,7 +177,7 @@ class TransactionBlock:
 
 
 class BlockingTransaction(Joined):
-    """A transaction for a synchronous handler: the same calls, each waiting for its answer."""
+    """A transaction for a synchronous handler: the same calls, blocking."""
 
     def __init__(self, joined: Joined) -> None:
         super().__init__(joined.transaction, joined._loop)

@@ -1,7 +1,7 @@
-"""How a handler waits: its run ends, the job is `waiting` and holds nothing, and once woken it starts from the top.
+"""How a handler waits: its run ends, the job is `waiting` and holds no processor, and a wake-up starts a new run.
 
-`ctx.wait`, `ctx.sleep` and `ctx.signal` return at once when what they wait for is there. Otherwise they raise
-`Suspended`, which no `except Exception` catches, with everything that has to be written for the wait.
+`ctx.wait`, `ctx.sleep` and `ctx.signal` return at once when the wait is over already. Otherwise they raise `Suspended`,
+which no `except Exception` catches, with everything that has to be written for the wait.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 
 from windlass.clock import spell
 from windlass.errors import FlowError, ResultTimeout, SignalTimeout
-from windlass.handler.children import Child, Children, needed, refuse_hopeless
+from windlass.handler.children import Child, Children, count_needed, refuse_hopeless
 from windlass.handler.memory import APART, RunMemory
 from windlass.model.flow import Flow, Link, Memory
 from windlass.model.job import Edge, Wait
 from windlass.model.state import State
 
 WOKEN_EARLY = 0.25
-"""Seconds: a process knows the database's time as well as its claims are fast. A job that is woken so early waits here
-for the rest, and does not run once more."""
+"""Seconds: a process knows the database's time only as exactly as its claims are fast. A job that is woken this early
+waits in its processor for the rest, and is not suspended once more."""
 
 
 class Suspended(BaseException):
-    """This run is over; the job waits. It passes through handlers, so it is none of their exceptions."""
+    """This run is over; the job waits. A BaseException, so that a handler's `except Exception` does not catch it."""
 
     def __init__(self, flow: Flow) -> None:
         super().__init__("this run ends here: the job waits, and its handler starts from the top when it is woken")
@@ -35,52 +35,52 @@ class Suspended(BaseException):
 
 
 class Waits:
-    """What one run waits for."""
+    """The waits of one run."""
 
-    def __init__(self, notebook: RunMemory, children: Children) -> None:
-        self._notebook = notebook
+    def __init__(self, memory: RunMemory, children: Children) -> None:
+        self._memory = memory
         self._children = children
         self._suspended = False
 
     async def sleep(self, name: str, delay: float) -> None:
-        """Until `delay` seconds after the run that first came here."""
-        notebook = self._notebook
-        key = notebook.take(name, "sleep")
-        until, memories = await notebook.deadline(key, delay)
-        left = notebook.left(until)
+        """Wait until `delay` seconds after the first run that waited here."""
+        memory = self._memory
+        key = memory.take(name, "sleep")
+        until, memories = await memory.deadline(key, delay)
+        left = memory.seconds_until(until)
         if left and (memories or left > WOKEN_EARLY):
             await self._suspend(Wait(delay=left), memories)
         if left:
             await asyncio.sleep(left)
 
     async def signal(self, name: str, timeout: float | None) -> Any:
-        """The payload of a signal, whenever it was sent."""
-        notebook = self._notebook
-        key = notebook.take(name, "signal")
-        if timeout is not None and await notebook.expired(key):
+        """The payload of a signal, also of one that was sent before."""
+        memory = self._memory
+        key = memory.take(name, "signal")
+        if timeout is not None and await memory.has_expired(key):
             raise _no_signal(name, timeout)
-        payload = await notebook.received(name)
+        payload = await memory.read_signal(name)
         if payload is not None:
             return msgspec.json.decode(payload)
         if timeout is None:
             await self._suspend(Wait(signal=name))
-        until, memories = await notebook.deadline(key, timeout)
-        left = notebook.left(until)
+        until, memories = await memory.deadline(key, timeout)
+        left = memory.seconds_until(until)
         if left:
             await self._suspend(Wait(signal=name, delay=left), memories)
-        await notebook.expire(key)
+        await memory.expire(key)
         raise _no_signal(name, timeout)
 
     async def wait(self, jobs: Iterable[object], need: object, timeout: float | None) -> list[Any]:
-        """The results of the jobs that succeeded, once there are as many as needed."""
-        notebook, children = self._notebook, self._children
-        awaited = children.awaited(jobs)
+        """The results of the jobs that succeeded, once as many as needed have."""
+        memory, children = self._memory, self._children
+        awaited = children.check_awaited(jobs)
         if not awaited and need == "all":
-            return []  # all of none are there
-        count = needed(need, len(awaited))
-        key = _join_key(notebook, awaited, count)
-        links = await children.look(awaited)
-        if timeout is not None and await notebook.expired(key):
+            return []  # all of no jobs
+        count = count_needed(need, len(awaited))
+        key = _join_key(memory, awaited, count)
+        links = await children.read_states(awaited)
+        if timeout is not None and await memory.has_expired(key):
             raise _no_result(awaited, count, timeout)
         succeeded = [child for child in awaited if child.status is State.SUCCEEDED]
         if len(succeeded) >= count:
@@ -89,10 +89,10 @@ class Waits:
         left: float | None = None
         memories: tuple[Memory, ...] = ()
         if timeout is not None:
-            until, memories = await notebook.deadline(key, timeout)
-            left = notebook.left(until)
+            until, memories = await memory.deadline(key, timeout)
+            left = memory.seconds_until(until)
             if not left:
-                await notebook.expire(key)
+                await memory.expire(key)
                 raise _no_result(awaited, count, timeout)
         return await self._join(awaited, count - len(succeeded), left, memories, links)
 
@@ -104,41 +104,41 @@ class Waits:
         memories: tuple[Memory, ...],
         links: tuple[Link, ...],
     ) -> NoReturn:
-        """Wait for those that have not succeeded; a dead one too: it may be replayed."""
-        _, same = await self._children.unstored()
+        """Wait for the jobs that have not succeeded, dead ones included: they may be replayed."""
+        _, same = await self._children.new_spawns()
         rest = [child for child in awaited if child.status is not State.SUCCEEDED and not child.gone]
-        targets = dict.fromkeys(self._children.target(child, same) for child in rest)
-        # Several names may stand for one job with a unique key, which then is one success: woken early, we look again.
+        targets = dict.fromkeys(self._children.id_to_await(child, same) for child in rest)
+        # Several names may be one job with a unique key, which is one success: a job woken early waits again.
         need = max(1, missing - (len(rest) - len(targets)))
         wait = Wait(edges=tuple(Edge(target) for target in targets), need=need, delay=delay)
         await self._suspend(wait, memories, links)
 
     async def _suspend(self, wait: Wait, memories: tuple[Memory, ...] = (), links: tuple[Link, ...] = ()) -> NoReturn:
-        """End this run with everything that it leaves behind."""
-        spawns, _ = await self._children.unstored()
+        """End this run with everything that has to be written."""
+        spawns, _ = await self._children.new_spawns()
         self._suspended = True
         raise Suspended(Flow(spawns=spawns, links=links, memories=memories, wait=wait))
 
     async def flow(self) -> Flow | None:
-        """What a run that succeeded leaves behind: the spawns nobody waited for."""
+        """What the finish of a successful run writes: the spawns that were not waited for."""
         if self._suspended:
             raise FlowError(
                 "the handler caught what ctx.wait(), ctx.sleep() or ctx.signal() raises to free its processor; catch "
                 "Exception and not BaseException, and don't collect it: gather(…, return_exceptions=True)"
             )
-        spawns, _ = await self._children.unstored()
+        spawns, _ = await self._children.new_spawns()
         return Flow(spawns=spawns) if spawns else None
 
 
-def _join_key(notebook: RunMemory, awaited: Sequence[Child[Any]], count: int) -> str:
-    """The same jobs in whichever order, with the same need, are the same wait."""
+def _join_key(memory: RunMemory, awaited: Sequence[Child[Any]], count: int) -> str:
+    """The key of a wait: the same jobs in any order, with the same need, are the same wait."""
     names = "\n".join(sorted(child.name for child in awaited))
-    return notebook.scoped(f"{APART}wait {hashlib.sha256(f'{count} {names}'.encode()).hexdigest()[:32]}")
+    return memory.key_of(f"{APART}wait {hashlib.sha256(f'{count} {names}'.encode()).hexdigest()[:32]}")
 
 
 def _no_signal(name: str, timeout: float) -> SignalTimeout:
     return SignalTimeout(
-        f"signal {name!r} did not come within {spell(timeout)}; send it in time, job.signal({name!r}), or wait longer"
+        f"signal {name!r} was not sent within {spell(timeout)}; send it in time, job.signal({name!r}), or wait longer"
     )
 
 

@@ -1,4 +1,4 @@
-"""Many jobs and one callback that waits for them all, counts their ends, and runs when the last one came."""
+"""Many jobs and one callback that waits for all of them, counts how they end, and runs when the last one has ended."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.blocking import blocking
 from windlass.client import Call, Client, gather
 from windlass.clock import Duration
 from windlass.config import Settings
 from windlass.errors import FlowError, JobNotFound, TransitionRefused
 from windlass.handles.graph import check_call, check_due, check_policy
 from windlass.handles.job import JobHandle
-from windlass.model.job import Edge, Job, NewJob, Wait
+from windlass.model.job import Edge, NewJob, Wait
 from windlass.model.state import FINAL, State, Verb
 from windlass.store.protocol import Store
 
 M = TypeVar("M")
 R = TypeVar("R")
 
-PAGE = 1_000  # jobs that one look takes in
+PAGE = 1_000  # jobs per read
 
 
 class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of a batch there are, have succeeded, and have ended badly (dead, cancelled or gone)."""
+    """How many jobs a batch has, how many succeeded, and how many ended badly (dead, cancelled or gone)."""
 
     total: int
     processed: int
@@ -33,7 +34,9 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(Generic[M, R]):
-    """What `app.batch(…)` returns. Its id is the callback's: another process finds that one by `app.find(id)`."""
+    """What `app.batch(…)` returns. Its id is the callback's: another process finds the callback by `app.find(id)`."""
+
+    _noun = "batch"
 
     def __init__(self, client: Client, callback: JobHandle[R], jobs: Sequence[JobHandle[M]]) -> None:
         self.callback = callback
@@ -47,32 +50,28 @@ class Batch(Generic[M, R]):
     def id(self) -> UUID:
         return self.callback.id
 
-    def progress(self) -> BatchProgress:
-        """How far the batch is: counted on the callback's own record, until that is decided."""
-        return _progress(self.callback.record())
-
     async def aprogress(self) -> BatchProgress:
-        return _progress(await self.callback.arecord())
-
-    def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
-        return self.callback.result(timeout)
+        """How far the batch is, as counted on the record of the callback while that waits."""
+        record = await self.callback.arecord()
+        return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
+        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
         return await self.callback.aresult(timeout)
 
-    def cancel(self) -> State:
+    async def acancel(self) -> State:
         """Cancel the callback and every job of this batch that has not ended; the answer is the callback's state.
 
-        A job that existed before, and was only answered for its key, is left alone.
+        A job that existed before the batch, and was taken for its key, is left alone.
         """
-        return self._client.ask(self._cancel, twin="batch.acancel()")
-
-    async def acancel(self) -> State:
         return await self._client.aask(self._cancel)
 
+    progress = blocking(aprogress)
+    result = blocking(aresult)
+    cancel = blocking(acancel)
+
     async def _cancel(self, store: Store) -> State:
-        """The store takes the children with the callback. One that ended before them (`fail`) takes nobody along."""
+        """The store cancels the children with the callback, but not of a callback that ended first (`fail`)."""
         try:
             return await self.callback._operate(Verb.CANCEL)(store) or State.CANCELLED
         except TransitionRefused:
@@ -82,7 +81,7 @@ class Batch(Generic[M, R]):
                     await job._operate(Verb.CANCEL)(store)
                     cancelled += 1
                 except (TransitionRefused, JobNotFound):
-                    pass  # it has ended meanwhile
+                    pass  # the job has ended meanwhile
             if not cancelled:
                 raise
         return (await self.callback._find(store)).status
@@ -96,25 +95,21 @@ class Batch(Generic[M, R]):
                     yield page[id]
 
 
-def _progress(record: Job) -> BatchProgress:
-    return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
-
-
 class BatchPlan(NamedTuple):
-    """A checked batch on its way in."""
+    """A checked batch that is not written yet."""
 
     calls: list[Call]
     members: list[NewJob]
     then: Call
     callback: NewJob
-    conn: object | None  # as the calls named it
+    conn: object | None  # the connection that the calls name
 
     @property
     def jobs(self) -> list[NewJob]:
         return [*self.members, self.callback]
 
     def enqueued(self, client: Client, existing: Mapping[UUID, UUID]) -> Batch[M, R]:
-        """The batch, once it is written."""
+        """The handle of the batch, once it is written."""
         jobs: list[JobHandle[M]] = [
             JobHandle.of(client, job, call.definition, existing)
             for job, call in zip(self.members, self.calls, strict=True)
@@ -124,7 +119,7 @@ class BatchPlan(NamedTuple):
 
 
 def plan(calls: Iterable[Call], then: object, policy: object, settings: Settings) -> BatchPlan:
-    """New jobs of a batch: the members are children of the callback, so that a cancel goes down to them."""
+    """The new jobs of a batch: the members are children of the callback, so a cancel of the callback reaches them."""
     call = check_call(then, "the callback (then=)", carrier="app.batch(…, conn=conn)")
     check_due(call, "the callback (then=)")
     chosen = check_policy(policy, "the batch")
@@ -132,8 +127,8 @@ def plan(calls: Iterable[Call], then: object, policy: object, settings: Settings
     callback = call.new_job(settings)
     if callback.unique is not None or callback.idempotency is not None:
         raise FlowError(
-            "the callback (then=) has a key, and would leave its batch alone where another job holds it; take the key "
-            "off, or give one to each call of the batch"
+            "the callback (then=) has a key, and its batch would have no callback when another job holds the key; take "
+            "the key off, or give one to each call of the batch"
         )
     members = [msgspec.structs.replace(job, parent=callback.id) for job in jobs]
     callback = msgspec.structs.replace(

@@ -1,7 +1,7 @@
-"""Jobs that depend on each other, declared ahead and enqueued together: all of them, or none.
+"""Jobs that depend on each other, declared together and enqueued together: all of them, or none.
 
-A node without dependencies is queued at once. Any other begins as `waiting`, holds nothing, and is woken, buried or
-skipped by the store, in the transaction that writes the end of the last dependency it needed.
+A node without dependencies is queued at once. Any other node begins as `waiting`. The store wakes, buries or skips it
+in the transaction that writes the end of the last dependency it needed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.client import Call, Client
+from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.errors import FlowError
 from windlass.handles.job import JobHandle
 from windlass.model.job import Edge, NewJob, Policy, Wait
 from windlass.names import name_problem
 
-LONGEST_ROUND = 12  # names of a cycle that an error tells; of a longer one, the two ends
+LONGEST_ROUND = 12  # names of a cycle that an error lists; of a longer cycle, the two ends
 
 POLICIES = {policy.value: policy for policy in (Policy.FAIL, Policy.SKIP, Policy.CONTINUE)}
-"""What an edge may say. `count` belongs to `ctx.wait`, where a handler looks at what came."""
+"""The policies of an edge. `count` is for `ctx.wait`, where a handler decides itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +35,11 @@ class Node:
 
 
 Dependency = Node | str | JobHandle[Any]
-"""A node, the name of one that may be added later, or a job that exists already."""
+"""A node, the name of a node that may be added later, or an existing job."""
 
 
 class Before(NamedTuple):
-    """One dependency of a node, known by its name: what its bad end means, and which job it is."""
+    """One dependency of a node: what its bad end means, and which job it is."""
 
     policy: Policy
     job: UUID | None  # None: a node of the same graph
@@ -55,6 +55,8 @@ class Planned(NamedTuple):
 class Graph:
     """`g = app.graph()`, then `g.add(…)` for each job and one `g.enqueue()`. Every enqueue makes new jobs."""
 
+    _noun = "graph"
+
     def __init__(self, client: Client) -> None:
         self._client = client
         self._nodes: dict[str, Planned] = {}
@@ -67,9 +69,9 @@ class Graph:
     def add(self, name: str, call: Call, *, after: Iterable[Dependency] | Mapping[Dependency, str] = ()) -> Node:
         """Add a job that runs after others: `g.add("report", report.call(), after={a: "continue", b: "skip"})`.
 
-        `after` lists nodes, their names (which may be added later), or handles of jobs that exist already. When one of
-        them ends dead, cancelled or is gone, the policy of its edge decides: `fail` (this node dies too; the policy of
-        a list), `skip` (it is cancelled) or `continue` (that counts like a success). The handler finds their results
+        `after` lists nodes, names of nodes (which may be added later), or handles of existing jobs. When a dependency
+        ends dead or cancelled, or is gone, the policy of its edge decides: `fail` (this node dies too; the policy of
+        a list), `skip` (this node is cancelled) or `continue` (it counts like a success). The handler reads the results
         by name with `await ctx.dependencies()`; an existing job's name is its id.
         """
         problem = name_problem(name)
@@ -86,19 +88,16 @@ class Graph:
 
     # Enqueuing
 
-    def enqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
+    def _enqueue(self, *, conn: object | None = None) -> Enqueue[dict[str, JobHandle[object]]]:
         """Enqueue all nodes in one transaction; the answer has their handles by name."""
         jobs = self._new_jobs()
-        existing = self._client.enqueue(list(jobs.values()), conn, twin="graph.aenqueue()")
-        return self._handles(jobs, existing)
+        return Enqueue(list(jobs.values()), conn, lambda existing: self._handles(jobs, existing))
 
-    async def aenqueue(self, *, conn: object | None = None) -> dict[str, JobHandle[object]]:
-        jobs = self._new_jobs()
-        existing = await self._client.aenqueue(list(jobs.values()), conn)
-        return self._handles(jobs, existing)
+    enqueue = blocking_enqueue(_enqueue)
+    aenqueue = awaited_enqueue(_enqueue)
 
     def _dependencies(self, name: str, after: object) -> Iterator[tuple[str, Before]]:
-        """What `after` says, each with the name under which the node will know it."""
+        """The dependencies in `after`, each with its name for `ctx.dependencies()`."""
         if isinstance(after, str) or not isinstance(after, Iterable):
             raise FlowError(f"node {name!r}: after= takes a list, not {type(after).__name__}; write after=[…]")
         policies = after if isinstance(after, Mapping) else None
@@ -133,10 +132,10 @@ class Graph:
                 )
 
     def _new_jobs(self) -> dict[str, NewJob]:
-        """The jobs by name, each behind those it depends on.
+        """The jobs by name, each after the jobs it depends on.
 
-        That order is for keys: of two nodes with one key, the later is answered with the earlier one, and no node
-        comes to wait for itself.
+        The order matters for keys: of two nodes with one key only the earlier is written, and the later one's handle is
+        that job's. So no node waits for itself.
         """
         if not self._nodes:
             raise FlowError("the graph is empty; add a node first, or skip the enqueue")
@@ -172,14 +171,14 @@ class Graph:
 
 
 def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
-    """The names, each behind those it comes after; raises FlowError with the way round a cycle."""
+    """The names, each after its dependencies; raises FlowError with the names of a cycle."""
     missing = {name: len(before) for name, before in after.items()}
     behind: dict[str, list[str]] = {name: [] for name in after}
     for name, before in after.items():
         for other in before:
             behind[other].append(name)
     ordered = [name for name, count in missing.items() if count == 0]
-    for name in ordered:  # grows while it is walked
+    for name in ordered:  # grows during the loop
         for other in behind[name]:
             missing[other] -= 1
             if missing[other] == 0:
@@ -191,7 +190,7 @@ def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def _cycle(after: Mapping[str, Collection[str]], stuck: frozenset[str]) -> str:
-    """The way round, in the order of the arrows `first → second`. Each stuck name comes after another stuck one."""
+    """The names of a cycle, in the order `first → second`. Each stuck name depends on another stuck one."""
     name = next(name for name in after if name in stuck)
     places: dict[str, int] = {}
     while name not in places:
@@ -207,7 +206,7 @@ def _cycle(after: Mapping[str, Collection[str]], stuck: frozenset[str]) -> str:
 
 
 def check_call(call: object, what: str, *, carrier: str) -> Call:
-    """The call of a node or of a batch's callback; its connection is the whole's."""
+    """The call of a node or of a batch's callback. The connection is given for the whole graph or batch."""
     if not isinstance(call, Call):
         raise FlowError(f"{what} is given {type(call).__name__}, not a call; write: send.call(…)")
     if call.options.conn is not None:
@@ -216,7 +215,7 @@ def check_call(call: object, what: str, *, carrier: str) -> Call:
 
 
 def check_due(call: Call, what: str) -> None:
-    """A job that waits is due when its wait is over: another time would silently be lost."""
+    """Refuse a time for a job that waits: it is due when its wait is over, and the time would silently be lost."""
     if call.options.delay is not None or call.options.run_at is not None:
         raise FlowError(
             f"{what} is due as soon as what it waits for has ended, and cannot have a delay or run_at as well; begin "
@@ -225,7 +224,7 @@ def check_due(call: Call, what: str) -> None:
 
 
 def check_policy(policy: object, what: str) -> Policy:
-    """A policy as somebody wrote it."""
+    """The policy of that name."""
     known = POLICIES.get(policy) if isinstance(policy, str) else None
     if known is None:
         raise FlowError(f"{what}: there is no policy {policy!r}; write one of {', '.join(POLICIES)}")

@@ -1,4 +1,7 @@
-"""What an enqueue returns: a hold on one job, to ask after it and to act on it. Each call has an `a…` twin."""
+"""What an enqueue returns: a handle for one job, to read it and to act on it.
+
+Each method has an awaited form: `job.status()` blocks, `await job.astatus()` does not.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.blocking import blocking
 from windlass.clock import Duration, seconds
 from windlass.declare.registry import Definition
 from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout
@@ -24,25 +28,27 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-FIRST_LOOK = 0.002  # seconds between two looks for a result, doubling …
-LONGEST_LOOK = 0.25  # … up to this
+FIRST_PAUSE = 0.002  # seconds between two reads of a job while waiting for its result; × 1.5 after each …
+LONGEST_PAUSE = 0.25  # … up to this
 
 
 class JobHandle(Generic[R]):
     """One job, by its id."""
+
+    _noun = "job"
 
     def __init__(
         self, client: Client, id: UUID, definition: Definition | None = None, *, existing: bool = False
     ) -> None:
         self.id = id
         self.existing = existing
-        """Whether the enqueue made no new job, because this one held its key already."""
+        """Whether the enqueue made no new job, because this job held its key already."""
         self._client = client
         self._definition = definition
 
     @classmethod
     def of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
-        """A hold on a new job, or on the one that answers for it."""
+        """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
     def __repr__(self) -> str:
@@ -56,93 +62,82 @@ class JobHandle(Generic[R]):
 
     # The record
 
-    def record(self) -> Job:
-        """The whole record as it is now."""
-        return self._client.ask(self._find, twin="job.arecord()")
-
     async def arecord(self) -> Job:
+        """The whole record as it is now."""
         return await self._client.aask(self._find)
 
-    def status(self) -> State:
-        """The state the job is in now."""
-        return self._client.ask(self._find, twin="job.astatus()").status
-
     async def astatus(self) -> State:
+        """The state the job is in now."""
         return (await self._client.aask(self._find)).status
 
-    def label(self) -> str:
-        """The state as the job's type or pipeline calls it (`labels=`); of a pipeline's job on its way, the phase."""
-        return self._client.ask(self._label, twin="job.alabel()")
-
     async def alabel(self) -> str:
-        return await self._client.aask(self._label)
+        """The state as the job's type or pipeline names it (`labels=`); the phase while a pipeline's job moves on."""
+        job = await self._client.aask(self._find)
+        return job.status.value if self._definition is None else self._definition.label(job)
+
+    record = blocking(arecord)
+    status = blocking(astatus)
+    label = blocking(alabel)
 
     # The result
 
-    def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the job to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
-        return self._client.ask(self._wait(timeout), twin="job.aresult(…)")
-
     async def aresult(self, timeout: Duration | None = None) -> R:
+        """Wait for the job to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
         return await self._client.aask(self._wait(timeout))
+
+    result = blocking(aresult)
 
     # Acting on it
 
-    def cancel(self) -> State:
-        """Cancel: at once when it does not run, else by asking; the answer is the state it is in now."""
-        return self._client.ask(self._operate(Verb.CANCEL), twin="job.acancel()") or State.CANCELLED
-
     async def acancel(self) -> State:
+        """Cancel the job: at once when it is not running, else by a request; the answer is the state it is in now."""
         return await self._client.aask(self._operate(Verb.CANCEL)) or State.CANCELLED
 
-    def retry(self) -> State | None:
-        """Make a failed job due now."""
-        return self._client.ask(self._operate(Verb.RETRY), twin="job.aretry()")
-
     async def aretry(self) -> State | None:
+        """Make a failed job due now."""
         return await self._client.aask(self._operate(Verb.RETRY))
 
-    def replay(self) -> State | None:
-        """Let a dead job start over: same id, attempts from zero."""
-        return self._client.ask(self._operate(Verb.REPLAY), twin="job.areplay()")
-
     async def areplay(self) -> State | None:
+        """Let a dead job start over: same id, attempts from zero."""
         return await self._client.aask(self._operate(Verb.REPLAY))
 
-    def resume(self) -> State | None:
-        """Bring a cancelled job back."""
-        return self._client.ask(self._operate(Verb.RESUME), twin="job.aresume()")
-
     async def aresume(self) -> State | None:
+        """Bring a cancelled job back."""
         return await self._client.aask(self._operate(Verb.RESUME))
 
-    def discard(self) -> None:
-        """Remove a dead job for good."""
-        self._client.ask(self._operate(Verb.DISCARD), twin="job.adiscard()")
-
     async def adiscard(self) -> None:
+        """Remove a dead job for good."""
         await self._client.aask(self._operate(Verb.DISCARD))
 
-    def signal(self, name: str, value: object = None) -> bool:
-        """Send what `ctx.signal(name)` waits for, or will. False: there was one of that name already, and it counts."""
-        return self._client.ask(self._signal(name, value), twin="job.asignal(…)")
-
     async def asignal(self, name: str, value: object = None) -> bool:
-        return await self._client.aask(self._signal(name, value))
+        """Send the value that `ctx.signal(name)` waits for, or will wait for.
 
-    # What both twins do
+        False: the job has a signal of that name already, and the first value counts.
+        """
+        problem = name_problem(name)
+        if problem is not None:
+            raise FlowError(f"the name of a signal {problem}")
+        payload = pack(value, what=f"signal {name!r}")
+        actor = self._client.settings.acting
+        return await self._client.aask(lambda store: store.signal(self.id, name, payload, actor=actor))
+
+    cancel = blocking(acancel)
+    retry = blocking(aretry)
+    replay = blocking(areplay)
+    resume = blocking(aresume)
+    discard = blocking(adiscard)
+    signal = blocking(asignal)
+
+    # What they ask the store
 
     async def _find(self, store: Store) -> Job:
         job = await store.find(self.id)
         if job is None:
             raise JobNotFound(
-                f"there is no job {self.id}: its transaction has not committed, it was discarded, or its history passed"
+                f"there is no job {self.id}: its transaction has not committed, it was discarded, or its history was "
+                "deleted"
             )
         return job
-
-    async def _label(self, store: Store) -> str:
-        job = await self._find(store)
-        return job.status.value if self._definition is None else self._definition.label(job)
 
     def _operate(self, verb: Verb) -> Callable[[Store], Awaitable[State | None]]:
         async def operate(store: Store) -> State | None:
@@ -155,26 +150,19 @@ class JobHandle(Generic[R]):
 
         return operate
 
-    def _signal(self, name: str, value: object) -> Callable[[Store], Awaitable[bool]]:
-        problem = name_problem(name)
-        if problem is not None:
-            raise FlowError(f"the name of a signal {problem}")
-        payload = pack(value, what=f"signal {name!r}")
-        return lambda store: store.signal(self.id, name, payload, actor=self._client.settings.acting)
-
     def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R]]:
         limit = None if timeout is None else seconds(timeout, what="timeout")
 
         async def wait(store: Store) -> R:
-            pause = FIRST_LOOK
+            pause = FIRST_PAUSE
             try:
                 async with asyncio.timeout(limit):
                     while (job := await self._find(store)).status not in FINAL:
                         await asyncio.sleep(pause)
-                        pause = min(pause * 1.5, LONGEST_LOOK)
+                        pause = min(pause * 1.5, LONGEST_PAUSE)
             except TimeoutError:
                 raise ResultTimeout(
-                    f"job {self.id} has not ended within {limit:g} s and goes on; ask again, or look: job.status()"
+                    f"job {self.id} has not ended within {limit:g} s and goes on; wait again, or check: job.status()"
                 ) from None
             return self._result_of(job)
 

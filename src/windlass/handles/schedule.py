@@ -1,6 +1,7 @@
-"""What `app.schedule(…)` makes: a declaration for workers, and a hold on the schedule. Each call has an `a…` twin.
+"""What `app.schedule(…)` makes: a declaration for workers, and a handle for the schedule.
 
-The command line comes through the same doors: what is wrong with a schedule or an edit is refused here.
+Each method of the handle has an awaited form: `nightly.pause()` blocks, `await nightly.apause()` does not. The command
+line uses the same functions: a wrong schedule or edit is refused here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 from zoneinfo import ZoneInfo
 
 from windlass.admin import checked_reason
-from windlass.client import Call
+from windlass.blocking import blocking
+from windlass.client import Call, Client
 from windlass.clock import Duration, seconds
 from windlass.config import suggest
 from windlass.declare.jobtype import ConfiguredJob, TypedCall
@@ -20,7 +22,7 @@ from windlass.errors import ConfigError, ScheduleError, ScheduleNotFound, Unknow
 from windlass.handles.job import JobHandle
 from windlass.model.schedule import CatchUp, Declaration, Edit, Overlap, ScheduleRow, TickRow
 from windlass.names import name_problem
-from windlass.policy.cron import timed, upcoming
+from windlass.policy.cron import parse_timing, upcoming
 from windlass.store.parts.schedules import not_found
 
 if TYPE_CHECKING:
@@ -33,11 +35,11 @@ T = TypeVar("T")
 FIRES_SHOWN = 5
 MOST_SHOWN = 100_000  # fires, or ticks, in one list
 REFUSED_OPTIONS = ("delay", "run_at", "idempotency_key", "conn")
-"""Of a call: its tick says when, and each tick is another request."""
+"""Options of a call that a schedule refuses: the tick sets the time, and each tick is another request."""
 
 
 class Change(TypedDict, total=False):
-    """What can be edited at run time."""
+    """The fields that can be edited at run time."""
 
     cron: str | None
     every: Duration | None
@@ -52,6 +54,8 @@ class Change(TypedDict, total=False):
 class Schedule(Generic[R]):
     """One schedule, by its name."""
 
+    _noun = "schedule"
+
     def __init__(self, app: Windlass, declaration: Declaration) -> None:
         self.name = declaration.name
         self._app = app
@@ -60,121 +64,80 @@ class Schedule(Generic[R]):
     def __repr__(self) -> str:
         return f"<schedule {self.name!r}>"
 
-    # Looking
-
-    def record(self) -> ScheduleRow:
-        """What is declared and what was edited, whether it is paused, and when it ticks next."""
-        return self._ask(self._find, "schedule.arecord()")
+    # Reading
 
     async def arecord(self) -> ScheduleRow:
-        return await self._aask(self._find)
-
-    def upcoming(self, count: int = FIRES_SHOWN) -> list[datetime]:
-        """When it ticks next, and after that, without what is due already; while it is paused, when it would."""
-        return self._ask(self._upcoming(count), "schedule.aupcoming()")
+        """What is declared and what was edited, whether it is paused, and when it ticks next."""
+        return await self._ask(self._find)
 
     async def aupcoming(self, count: int = FIRES_SHOWN) -> list[datetime]:
-        return await self._aask(self._upcoming(count))
-
-    def ticks(self, count: int = 50) -> list[TickRow]:
-        """What became of its last ticks, the newest first."""
-        return self._ask(self._ticks(count), "schedule.aticks()")
+        """The times of its next ticks, without those that are due already; while it is paused, when it would tick."""
+        self._check_count("upcoming", count)
+        return upcoming(await self._ask(self._find), count)
 
     async def aticks(self, count: int = 50) -> list[TickRow]:
-        return await self._aask(self._ticks(count))
+        """What became of its last ticks, the newest first."""
+        self._check_count("ticks", count)
+        return await self._ask(lambda store: store.ticks(self.name, page=count))
+
+    record = blocking(arecord)
+    upcoming = blocking(aupcoming)
+    ticks = blocking(aticks)
 
     # Operating
 
-    def pause(self, reason: str | None = None) -> bool:
-        """No tick fires until it is resumed; a deploy does not resume it. False: it was paused already."""
-        return self._ask(self._pause(reason), "schedule.apause(…)")
-
     async def apause(self, reason: str | None = None) -> bool:
-        return await self._aask(self._pause(reason))
-
-    def resume(self) -> bool:
-        """Go on with the next tick from now; those of the pause are gone. False: it was not paused."""
-        return self._ask(self._resume, "schedule.aresume()")
+        """No tick fires until it is resumed; a deploy does not resume it. False: it was paused already."""
+        reason = checked_reason(reason)
+        return await self._ask(lambda store: store.pause_schedule(self.name, reason=reason, actor=self._actor))
 
     async def aresume(self) -> bool:
-        return await self._aask(self._resume)
-
-    def edit(self, **change: Unpack[Change]) -> bool:
-        """Change it over what the code says, until `reset()`: `nightly.edit(cron="0 4 * * *")`. False: it was so."""
-        return self._ask(self._edit(change), "schedule.aedit(…)")
+        """Go on with the next tick from now; the ticks of the pause are gone. False: it was not paused."""
+        return await self._ask(lambda store: store.resume_schedule(self.name, actor=self._actor))
 
     async def aedit(self, **change: Unpack[Change]) -> bool:
-        return await self._aask(self._edit(change))
-
-    def reset(self) -> bool:
-        """Back to what the code says; False where nothing was edited."""
-        return self._ask(self._reset, "schedule.areset()")
+        """Override what the code declares, until `reset()`: `nightly.edit(cron="0 4 * * *")`. False: no change."""
+        edit = edit_of(f"schedule {self.name!r}", change)
+        return await self._ask(lambda store: store.edit_schedule(self.name, edit, actor=self._actor))
 
     async def areset(self) -> bool:
-        return await self._aask(self._reset)
-
-    def fire(self) -> JobHandle[R]:
-        """Enqueue a job of it now, paused or not; its ticks come as they would have."""
-        return self._ask(self._fire, "schedule.afire()")
+        """Go back to what the code declares; False where nothing was edited."""
+        return await self._ask(lambda store: store.reset_schedule(self.name, actor=self._actor))
 
     async def afire(self) -> JobHandle[R]:
-        return await self._aask(self._fire)
+        """Enqueue a job of it now, paused or not; its ticks do not change."""
+        job, existing = await self._ask(lambda store: store.fire_schedule(self.name, actor=self._actor))
+        call = self._declaration.call
+        definition = call.definition if isinstance(call, Call) else None
+        return JobHandle(self._client, job, definition, existing=existing)
 
-    # What both twins do
+    pause = blocking(apause)
+    resume = blocking(aresume)
+    edit = blocking(aedit)
+    reset = blocking(areset)
+    fire = blocking(afire)
+
+    # What they ask the store
 
     async def _find(self, store: Store) -> ScheduleRow:
         return await find(store, self.name)
 
-    def _upcoming(self, count: int) -> Callable[[Store], Awaitable[list[datetime]]]:
-        self._check_count("upcoming", count)
-
-        async def look(store: Store) -> list[datetime]:
-            return upcoming(await self._find(store), count)
-
-        return look
-
-    def _ticks(self, count: int) -> Callable[[Store], Awaitable[list[TickRow]]]:
-        self._check_count("ticks", count)
-        return lambda store: store.ticks(self.name, page=count)
-
     def _check_count(self, call: str, count: object) -> None:
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_SHOWN:
             raise ScheduleError(
-                f"schedule {self.name!r}: {call}({count!r}): say how many, a whole number from 0 to {MOST_SHOWN:,}"
+                f"schedule {self.name!r}: {call}({count!r}): give a whole number from 0 to {MOST_SHOWN:,}"
             )
 
-    def _pause(self, reason: str | None) -> Callable[[Store], Awaitable[bool]]:
-        reason = checked_reason(reason)
-        return lambda store: store.pause_schedule(self.name, reason=reason, actor=self._actor)
-
-    def _resume(self, store: Store) -> Awaitable[bool]:
-        return store.resume_schedule(self.name, actor=self._actor)
-
-    def _edit(self, change: Change) -> Callable[[Store], Awaitable[bool]]:
-        edit = edit_of(f"schedule {self.name!r}", change)
-        return lambda store: store.edit_schedule(self.name, edit, actor=self._actor)
-
-    def _reset(self, store: Store) -> Awaitable[bool]:
-        return store.reset_schedule(self.name, actor=self._actor)
-
-    async def _fire(self, store: Store) -> JobHandle[R]:
-        job, existing = await store.fire_schedule(self.name, actor=self._actor)
-        call = self._declaration.call
-        definition = call.definition if isinstance(call, Call) else None
-        return JobHandle(self._app.client, job, definition, existing=existing)
+    @property
+    def _client(self) -> Client:
+        return self._app.client
 
     @property
     def _actor(self) -> str:
         return self._app.settings.acting
 
-    def _ask(self, question: Callable[[Store], Awaitable[T]], twin: str) -> T:
-        return self._app.client.ask(self._known(question), twin=twin)
-
-    async def _aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
-        return await self._app.client.aask(self._known(question))
-
-    def _known(self, question: Callable[[Store], Awaitable[T]]) -> Callable[[Store], Awaitable[T]]:
-        """Whoever is first makes the schedule known to the store: a worker, or this call."""
+    async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Ask the store; a schedule that no worker has declared yet is declared by this call."""
 
         async def ask(store: Store) -> T:
             try:
@@ -183,7 +146,7 @@ class Schedule(Generic[R]):
                 await store.declare_schedules({self.name: self._declaration.declared(self._app.settings)})
                 return await question(store)
 
-        return ask
+        return await self._client.aask(ask)
 
 
 async def find(store: Store, name: str) -> ScheduleRow:
@@ -194,13 +157,13 @@ async def find(store: Store, name: str) -> ScheduleRow:
     return rows[0]
 
 
-# The door
+# Checks
 
 
 def declare(
     app: Windlass, name: str, call: TypedCall[R], *, catch_up: str, overlap: str, **when: Any
 ) -> tuple[Declaration, Schedule[R]]:
-    """A checked declaration, and a hold on its schedule."""
+    """A checked declaration, and the handle for its schedule."""
     problem = name_problem(name)
     if problem is not None:
         raise ScheduleError(f"the name of a schedule {problem}")
@@ -208,7 +171,7 @@ def declare(
     _check_call(app, what, call)
     declaration = Declaration(
         name=name,
-        timing=timed(what, **when),
+        timing=parse_timing(what, **when),
         catch_up=_choice(what, "catch_up=", catch_up, CatchUp),
         overlap=_choice(what, "overlap=", overlap, Overlap),
         call=call,
@@ -233,13 +196,13 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
 
 def _require(app: Windlass, what: str, type: str) -> None:
     try:
-        app.registry.require(type)  # says what was meant
+        app.registry.require(type)  # its error suggests a similar name
     except UnknownType as error:
         raise UnknownType(f"{what}: {error}") from None
 
 
 def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
-    """A checked edit; what depends on the schedule as it is now is checked when it is laid over it.
+    """A checked edit; the store checks it against the schedule when it writes the edit.
 
     With `flags`, errors name the fields as they are typed after a command.
     """
@@ -255,7 +218,7 @@ def edit_of(what: str, change: Change, *, flags: bool = False) -> Edit:
         names = (spelled(name).rstrip("= ") for name in Change.__annotations__)
         raise ScheduleError(f"{what}: nothing to edit; there are: {', '.join(names)}")
     if len({"cron", "every", "at"} & set(given)) > 1:
-        raise ScheduleError(f"{what}: cron, every and at each say when; give one of them")
+        raise ScheduleError(f"{what}: cron, every and at each set the time; give one of them")
     if "catch_up" in given:
         given["catch_up"] = _choice(what, spelled("catch_up"), given["catch_up"], CatchUp)
     if "overlap" in given:

@@ -1,1 +1,1 @@
-"""Ways into web frameworks. Each module needs its framework, and nothing else in Windlass imports any of them."""
+"""The integrations with FastAPI, Django and Flask; nothing else in Windlass imports a framework."""

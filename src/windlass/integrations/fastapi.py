@@ -1,12 +1,12 @@
-"""FastAPI: the app of this server as a dependency.
+"""The integration with FastAPI: the server's `Windlass` as a dependency.
 
     api = FastAPI(lifespan=app.lifespan)
 
     @api.get("/jobs/{id}")
-    async def look(id: UUID, jobs: Jobs) -> str:
-        return (await jobs.afind(id)).status()
+    async def status(id: UUID, jobs: Jobs) -> str:
+        return await (await jobs.afind(id)).astatus()
 
-In a test, `api.dependency_overrides[client] = lambda: other` puts another app in its place.
+In a test, `api.dependency_overrides[client] = lambda: other` replaces the app.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass.errors import ConfigError
 
 
 async def client(connection: HTTPConnection) -> Windlass:
-    """The `Windlass` whose lifespan this server lives; for requests and web sockets."""
+    """The `Windlass` of this server's lifespan; for requests and web sockets."""
     found = getattr(connection.app.state, "windlass", None)
     if not isinstance(found, Windlass):
         raise ConfigError(

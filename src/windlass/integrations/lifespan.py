@@ -1,7 +1,7 @@
-"""`app.lifespan` for FastAPI, Starlette and whatever else takes an ASGI lifespan.
+"""`app.lifespan` for FastAPI, Starlette and every other framework that takes an ASGI lifespan.
 
-`FastAPI(lifespan=app.lifespan)` enqueues only: nothing is opened before it is used, and the client is closed at the
-end. `FastAPI(lifespan=app.lifespan(worker=True, concurrency=20))` also works, on the server's own event loop.
+`FastAPI(lifespan=app.lifespan)` only enqueues: the client opens nothing before its first use, and is closed at the end.
+`FastAPI(lifespan=app.lifespan(worker=True, concurrency=20))` also runs a worker, on the server's own event loop.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ log = logging.getLogger("windlass")
 S_co = TypeVar("S_co", covariant=True)
 N = TypeVar("N")
 
-Theirs = Callable[[Any], AbstractAsyncContextManager[N]]
-"""A lifespan of the caller's own; what it yields, the state of a request, is passed on."""
+CallerLifespan = Callable[[Any], AbstractAsyncContextManager[N]]
+"""A lifespan of the caller's own. What it yields, the state of a request, is passed on."""
 
 
 class Lifespan(Generic[S_co]):
-    """A lifespan, and a way to make another: called with an ASGI app it is one, called with options it makes one."""
+    """Called with an ASGI app, this is a lifespan; called with options, it returns another `Lifespan`."""
 
     def __init__(
         self,
         windlass: Windlass,
         *,
         worker: Callable[[], Worker] | None = None,
-        also: Theirs[S_co] | None = None,
+        also: CallerLifespan[S_co] | None = None,
     ) -> None:
         self._windlass = windlass
         self._worker = worker
@@ -58,7 +58,7 @@ class Lifespan(Generic[S_co]):
         self,
         /,
         *,
-        also: Theirs[N],
+        also: CallerLifespan[N],
         worker: bool = False,
         concurrency: int | None = None,
         queues: Iterable[str] | None = None,
@@ -77,9 +77,11 @@ class Lifespan(Generic[S_co]):
         also: Any = None,
     ) -> Any:
         if asgi is not None:
-            return self._live(asgi)
+            return self._run(asgi)
         if not worker and (concurrency, queues, types) != (None, None, None):
-            raise ConfigError("concurrency, queues and types are a worker's; write: app.lifespan(worker=True, …)")
+            raise ConfigError(
+                "concurrency, queues and types are options of a worker; write: app.lifespan(worker=True, …)"
+            )
         queues = None if queues is None else tuple(queues)  # a lifespan may begin more than once
         types = None if types is None else tuple(types)
 
@@ -89,8 +91,8 @@ class Lifespan(Generic[S_co]):
         return Lifespan(self._windlass, worker=make if worker else self._worker, also=also or self._also)
 
     @asynccontextmanager
-    async def _live(self, asgi: object) -> AsyncIterator[S_co]:
-        """Their resources are there before the first job and after the last; the client goes after everything."""
+    async def _run(self, asgi: object) -> AsyncIterator[S_co]:
+        """Keep the caller's lifespan open from before the first job until after the last one; then close the client."""
         state = getattr(asgi, "state", None)
         if state is not None:
             state.windlass = self._windlass
@@ -100,25 +102,25 @@ class Lifespan(Generic[S_co]):
             if self._also is not None:
                 yielded = await stack.enter_async_context(self._also(asgi))
             if self._worker is not None:
-                await stack.enter_async_context(_working(self._worker()))
+                await stack.enter_async_context(_run_worker(self._worker()))
             yield yielded
 
 
 @asynccontextmanager
-async def _working(worker: Worker) -> AsyncIterator[None]:
+async def _run_worker(worker: Worker) -> AsyncIterator[None]:
     from windlass.observe.logs import LogSubscriber
 
     worker.subscribe(LogSubscriber())
     async with worker:
-        watching = asyncio.create_task(_watch(worker), name="windlass-watch")
+        watching = asyncio.create_task(_log_failure(worker), name="windlass-watch")
         try:
             yield
         finally:
             watching.cancel()
 
 
-async def _watch(worker: Worker) -> None:
-    """The server lives on without its worker, so that somebody has to say that it ended."""
+async def _log_failure(worker: Worker) -> None:
+    """Log that the worker has ended with an error: the server runs on without it."""
     try:
         await worker.finished()
     except Exception:

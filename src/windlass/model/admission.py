@@ -1,8 +1,8 @@
-"""What may run now, as plain values: rules of limits and rates, gates, budgets, and what a look at them tells.
+"""Which jobs may start now, as plain values: rules of limits and rates, gates, budgets, and the rows that list them.
 
-A *limit* is how many jobs of one key run at a time, a *rate* how many start (or call out) per second; both are declared
-as a `Rule` by name, and a job carries the keys it counts against: `domain:example.org`, or the bare name where there is
-one key for all. A *gate* is closed by people, a *budget* closes by itself when it is spent.
+A *limit* is how many jobs of one key run at a time, a *rate* how many start (or call out) per second. Both are declared
+as a `Rule` by name. A job carries the keys it counts against: `domain:example.org`, or the bare name of a rule with one
+key for all jobs. An operator closes a *gate*; a *budget* closes by itself when it is spent.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import msgspec
 from windlass.clock import spell
 
 APART = ":"
-"""Between a rule's name and the key; a name has none."""
+"""Between a rule's name and the value; no name contains it."""
 
-LONGEST_KEY = 200  # characters; a longer one is cut and ends with its hash
+LONGEST_KEY = 200  # characters; a longer key is cut and ends with its hash
 
 WINDOWS: dict[str, float | None] = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0, "month": None}
-"""Of a budget, by name, in seconds; a month is as long as it is."""
+"""The windows of a budget by name, in seconds; None: a calendar month."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A limit (`most`) or a rate (`period`, `burst`), as a program declares it."""
 
     name: str
-    most: int | None = None  # so many at a time
+    most: int | None = None  # jobs that may run at a time
     period: float | None = None  # seconds from token to token
-    burst: int = 1  # so many tokens at most are kept
+    burst: int = 1  # tokens that a bucket can hold
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a bucket: a token for the time `wait` seconds from now, or none because that is too far away."""
+    """The answer of a bucket: a token that is valid `wait` seconds from now, or none because that is too long."""
 
     granted: bool
     wait: float
 
 
 class GateKind(StrEnum):
-    """What a gate is for."""
+    """Which jobs a gate is for."""
 
     ALL = "all"
     QUEUE = "queue"
@@ -49,15 +49,15 @@ class GateKind(StrEnum):
 
 
 class GateState(StrEnum):
-    """Closed is whatever is not open."""
+    """The states of a gate; every state but OPEN is closed."""
 
     OPEN = "open"
-    PAUSED = "paused"  # nothing starts; what waits in a worker's memory goes back
-    DRAINING = "draining"  # nothing is claimed; what a worker has claimed already still runs
+    PAUSED = "paused"  # no job starts; jobs in a worker's memory are released
+    DRAINING = "draining"  # no job is claimed; claimed jobs still run
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate that somebody touched."""
+    """A gate that was opened or closed at least once."""
 
     kind: GateKind
     name: str  # empty for `all`
@@ -73,7 +73,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # tenant or queue
     name: str
     cents: int
-    seconds: float | None  # windows of so many seconds, counted from the epoch (UTC); None: calendar months
+    seconds: float | None  # length of a window, counted from the epoch (UTC); None: calendar months
 
 
 class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cents: int
     seconds: float | None
-    spent: int  # in the window that is now
+    spent: int  # in the current window
     until: datetime  # when the next window begins
 
 
@@ -93,12 +93,12 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     name: str
     most: int | None
-    used: int  # slots; of a rate: tokens that are gone
+    used: int  # slots; of a rate: tokens that were taken
     period: float | None
     burst: int
-    free_in: float  # seconds until there may be room: 0 where there is; of a limit that is full: 0 as well
-    waiting: int  # jobs that are parked on it
-    held: float = 0.0  # seconds for which everybody holds back
+    free_in: float  # seconds until a token is free; 0 when one is, and always 0 for a limit
+    waiting: int  # jobs that are parked on the key
+    held: float = 0.0  # seconds for which the rate is held back
 
 
 class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,29 +106,29 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     weight: float
-    queued: int  # due or not, and failed ones that come back
+    queued: int  # due or not, and failed jobs that are retried
     running: int
-    parked: int  # of the queued: at a limit
+    parked: int  # of the queued jobs: parked at a limit
     lag: float | None  # seconds since its oldest due job could have started
     cents: int
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that keeps jobs from starting, as the coordinator needs it."""
+    """One reason for which jobs may not start, as the coordinator needs it."""
 
-    kind: str  # all, queue, type, tenant; `bucket` for a rate that everybody holds back
+    kind: str  # all, queue, type, tenant; `bucket` for a rate that is held back
     name: str
     state: str  # paused, draining, spent, held
 
 
 def key_of(name: str, value: str | None) -> str:
-    """The key a job counts against: the rule's name, with the value where keys differ."""
+    """The key that a job counts against: the rule's name, with the value if the rule has a key per value."""
     if value is None:
         return name
     return f"{name}{APART}{value}"
 
 
 def spelled_window(length: float | None) -> str:
-    """`day`, or how long it is."""
+    """The name of a window, such as `day`, or its length."""
     names = {seconds: name for name, seconds in WINDOWS.items()}
     return names[length] if length in names else spell(length or 0.0)

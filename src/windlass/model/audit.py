@@ -1,4 +1,4 @@
-"""The audit's words: one row per final transition and per operator's action, none per enqueue."""
+"""The actions that the audit records: one row per final transition and per operation, none per enqueue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATES = {
     GateState.PAUSED: "GATE_PAUSED",
     GateState.DRAINING: "GATE_DRAINED",
 }
-LIMIT_HELD = "LIMIT_HELD"  # by an operator; what handlers hold back is theirs to log
+LIMIT_HELD = "LIMIT_HELD"  # by an operator; a handler's hold is logged by the handler
 LIMIT_RELEASED = "LIMIT_RELEASED"
 BUDGET_SET = "BUDGET_SET"
 BUDGET_DROPPED = "BUDGET_DROPPED"
@@ -26,21 +26,21 @@ SCHEDULE_PAUSED = "SCHEDULE_PAUSED"
 SCHEDULE_RESUMED = "SCHEDULE_RESUMED"
 SCHEDULE_EDITED = "SCHEDULE_EDITED"
 SCHEDULE_RESET = "SCHEDULE_RESET"
-SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by hand; ticks have rows of their own
+SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by an operator; ticks have rows of their own
 SCHEDULE_FORGOTTEN = "SCHEDULE_FORGOTTEN"
 
 OPERATIONS = {
-    Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; one that is cancelled at once has JOB_CANCELLED
+    Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; a job that is cancelled at once has JOB_CANCELLED
     Verb.RETRY: "JOB_RETRIED",
     Verb.REPLAY: "JOB_REPLAYED",
     Verb.RESUME: "JOB_RESUMED",
     Verb.DISCARD: "JOB_DISCARDED",
 }
-"""What an operator did."""
+"""The action of each verb of an operator."""
 
 
 def action(verb: Verb, *, exhausted: bool = False, success: str | None = SUCCEEDED) -> str | None:
-    """The word for a final transition; None for any other, and for a success whose type turned its rows off."""
+    """The action of a final transition; None for any other transition, and for a success of a type with audit=False."""
     if verb is Verb.SUCCEED:
         return success
     if verb in (Verb.BURY, Verb.CONDEMN, Verb.ABANDON):

@@ -1,7 +1,7 @@
 """The filter language, parsed in one place: `queue:mail state:failed,dead input.user_id:42 error:Timeout age:>1h`.
 
 Terms are joined by "and"; commas between values mean "or"; a leading `-` means "not"; quotes keep spaces, commas and
-stars; a `*` stands for anything. A bare id, or six or more digits of its beginning or end, is a term, too. Stores turn
+stars; a `*` matches any text. A bare id, or six or more digits of its beginning or end, is a term, too. Stores turn
 a `Filter` into SQL with parameters only (`store/parts/search.py`).
 """
 
@@ -30,7 +30,7 @@ EXAMPLE = 'queue:mail state:failed,dead type:send* input.user_id:42 error:"timed
 
 
 class Kind(StrEnum):
-    """How a field's value is read and compared."""
+    """How a field's value is parsed and compared."""
 
     NAME = "name"
     STATE = "state"
@@ -65,19 +65,19 @@ FIELDS: dict[str, tuple[Kind, str]] = {
     "input": (Kind.JSON, "input"),
     "output": (Kind.JSON, "output"),
 }
-"""What can be asked: the word in a filter, how it is compared, and its column. Nothing else reaches SQL."""
+"""The fields of a filter: the name, how its value is compared, and its column. Nothing else reaches SQL."""
 
 COMPARED = (Kind.NUMBER, Kind.AGE, Kind.JSON)
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
 COMPARISON = re.compile(r">=|<=|>|<|=")
 NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
-WHOLE = range(-(2**63), 2**63)  # what databases call an integer
+WHOLE = range(-(2**63), 2**63)  # the integers of databases
 STATES = {state.value: state for state in State}
 PARTIAL_ID = re.compile(r"[0-9a-f]{6,32}", re.ASCII)
 
 
 class Value(msgspec.Struct, frozen=True):
-    """One value of a term, as it was typed, and what it is worth as a number; an age in seconds."""
+    """One value of a term: the typed text, and its number; an age in seconds."""
 
     text: str
     quoted: bool = False
@@ -85,7 +85,7 @@ class Value(msgspec.Struct, frozen=True):
 
     @property
     def pieces(self) -> list[str]:
-        """What stands between the stars. One piece: there is no star; in quotes it is only itself."""
+        """The text between the stars. One piece: there is no star; a quoted star is an ordinary letter."""
         return [self.text] if self.quoted else self.text.split("*")
 
 
@@ -98,11 +98,11 @@ class Term(msgspec.Struct, frozen=True):
     comparison: str = "="
     path: tuple[str, ...] = ()
     negated: bool = False
-    text: str = ""  # as it was typed
+    text: str = ""  # as the user typed it
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A parsed filter and the text it came from."""
+    """A parsed filter and its text."""
 
     text: str
     terms: tuple[Term, ...]
@@ -117,26 +117,26 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Filter:
-    """A filter from what somebody typed; every mistake names its place and what would be right."""
+    """Parse what a user typed; every error names the place and a correct form."""
     if len(text) > LONGEST_FILTER:
         raise FilterError(f"the filter has {len(text):,} characters; {LONGEST_FILTER:,} is the most")
     unusable = UNUSABLE.search(text)
     if unusable is not None:
-        _refuse(unusable.start(), f"{unusable[0]!a} is no text that a job could hold; take it out")
+        _refuse(unusable.start(), f"{unusable[0]!a} cannot be in the text of a job; take it out")
     terms = tuple(_Scanner(text).terms())
     if len(terms) > MOST_TERMS:
         raise FilterError(f"the filter has {len(terms)} terms; {MOST_TERMS} is the most")
     return Filter(text.strip(), terms)
 
 
-def partial_id(word: str) -> str | None:
-    """The hex digits of a bare id or of a part of one; None when the word is something else."""
-    digits = word.lower().replace("-", "")
+def partial_id(text: str) -> str | None:
+    """The hex digits of a bare id or of a part of one; None for any other text."""
+    digits = text.lower().replace("-", "")
     return digits if PARTIAL_ID.fullmatch(digits) else None
 
 
 class _Scanner:
-    """Reads terms from left to right, and knows where it is."""
+    """Reads terms from left to right, and keeps its place in the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -165,9 +165,9 @@ class _Scanner:
             _refuse(self._place, 'quotes go around a whole value: error:"timed out"')
         return msgspec.structs.replace(term, text=self._text[start : self._place])
 
-    def _bare(self, start: int, word: str, *, negated: bool) -> Term:
-        """A word without a field: an id is understood, anything else is asked back."""
-        digits = partial_id(word)
+    def _bare(self, start: int, text: str, *, negated: bool) -> Term:
+        """A value without a field: an id is a term, any other text is an error."""
+        digits = partial_id(text)
         if digits is None or self._here() == '"':
             typed = self._text[start:].split(maxsplit=1)[0]
             _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
@@ -183,45 +183,45 @@ class _Scanner:
             if not self._takes("."):
                 _refuse(self._place, "a path ends with a colon and a value")
 
-    def _field(self, start: int, words: list[str], more: list[str], *, negated: bool) -> Term:
-        word, path = words[0], (*words[1:], *more)
-        known = FIELDS.get(word.lower())
+    def _field(self, start: int, steps: list[str], more: list[str], *, negated: bool) -> Term:
+        field, path = steps[0], (*steps[1:], *more)
+        known = FIELDS.get(field.lower())
         if known is None:
-            _refuse(start, f"there is no field {_short(word)}{suggest(word[:LONGEST_QUOTE], FIELDS)}")
+            _refuse(start, f"there is no field {_short(field)}{suggest(field[:LONGEST_QUOTE], FIELDS)}")
         kind, column = known
         if kind is Kind.JSON and (not path or "" in path):
-            _refuse(start, f"write {word}.<name>:<value>, for example {word}.user_id:42")
+            _refuse(start, f"write {field}.<name>:<value>, for example {field}.user_id:42")
         if kind is not Kind.JSON and path:
-            _refuse(start, f"{word} has nothing inside; write {word}:<value>")
+            _refuse(start, f"{field} has nothing inside; write {field}:<value>")
         if len(path) > DEEPEST_PATH:
             _refuse(start, f"a path may have {DEEPEST_PATH} steps, and this one has {len(path)}")
         self._place += 1  # the colon
-        comparison, values = self._values(word, kind)
+        comparison, values = self._values(field, kind)
         return Term(kind, column, values, comparison, path, negated)
 
-    def _values(self, word: str, kind: Kind) -> tuple[str, tuple[Value, ...]]:
+    def _values(self, field: str, kind: Kind) -> tuple[str, tuple[Value, ...]]:
         place = self._place
         found = COMPARISON.match(self._text, self._place)
         if found is not None:
             self._place = found.end()
         comparison = found[0] if found is not None else "="
         if comparison != "=" and kind not in COMPARED:
-            _refuse(place, f"{word} cannot be compared with {comparison}; only numbers and ages can")
-        values = [self._value(word, kind, comparison)]
+            _refuse(place, f"{field} cannot be compared with {comparison}; only numbers and ages can")
+        values = [self._value(field, kind, comparison)]
         while self._takes(","):
-            values.append(self._value(word, kind, comparison))
+            values.append(self._value(field, kind, comparison))
         if len(values) > MOST_VALUES:
-            _refuse(place, f"{word} has {len(values)} values; {MOST_VALUES} is the most")
+            _refuse(place, f"{field} has {len(values)} values; {MOST_VALUES} is the most")
         if kind is Kind.AGE and comparison == "=":
             comparison = ">="  # nothing is an hour old to the microsecond
         return comparison, tuple(values)
 
-    def _value(self, word: str, kind: Kind, comparison: str) -> Value:
+    def _value(self, field: str, kind: Kind, comparison: str) -> Value:
         place, quoted = self._place, self._here() == '"'
         text = self._quoted() if quoted else self._until(',"')
         if not text:
-            _refuse(place, f"{word} has no value here; write terms like: {EXAMPLE}")
-        return _checked(Value(text, quoted), word, kind, comparison, place)
+            _refuse(place, f"{field} has no value here; write terms like: {EXAMPLE}")
+        return _parse_value(Value(text, quoted), field, kind, comparison, place)
 
     def _quoted(self) -> str:
         r"""A text between quotes; `\"` is a quote inside it and `\\` a backslash."""
@@ -255,21 +255,21 @@ class _Scanner:
         return self._text[self._place : self._place + 1]
 
 
-def _checked(value: Value, word: str, kind: Kind, comparison: str, place: int) -> Value:
-    """The value as its field understands it."""
+def _parse_value(value: Value, field: str, kind: Kind, comparison: str, place: int) -> Value:
+    """The value, parsed and checked for its field."""
     match kind:
         case Kind.STATE:
             return Value(_state(value.text.lower(), place))
         case Kind.ID:
-            return Value(_id(value.text, word, place))
+            return Value(_id(value.text, field, place))
         case Kind.NUMBER:
-            return msgspec.structs.replace(value, number=_number(value, word, place))
+            return msgspec.structs.replace(value, number=_number(value, field, place))
         case Kind.AGE:
-            return msgspec.structs.replace(value, number=_age(value, word, place))
+            return msgspec.structs.replace(value, number=_age(value, field, place))
         case Kind.JSON if comparison != "=":
-            return msgspec.structs.replace(value, number=_number(value, word, place))
+            return msgspec.structs.replace(value, number=_number(value, field, place))
         case Kind.JSON if not value.quoted and NUMBER.fullmatch(value.text):
-            return msgspec.structs.replace(value, number=_number(value, word, place))
+            return msgspec.structs.replace(value, number=_number(value, field, place))
         case _:
             return value
 
@@ -280,24 +280,24 @@ def _state(text: str, place: int) -> str:
     return text
 
 
-def _id(text: str, word: str, place: int) -> str:
+def _id(text: str, field: str, place: int) -> str:
     digits = partial_id(text)
     if digits is None:
-        _refuse(place, f"{_short(text)} is not an id; {word} takes a UUID, or {SHORTEST_ID} or more digits of one")
+        _refuse(place, f"{_short(text)} is not an id; {field} takes a UUID, or {SHORTEST_ID} or more digits of one")
     return str(UUID(digits)) if len(digits) == 32 else digits
 
 
-def _number(value: Value, word: str, place: int) -> int | float:
+def _number(value: Value, field: str, place: int) -> int | float:
     if value.quoted or not NUMBER.fullmatch(value.text):
-        _refuse(place, f"{_short(value.text)} is not a number; write it like {word}:3 or {word}:>3")
+        _refuse(place, f"{_short(value.text)} is not a number; write it like {field}:3 or {field}:>3")
     return int(value.text) if "." not in value.text and int(value.text) in WHOLE else float(value.text)
 
 
-def _age(value: Value, word: str, place: int) -> float:
+def _age(value: Value, field: str, place: int) -> float:
     try:
-        return seconds(value.text, what=word)
+        return seconds(value.text, what=field)
     except ConfigError:
-        _refuse(place, f"{_short(value.text)} is not a time; write it like {word}:>1h, {word}:<30s or {word}:>2d12h")
+        _refuse(place, f"{_short(value.text)} is not a time; write it like {field}:>1h, {field}:<30s or {field}:>2d12h")
 
 
 def _refuse(place: int, what: str) -> Never:

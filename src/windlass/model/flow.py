@@ -1,8 +1,8 @@
-"""What follows what, as plain values: what a job waits for, what it spawned, where it goes next, what its end brings.
+"""How jobs follow each other, as plain values: a job's waits, its spawns, its next phase, its follow-ups.
 
-A transition carries a `Flow`, and the store writes it in the transaction that writes the transition. Nothing here
-decides: `handler/context.py` and `declare/pipeline.py` make a `Flow`, and `store/parts/consequences.py` says what it
-means for other jobs.
+A transition carries a `Flow`, and the store writes it in the transaction that writes the transition. This module holds
+values only: `handler/context.py` and `declare/pipeline.py` make a `Flow`, and `store/parts/consequences.py` applies it
+to other jobs.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from windlass.model.state import State
 
 
 class Spawn(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that a handler created, under the name by which its next run finds it again."""
+    """A job that a handler created, with the name by which the handler's next run finds it."""
 
     name: str
     job: NewJob
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """The next phase of a pipeline: what changes about the job."""
+    """The move to the next phase of a pipeline: the columns of the job that change."""
 
     type: str
     phase: str
     phase_rank: int
     queue: str
     max_attempts: int
-    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against there
+    limits: tuple[str, ...] = ()  # keys of limits and rates that the job counts against there
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """What is written beside a transition. Spawns commit with a wait, a finish or the move to the next phase."""
 
     spawns: tuple[Spawn, ...] = ()
-    links: tuple[Link, ...] = ()  # jobs that existed already, found again by name
-    memories: tuple[Memory, ...] = ()  # of a sleep or a signal's deadline, with the wait
+    links: tuple[Link, ...] = ()  # existing jobs, which a later run finds by name
+    memories: tuple[Memory, ...] = ()  # deadlines of sleeps and signals, written with the wait
     wait: Wait | None = None
     advance: Advance | None = None
 
@@ -55,18 +55,18 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """A step's result, remembered across attempts."""
+    """The stored result of a step, for later attempts."""
 
     name: str
     value: str  # JSON
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """A job known by name, as it is now: a spawned child or a dependency of a graph's node."""
+    """The present state of a linked job: a spawned child or a dependency of a graph's node."""
 
     name: str
     id: UUID
-    status: State | None  # None: discarded, or its history has passed
+    status: State | None  # None: discarded, or its history was deleted
     output: str | None = None  # JSON
     error: str | None = None  # JSON
 
@@ -82,22 +82,22 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recollection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job's earlier runs left behind: results of steps, and signals that were sent to it."""
+    """What a job's earlier runs stored (results of steps), and the signals that were sent to it."""
 
     steps: dict[str, str]
     signals: dict[str, str]
 
 
 class Consequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A follow-up job, kept on the job itself: whoever writes the transition inserts it, with no program at hand."""
+    """A follow-up job, stored on the job itself: the process that writes the end may not have the program."""
 
     type: str
     names: tuple[str, ...]  # of its parameters, among: id, input, output, error
     queue: str
     priority: int
     max_attempts: int
-    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against
-    then: dict[Moment, Consequence] = {}  # its own consequences, so that a chain needs no program either
+    limits: tuple[str, ...] = ()  # keys of limits and rates that it counts against
+    then: dict[Moment, Consequence] = {}  # its own follow-ups, so that a chain needs no program either
 
 
 class Moment(StrEnum):
@@ -112,7 +112,7 @@ Consequences = dict[Moment, Consequence]
 
 
 def consequences_in(text: str | None) -> Consequences:
-    """The follow-ups that a job's row keeps. What is of another shape was not written here, and is left out."""
+    """The follow-ups in a job's row. A value of another shape was not written by Windlass, and is left out."""
     found: Consequences = {}
     with suppress(msgspec.DecodeError):
         for moment, consequence in msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw]).items():
@@ -125,9 +125,9 @@ STRICTNESS = (Policy.FAIL, Policy.SKIP, Policy.COUNT, Policy.CONTINUE)
 
 
 def redirected(wait: Wait, existing: Mapping[UUID, UUID]) -> Wait:
-    """The wait with its edges led to the jobs that are there instead of those that a key refused.
+    """The wait with edges to the existing jobs instead of the new jobs that a key refused.
 
-    A job that is awaited twice is awaited once, by the stricter policy.
+    Two edges to one job become one edge, with the stricter policy.
     """
     edges: dict[UUID, Policy] = {}
     for edge in wait.edges:

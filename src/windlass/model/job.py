@@ -1,4 +1,4 @@
-"""The record of a job, the new job on its way in, and the lease that lets one worker finish one attempt."""
+"""The record of a job, a new job before it is stored, and the lease: the right to finish one attempt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DEFAULT_TENANT = "default"
 
 
 class Policy(StrEnum):
-    """What a bad end (dead, cancelled or gone) of an awaited job means for the one that waits."""
+    """What a bad end (dead, cancelled or gone) of an awaited job means for the job that waits."""
 
-    COUNT = "count"  # `ctx.wait`: no success; whether the need can still be met decides
-    FAIL = "fail"  # a graph's node dies with it
+    COUNT = "count"  # `ctx.wait`: no success; the wait fails when its need cannot be met any more
+    FAIL = "fail"  # a graph's node dies too
     SKIP = "skip"  # a graph's node is cancelled, as skipped
-    CONTINUE = "continue"  # it counts like a success
+    CONTINUE = "continue"  # the end counts like a success
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -36,28 +36,28 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """What a waiting job waits for. It is woken when the need is met or cannot be met any more, whichever is first."""
+    """What a waiting job waits for. The job is woken when the need is met, or as soon as it cannot be met any more."""
 
     edges: tuple[Edge, ...] = ()
-    need: int = 0  # so many of the edges must succeed
-    signal: str | None = None  # …or this signal must come
-    delay: float | None = None  # …and after so many seconds it is woken whatever happened
-    batch: bool = False  # the waiting job's own counters follow its edges
+    need: int = 0  # number of edges that must succeed
+    signal: str | None = None  # …or this signal must be sent
+    delay: float | None = None  # …and after this many seconds the job is woken in any case
+    batch: bool = False  # the waiting job's own counters count its edges
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that refuses a second job. The enqueue that is refused is answered with the job that holds it."""
+    """A key that refuses a second job. The refused enqueue returns the job that holds the key."""
 
-    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>`; `*` where every tenant shares it
+    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>`; `*` when all tenants share it
     key: str
-    states: tuple[str, ...] | None = None  # it refuses while its job is in one of these; None: whatever the state
-    window: float | None = None  # seconds from the enqueue, after which it refuses no more; None: no end
-    forever: bool = False  # it outlives its job's history
-    fingerprint: str | None = None  # of type and input: the same key with another one is an error
+    states: tuple[str, ...] | None = None  # the key refuses while its job is in one of these; None: in any state
+    window: float | None = None  # seconds from the enqueue for which the key refuses; None: no end
+    forever: bool = False  # the key outlives its job's history
+    fingerprint: str | None = None  # of type and input: the same key with another fingerprint is an error
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job on its way in: what the enqueue decides. The store adds times, state and fence."""
+    """A job that is not stored yet: what the enqueue decides. The store adds times, state and fence."""
 
     id: UUID
     type: str
@@ -79,17 +79,17 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     idempotency: Key | None = None
     consequences: str | None = None  # JSON of `flow.Consequences`
     wait: Wait | None = None  # a graph's node starts as `waiting`
-    links: tuple[tuple[str, UUID], ...] = ()  # names under which it finds the jobs it depends on
-    limits: tuple[str, ...] = ()  # keys of limits and rates it counts against
+    links: tuple[tuple[str, UUID], ...] = ()  # names of the jobs it depends on
+    limits: tuple[str, ...] = ()  # keys of limits and rates that it counts against
 
     @property
     def followed(self) -> bool:
-        """Whether something beside the job itself changes with its end."""
+        """Whether the job's end changes other rows too."""
         return self.unique is not None or self.consequences is not None or self.wait is not None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One row, as a store tells it. Positional, in the order of `COLUMNS`: it is built for every claimed job."""
+    """One row of a store. Positional, in the order of `COLUMNS`, for speed: it is built for every claimed job."""
 
     id: UUID
     tenant: str
@@ -127,11 +127,11 @@ class Job(msgspec.Struct, frozen=True):
     reason: str | None
     copied_from: UUID | None
     attempts: str | None
-    """A JSON array of `Attempt`s that ended otherwise than by a silent first success; None where there is none."""
-    followed: bool = False  # its end changes more than itself: a waiter, a key, a follow-up, a child
+    """A JSON array of `Attempt`s, without a first attempt that succeeded and logged nothing; None: there is none."""
+    followed: bool = False  # its end changes other rows: a waiting job, a key, a follow-up, a child
     consequences: str | None = None
-    limits: list[str] | None = None  # keys of limits and rates it counts against
-    parked_on: str | None = None  # the one that had no room when it was last looked at
+    limits: list[str] | None = None  # keys of limits and rates that it counts against
+    parked_on: str | None = None  # the key that was full when a claim last tried the job
 
     @property
     def lease(self) -> Lease:
@@ -141,7 +141,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def suspect(self) -> bool:
-        """A worker died while it held this job: it runs in a process of its own until it clears itself."""
+        """Whether a worker died while it held this job: it runs in its own process until it has run without harm."""
         return self.crashes > 0
 
     def arguments(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ COLUMNS = Job.__struct_fields__
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to finish one attempt: the token is compared for equality, the fence only orders."""
+    """The right to finish one attempt: the token is compared for equality, the fence only orders attempts."""
 
     job: UUID
     token: UUID
@@ -162,7 +162,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"attempted_at": "attemptedAt"}):
-    """An error as it is stored: on the job the last one, on each attempt its own."""
+    """An error as it is stored: the last error on the job, and each attempt's own error on the attempt."""
 
     type: str
     message: str
@@ -172,7 +172,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is told afterwards of one attempt."""
+    """The record of one ended attempt."""
 
     attempt: int
     fence: int
@@ -186,7 +186,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def attempts_in(text: str | None) -> list[Attempt]:
-    """The attempts that a job's row remembers. What is of another shape was not written here, and is left out."""
+    """The attempts in a job's row. A value of another shape was not written by Windlass, and is left out."""
     attempts: list[Attempt] = []
     with suppress(msgspec.DecodeError):
         for entry in msgspec.json.decode(text or "[]", type=list[msgspec.Raw]):
@@ -198,7 +198,7 @@ def attempts_in(text: str | None) -> list[Attempt]:
 def new_id() -> UUID:
     """A UUIDv7: 48 bits of milliseconds, 12 of their fraction, 62 random ones.
 
-    The fraction is a quarter of a microsecond, so that the jobs of one enqueue_many sort in the order of their calls.
+    The fraction's unit is a quarter of a microsecond, so the jobs of one enqueue_many sort in the order of their calls.
     """
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     fraction = rest * 4096 // 1_000_000
@@ -207,7 +207,7 @@ def new_id() -> UUID:
 
 
 def parse_id(text: str | UUID) -> UUID:
-    """A job id as somebody typed it."""
+    """The id that a user typed, as a UUID."""
     if isinstance(text, UUID):
         return text
     try:

@@ -1,8 +1,8 @@
-"""What a handler said, and what is therefore written.
+"""What a handler returned or raised, and what is written because of it.
 
 An `Outcome` is the end of an attempt as the processor saw it. A `Transition` is the fenced write that follows;
-`policy/failure.py` turns one into the other, in one exhaustive match. A handler speaks by returning, by raising,
-or by raising one of the three words here: `Retry`, `Snooze` and `Dead`.
+`policy/failure.py` turns one into the other, in one exhaustive match. A handler ends by returning, by raising an error,
+or by raising one of the three directives: `Retry`, `Snooze` and `Dead`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from windlass.model.state import Verb
 
 
 class Directive(Exception):
-    """What a handler raises to say how its attempt ended."""
+    """What a handler raises to decide how its attempt ends."""
 
 
 class Retry(Directive):
-    """This attempt failed; the next one is due after `after` instead of what the policy says."""
+    """This attempt failed; the next one is due after `after` instead of the retry policy's delay."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Retry(Directive):
         after: Duration | None = None,
         bucket: str | None = None,
     ) -> None:
-        """With `bucket`, everybody who takes tokens of that rate holds back for as long: `Retry-After` for all.
+        """With `bucket`, that rate gives no token to any job for as long: `Retry-After` for all.
 
-        For a day at most: a job may come back later than that, and does not keep the others waiting.
+        The hold lasts a day at most, also when the retry itself is later.
         """
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
@@ -44,7 +44,7 @@ class Retry(Directive):
 
 
 class Snooze(Directive):
-    """Not now: run again after `delay`, with no attempt burned."""
+    """Not now: run again after `delay`; no attempt is used up."""
 
     def __init__(self, delay: Duration) -> None:
         self.delay = seconds(delay, what="Snooze(…)")
@@ -52,7 +52,7 @@ class Snooze(Directive):
 
 
 class Dead(Directive):
-    """No retry can help: bury the job, with this reason."""
+    """No retry can help: mark the job dead, with this reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -76,32 +76,32 @@ class Ending(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of one attempt, as plain values, so that a child process can send it through a pipe."""
+    """The end of one attempt, as plain values that a child process can send through a pipe."""
 
     ending: Ending
     output: str | None = None  # JSON
     type: str | None = None  # of the error
     message: str | None = None
     traceback: str | None = None
-    permanent: bool | None = None  # by the job type's lists: True never retries, None leaves it to the attempts
+    permanent: bool | None = None  # by the job type's lists: True never retries; None: while attempts are left
     delay: float | None = None
-    flow: Flow | None = None  # what it spawned and what it waits for
-    bucket: str | None = None  # of a Retry: everybody holds back for `delay`
-    harmless: bool = False  # a suspect ran and its process lives: it is no suspect any more
+    flow: Flow | None = None  # its spawns and its wait
+    bucket: str | None = None  # of a Retry: the rate to hold back for `delay`
+    harmless: bool = False  # the job was a suspect, and its process survived it: it is no suspect any more
     finished: bool = False  # ctx.transaction() committed the finish already; nothing is left to write
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written when an attempt ends: always under its lease."""
+    """What is written when an attempt ends, always under its lease."""
 
     lease: Lease
     verb: Verb
-    delay: float | None = 0.0  # until the job is due again; None: it keeps its place in the queue
-    attempt: int = 0  # the number of attempts that count after this
+    delay: float | None = 0.0  # seconds until the job is due again; None: it keeps its place in the queue
+    attempt: int = 0  # the number of counted attempts after this
     crashes: int = 0  # the number of crashes after this
     output: str | None = None
-    error: str | None = None  # JSON of a Failure; None keeps what is there
-    entry: str | None = None  # JSON of an Attempt to remember; None where nothing is worth a word
+    error: str | None = None  # JSON of a Failure; None keeps the stored one
+    entry: str | None = None  # JSON of an Attempt to store; None: not worth a record
     reason: str | None = None
     elapsed: float = 0.0  # seconds since the handler started
     total: int | None = None
@@ -109,11 +109,11 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     cost_cents: int = 0
     flow: Flow | None = None
-    action: str | None = None  # the audit's word for a final transition; None: no row
-    followed: bool = False  # as the claim told it: the store looks for what else changes
-    limited: bool = False  # as the claim told it: it holds slots that others wait for
-    charged: bool = False  # this attempt cost something: ledger and budgets are told
-    hold: tuple[str, float] | None = None  # a bucket, and the seconds for which everybody holds back
+    action: str | None = None  # the audit's action for a final transition; None: no row
+    followed: bool = False  # from the claim: the store checks what else changes
+    limited: bool = False  # from the claim: the job holds slots of limits
+    charged: bool = False  # this attempt cost something: it is added to the ledger and the budgets
+    hold: tuple[str, float] | None = None  # a bucket, and the seconds for which it is held back
 
     @property
     def job(self) -> UUID:
@@ -121,10 +121,10 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a running job has come; written under its lease, at most once a second."""
+    """The progress of a running job; written under its lease, at most once a second."""
 
     lease: Lease
     total: int | None
     processed: int
     failed: int
-    cost_cents: int | None = None  # in all, as far as it is known; None: nothing new
+    cost_cents: int | None = None  # the sum so far; None: unchanged

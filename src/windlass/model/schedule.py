@@ -1,7 +1,7 @@
-"""Schedules as plain values: when jobs come by themselves, what a program declares, what was edited over it.
+"""Schedules as plain values: what a program declares, what an operator edited, and what became of each tick.
 
-A *tick* is one moment of a schedule. What becomes of it (a job, nothing because the last job still runs, nothing
-because nobody was there) is written down once. Times are aware and in UTC.
+A *tick* is one moment of a schedule. Its outcome (a job, no job because the last one still runs, no job because no
+worker ran) is recorded once. Times are aware and in UTC.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from windlass.model.job import NewJob
 if TYPE_CHECKING:
     from windlass.config import Settings
 
-NOBODY = UUID(int=0)
-"""The id in a template: each job of a schedule has its own."""
+TEMPLATE_ID = UUID(int=0)
+"""The id in a schedule's template: each job gets its own."""
 
 
 class CatchUp(StrEnum):
-    """What becomes of ticks for which nobody was there in time."""
+    """What becomes of ticks that were due while no worker ran."""
 
     SKIP = "skip"  # nothing
     ONE = "one"  # one job for all of them
@@ -31,24 +31,24 @@ class CatchUp(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What a tick means while the job of the last one has not ended."""
+    """What a tick does while the job of the last tick has not ended."""
 
     ALLOW = "allow"
-    SKIP = "skip"  # this tick is left out
+    SKIP = "skip"  # the tick makes no job
     CANCEL = "cancel"  # the old job is cancelled
 
 
-class Outcome(StrEnum):
+class TickOutcome(StrEnum):
     """What became of a tick."""
 
     FIRED = "fired"
-    SKIPPED = "skipped"  # by `overlap`, or because another job held its key
-    MISSED = "missed"  # nobody was there in time, and `catch_up` wants no job for it
-    BY_HAND = "by hand"  # no tick at all: somebody fired it
+    SKIPPED = "skipped"  # by `overlap`, or because another job held the key
+    MISSED = "missed"  # no worker ran in time, and `catch_up` makes no job for it
+    BY_HAND = "by hand"  # no tick: an operator fired the schedule
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When: exactly one of the first three."""
+    """When a schedule ticks: exactly one of the first three."""
 
     cron: str | None = None
     every: float | None = None  # seconds, counted from the epoch
@@ -57,16 +57,16 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as its program's code has it."""
+    """A schedule as the program declares it."""
 
     timing: Timing
     catch_up: CatchUp = CatchUp.ONE
     overlap: Overlap = Overlap.ALLOW
-    job: NewJob  # what each of its jobs looks like
+    job: NewJob  # the template of its jobs
 
 
 class Edited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody changed at run time; a deploy does not touch it."""
+    """What an operator changed at run time; a deploy does not change it."""
 
     timing: Timing | None = None
     catch_up: CatchUp | None = None
@@ -76,7 +76,7 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish to change a schedule; None leaves a field as it is. Checked by `scheduled.edit_of`."""
+    """A requested change of a schedule; None leaves a field as it is. Checked by `handles.schedule.edit_of`."""
 
     cron: str | None = None
     every: float | None = None
@@ -89,7 +89,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as the store knows it: what is declared, with what was edited laid over it."""
+    """A schedule as it is stored: what is declared, overridden by what was edited."""
 
     name: str
     declared: Declared
@@ -99,7 +99,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     paused_at: datetime | None = None
     reason: str | None = None  # why it is paused
-    next_at: datetime | None  # None: never again
+    next_at: datetime | None  # None: no tick any more
     last_at: datetime | None = None  # the last tick that fired
     last_job: UUID | None = None
     now: datetime  # the store's
@@ -127,22 +127,22 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TickRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one tick, or of several that were missed."""
+    """The recorded outcome of one tick, or of several missed ticks."""
 
     at: datetime
-    outcome: Outcome
+    outcome: TickOutcome
     job: UUID | None
     noted_at: datetime
     reason: str | None
 
 
 class Ticked(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at a schedule that is due came to; nothing at all, when somebody else was faster."""
+    """What one worker did about a due schedule; nothing when another worker was faster."""
 
     fired: int = 0
     skipped: int = 0
     missed: int = 0
-    moved: bool = False  # the ticks were this worker's; there may be more
+    moved: bool = False  # this worker took the ticks; there may be more
 
 
 class MakesJob(Protocol):
@@ -152,7 +152,7 @@ class MakesJob(Protocol):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What `app.schedule(…)` said. The job's template needs the settings of the worker that declares it."""
+    """What `app.schedule(…)` declared. The job's template needs the settings of the worker that declares it."""
 
     name: str
     timing: Timing
@@ -161,5 +161,5 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     call: MakesJob
 
     def declared(self, settings: Settings) -> Declared:
-        job = msgspec.structs.replace(self.call.new_job(settings), id=NOBODY)
+        job = msgspec.structs.replace(self.call.new_job(settings), id=TEMPLATE_ID)
         return Declared(timing=self.timing, catch_up=self.catch_up, overlap=self.overlap, job=job)

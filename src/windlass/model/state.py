@@ -7,8 +7,8 @@
                         └──▶ cancelled
 
 `failed` means "the last attempt failed, the next one is due at run_at". `dead` is the dead-letter queue.
-`succeeded` has no way out. Stores take the states a verb may start from out of this table and put them into
-their WHERE clauses, so that what is not in the table cannot be written.
+No transition leaves `succeeded`. The WHERE clauses of an operator's verbs are built from this
+table. Other statements name their states, and tests/store/test_every_edge.py tries every verb from every state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -29,22 +29,22 @@ class State(StrEnum):
 
 
 class Verb(StrEnum):
-    """What can happen to a job."""
+    """The transitions of a job."""
 
     CLAIM = "claim"
     SUCCEED = "succeed"
     FAIL = "fail"
     BURY = "bury"
     WAIT = "wait"
-    STOP = "stop"  # a running job whose handler stopped, or was fenced out, after a cancel
-    RELEASE = "release"  # given back unstarted, or at shutdown: no attempt burned
-    SNOOZE = "snooze"  # the handler asked for later: no attempt burned
+    STOP = "stop"  # of a running job: its handler stopped, or was fenced out, after a cancel
+    RELEASE = "release"  # the worker gives the job back, unstarted or at shutdown: no attempt is used up
+    SNOOZE = "snooze"  # the handler asked to run later: no attempt is used up
     ADVANCE = "advance"  # to the next phase of its pipeline
     RESCUE = "rescue"  # its worker died
-    CONDEMN = "condemn"  # its worker died once too often
-    WAKE = "wake"  # what it waited for is there
-    ABANDON = "abandon"  # what it waited for cannot come any more
-    CANCEL = "cancel"  # a job that is not running, at once
+    CONDEMN = "condemn"  # its worker died, and it has reached max_crashes
+    WAKE = "wake"  # its wait is over
+    ABANDON = "abandon"  # what it waits for cannot happen any more
+    CANCEL = "cancel"  # of a job that is not running: at once
     RETRY = "retry"  # an operator makes a failed job due now
     REPLAY = "replay"
     RESUME = "resume"
@@ -54,7 +54,7 @@ class Verb(StrEnum):
 CLAIMABLE = frozenset({State.QUEUED, State.FAILED})
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 ARCHIVED = frozenset({State.SUCCEEDED, State.CANCELLED})
-"""States whose rows live in the history; `dead` stays in the jobs table until it is replayed or discarded."""
+"""States with rows in the history; a `dead` job stays in the jobs table until it is replayed or discarded."""
 
 TRANSITIONS: dict[Verb, tuple[frozenset[State], State | None]] = {
     Verb.CLAIM: (CLAIMABLE, State.RUNNING),
@@ -78,10 +78,10 @@ TRANSITIONS: dict[Verb, tuple[frozenset[State], State | None]] = {
 }
 
 FINISHING = frozenset({Verb.SUCCEED, Verb.STOP})
-"""Verbs of a lease's holder that move the row to the history."""
+"""Verbs under a lease that move the row to the history."""
 
 SETTLING = frozenset({Verb.FAIL, Verb.BURY, Verb.WAIT, Verb.RELEASE, Verb.SNOOZE, Verb.ADVANCE})
-"""Verbs of a lease's holder after which the row stays in the jobs table."""
+"""Verbs under a lease after which the row stays in the jobs table."""
 
 
 def sources(verb: Verb) -> frozenset[State]:

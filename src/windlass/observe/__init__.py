@@ -1,0 +1,1 @@
+"""Events as typed values, and the log lines that subscribe to them; no decision depends on them."""

@@ -1,4 +1,4 @@
-"""Events: typed values that tell what happened. Logs, metrics and traces subscribe; no decision depends on them."""
+"""Events: typed values of what happened. Logs, metrics and traces subscribe; no decision depends on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JobStarted(msgspec.Struct, frozen=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True):
-    """An attempt ended; what follows is on its way to the store."""
+    """An attempt ended; its transition is not committed yet."""
 
     job: Job
     processor: str
@@ -28,7 +28,7 @@ class JobEnded(msgspec.Struct, frozen=True):
     elapsed: float
     error: str | None
     delay: float | None
-    flow: Flow | None = None  # what it waits for, or the phase it goes to
+    flow: Flow | None = None  # what the job waits for, or its next phase
 
 
 class JobFinished(msgspec.Struct, frozen=True):
@@ -39,14 +39,14 @@ class JobFinished(msgspec.Struct, frozen=True):
 
 
 class LeasesLost(msgspec.Struct, frozen=True):
-    """This worker was declared dead, or cut off for too long; it dropped what it held."""
+    """This worker was declared dead, or was cut off from the store for too long; it dropped its jobs."""
 
     worker: UUID
     jobs: int
 
 
 class JobsRescued(msgspec.Struct, frozen=True):
-    """A sweep gave back the jobs of dead workers."""
+    """A sweep released the jobs of dead workers."""
 
     deaths: int
     rescued: int

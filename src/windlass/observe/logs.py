@@ -1,7 +1,7 @@
-"""Logs of the command line: one line per record, and a subscriber that tells the lives of jobs at INFO.
+"""Logs of the command line: one line per record, and a subscriber that logs starts and ends of attempts at INFO.
 
-What a handler, a job's type or an error message says may come from anywhere. Newlines, terminal codes and characters
-that turn the reading direction are written as escapes, so that no value can look like a line of its own.
+Text of a handler, a job's type or an error message may come from any source. Newlines, terminal codes and characters
+that change the reading direction are written as escapes, so that no value can imitate a line of the log.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobFinished, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-UNSETTLED_MOST = 10_000  # ended attempts that wait for their commit; beyond it the oldest is forgotten
-LONGEST_ERROR = 300  # characters of an error on a line
+MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
+LONGEST_ERROR = 300  # characters of an error in a line
 
-# Control characters, lone surrogates, line and paragraph separators, and what is invisible or turns the direction.
+# Control characters, lone surrogates, line and paragraph separators, invisible characters and changes of direction.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -32,13 +32,13 @@ log = logging.getLogger("windlass")
 
 
 def set_up(level: str, *, name: str | None = None, stream: TextIO | None = None) -> None:
-    """Send every record of this process to stderr. `name` tells the lines of several processes apart."""
+    """Send every record of this process to stderr. `name` marks the lines of one of several processes."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(name))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # asyncio says at DEBUG which selector it uses; nobody asked for that.
+    # asyncio logs at DEBUG which selector it uses; that is noise.
     logging.getLogger("asyncio").setLevel(max(root.level, logging.WARNING))
 
 
@@ -60,56 +60,56 @@ class LineFormatter(logging.Formatter):
 
 
 def escape(text: str, *, lines: bool = False) -> str:
-    """The text with everything unprintable as an escape; with `lines`, newlines stay."""
-    return UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] == "\n" else _spelt(found[0]), text)
+    """The text with escapes for unprintable characters; with `lines`, newlines stay."""
+    return UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] == "\n" else _escape_character(found[0]), text)
 
 
-def _spelt(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-class Narrator:
-    """Puts an attempt's end and its commit together, and tells the two as one. A subscriber.
+class EndingTracker:
+    """A subscriber that joins the end of an attempt with its commit.
 
-    `tell(end, state)` is called when the transition is committed, with the state the job is in then; with None when
+    `report(end, state)` is called when the transition is committed, with the job's new state. The state is None when
     nothing was written, because the lease was lost.
     """
 
-    def __init__(self, tell: Callable[[JobEnded, State | None], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[JobEnded, State | None], None]) -> None:
+        self._report = report
         self._ended: dict[UUID, JobEnded] = {}
 
     def __call__(self, event: Event) -> None:
         match event:
             case JobEnded(ending=Ending.LOST):
-                self._tell(event, None)
+                self._report(event, None)
             case JobEnded():
                 self._ended[event.job.id] = event
-                if len(self._ended) > UNSETTLED_MOST:  # settled under a lost lease: nobody will tell
+                if len(self._ended) > MOST_UNCOMMITTED:  # finished under a lost lease: no event follows
                     del self._ended[next(iter(self._ended))]
             case JobFinished():
                 end = self._ended.pop(event.job, None)
                 if end is not None:
-                    self._tell(end, event.state)
+                    self._report(end, event.state)
             case JobStarted():
                 self._ended.pop(event.job.id, None)
             case LeasesLost():
                 for end in self._ended.values():
-                    self._tell(end, None)
+                    self._report(end, None)
                 self._ended.clear()
             case _:
                 pass
 
 
 class LogSubscriber:
-    """Events as log lines. Lost leases and rescues are logged where they happen, as warnings."""
+    """Logs events as lines. Lost leases and rescues are logged as warnings where they happen."""
 
     def __init__(self) -> None:
-        self._narrator = Narrator(self._tell)
+        self._endings = EndingTracker(self._log_end)
 
     def __call__(self, event: Event) -> None:
-        self._narrator(event)
+        self._endings(event)
         match event:
             case JobStarted():
                 log.info("%s started, %s", event.job.type, attempt_of(event.job), extra={"job": event.job.id})
@@ -120,14 +120,14 @@ class LogSubscriber:
             case _:
                 pass
 
-    def _tell(self, end: JobEnded, state: State | None) -> None:
+    def _log_end(self, end: JobEnded, state: State | None) -> None:
         level = logging.WARNING if state in (State.FAILED, State.DEAD, None) else logging.INFO
         log.log(level, "%s %s", end.job.type, describe_end(end, state), extra={"job": end.job.id})
 
 
 def describe_end(end: JobEnded, state: State | None) -> str:
     """`succeeded in 12ms`, `failed in 3ms (attempt 1 of 4), again in 10s: ValueError: …`."""
-    took, why = f"in {spell(end.elapsed)}", f": {shortened(end.error)}" if end.error else ""
+    took, why = f"in {spell(end.elapsed)}", f": {shorten_error(end.error)}" if end.error else ""
     match state:
         case None:
             return f"lost its lease after {spell(end.elapsed)}; nothing was written"
@@ -157,7 +157,7 @@ def attempt_of(job: Job) -> str:
     return f"attempt {job.attempt} of {job.max_attempts}"
 
 
-def shortened(error: str) -> str:
-    """The first line of an error, not too long."""
+def shorten_error(error: str) -> str:
+    """The first line of an error, cut to LONGEST_ERROR."""
     first = error.strip().partition("\n")[0]
     return first if len(first) <= LONGEST_ERROR else f"{first[:LONGEST_ERROR]}…"

@@ -1,4 +1,4 @@
-"""What steps and signals leave in the store: refused when JSON cannot hold it, and read back by a return hint."""
+"""Values of steps and signals: refused if JSON cannot hold them, and read back by the function's return hint."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import msgspec
 from windlass.errors import FlowError, InvalidInput
 from windlass.payload.profile import SIMPLE, check_extent, encode
 from windlass.payload.sanitise import to_plain
-from windlass.payload.signature import _result_decoder
+from windlass.payload.signature import result_decoder
 
 
 def pack(value: object, *, what: str) -> str:
-    """`value` as JSON text; an error names `what` it is of, and the place that does not fit."""
+    """`value` as JSON text. An error names `what` the value belongs to, and the path that does not fit."""
     try:
         if type(value) not in SIMPLE:
             check_extent(value)
         return encode(to_plain(value, str_keys=True))
     except InvalidInput as error:
         why = str(error)
-    except Exception as error:  # hooks are the program's code and may raise anything
+    except Exception as error:  # msgspec calls methods of the user's classes, and these may raise anything
         why = f"$: {error or type(error).__name__}"
     raise FlowError(
-        f"the value of {what} is nothing that JSON can keep: {why}; use builtins, a dataclass, a msgspec.Struct or a "
+        f"the value of {what} cannot be kept as JSON: {why}; use builtins, a dataclass, a msgspec.Struct or a "
         "pydantic model"
     )
 
 
 def unpack(text: str, fn: Callable[..., Any]) -> Any:
-    """A function's result by its return hint, where it has one that fits; as plain JSON otherwise."""
+    """A function's result, decoded by its return hint; as plain JSON if there is no hint or it does not fit."""
     decoder = _decoder(fn)
     if decoder is not None:
         try:
@@ -56,4 +56,4 @@ def _decoder(fn: Callable[..., Any]) -> msgspec.json.Decoder[Any] | None:
         hints = typing.get_type_hints(alone, globalns=getattr(plain, "__globals__", {}), include_extras=True)
     except Exception:  # a name that only a type checker can see
         return None
-    return _result_decoder(hints)
+    return result_decoder(hints)

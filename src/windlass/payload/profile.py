@@ -1,7 +1,7 @@
-"""The JSON profile: what every store, every transport and every parser can hold without changing it.
+"""The JSON profile: the values that every store, transport and parser can hold without changing them.
 
-UTF-8 without U+0000 (PostgreSQL's jsonb and text refuse it) and without lone surrogates; finite numbers;
-integers of 64 bits; text as keys; at most 64 levels deep, because parsers die of deep input; at most 256 KiB.
+UTF-8 without U+0000 (PostgreSQL's jsonb and text refuse it) and without lone surrogates; finite numbers; integers of 64
+bits; text as keys; at most 64 levels deep, because deep input crashes parsers; at most 256 KiB.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 ENCODER = msgspec.json.Encoder()
 
 
-class Refused(Exception):
-    """A value outside the profile. Each level it passes adds its step: a good value pays for no path."""
+class OutsideProfile(Exception):
+    """A value outside the profile. Each level adds its step to the path: a valid value pays for no path."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 def encode(value: object, *, path: str = "$", largest: int = LARGEST) -> str:
-    """`value` as JSON text, once it fits the profile and the size."""
+    """`value` as JSON text; raises InvalidInput if it does not fit the profile or is too large."""
     check(value, path=path)
     text = ENCODER.encode(value)
     if len(text) > largest:
@@ -48,18 +48,19 @@ def encode(value: object, *, path: str = "$", largest: int = LARGEST) -> str:
 
 
 def check(value: object, *, path: str = "$") -> None:
-    """Refuse what is outside the profile, with the path of the place."""
+    """Refuse a value outside the profile, with the path of the first problem."""
     try:
         walk(value, DEEPEST)
-    except Refused as refused:
-        place = refused.path(path)
-        raise InvalidInput(f"{place} {refused}", path=place) from None
+    except OutsideProfile as problem:
+        place = problem.path(path)
+        raise InvalidInput(f"{place} {problem}", path=place) from None
 
 
 def check_extent(value: object, *, path: str = "$") -> None:
-    """Refuse containers that are too deep or too many, before anything recurses into them or copies them.
+    """Refuse containers that are too deep or too many, before any code recurses into them or copies them.
 
-    Level by level and without recursion: a value may contain itself, or twice the same half forty times over.
+    The check goes level by level and does not recurse: a value may contain itself, or the same half twice on each of
+    forty levels.
     """
     level: dict[int, tuple[object, int]] = {id(value): (value, 1)}
     total = 0
@@ -91,66 +92,68 @@ def _containers(value: object) -> list[object]:
 
 
 def walk(value: object, room: int) -> None:
-    """Raise `Refused` at the first place outside the profile; `room` is how many levels may still follow."""
+    """Raise `OutsideProfile` at the first problem; `room` is how many levels may still follow."""
     kind = type(value)
     if kind is str:
         check_text(value)  # type: ignore[arg-type]
     elif kind is int:
         if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
-            raise Refused("is an integer beyond 64 bits; send it as text")
+            raise OutsideProfile("is an integer beyond 64 bits; send it as text")
     elif value is None or kind is bool:
         return
     elif kind is float:
         if not math.isfinite(value):  # type: ignore[arg-type]
-            raise Refused(f"is {value}, which JSON cannot say; send null or text")
+            raise OutsideProfile(f"is {value}, which JSON cannot hold; send null or text")
     elif kind is dict:
         _walk_object(value, room)  # type: ignore[arg-type]
     elif kind is list or kind is tuple:
         _walk_array(value, room)  # type: ignore[arg-type]
     else:
-        raise Refused(f"is a {kind.__module__}.{kind.__qualname__}, which is not JSON")
+        raise OutsideProfile(f"is a {kind.__module__}.{kind.__qualname__}, which is not JSON")
 
 
 def check_text(text: str) -> None:
     """Refuse NUL and lone surrogates."""
     if "\0" in text:
-        raise Refused("contains U+0000, which PostgreSQL cannot store; take it out")
+        raise OutsideProfile("contains U+0000, which PostgreSQL cannot store; remove it")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Refused("contains half a surrogate pair, which is not text; decode it properly first") from None
+            raise OutsideProfile(
+                "contains half a surrogate pair, which is not text; decode it properly first"
+            ) from None
 
 
 def _walk_object(value: dict[object, object], room: int) -> None:
     if room == 0:
-        raise Refused(TOO_DEEP)
+        raise OutsideProfile(TOO_DEEP)
     for key, item in value.items():
         if type(key) is not str:
-            raise Refused(f"has the key {_short(key)}, and keys in JSON are text; use str({_short(key)})")
+            raise OutsideProfile(f"has the key {_shorten(key)}, and keys in JSON are text; use str({_shorten(key)})")
         try:
             check_text(key)
-        except Refused as refused:
-            raise Refused(f"has the key {key!a}, which {refused}") from None
+        except OutsideProfile as problem:
+            raise OutsideProfile(f"has the key {key!a}, which {problem}") from None
         try:
             walk(item, room - 1)
-        except Refused as refused:
-            refused.steps.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
+        except OutsideProfile as problem:
+            problem.steps.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
             raise
 
 
 def _walk_array(value: list[object], room: int) -> None:
     if room == 0:
-        raise Refused(TOO_DEEP)
+        raise OutsideProfile(TOO_DEEP)
     for place, item in enumerate(value):
         try:
             walk(item, room - 1)
-        except Refused as refused:
-            refused.steps.append(f"[{place}]")
+        except OutsideProfile as problem:
+            problem.steps.append(f"[{place}]")
             raise
 
 
-def _short(key: object) -> str:
+def _shorten(key: object) -> str:
     try:
         return ascii(key)[:80]
     except Exception:

@@ -1,11 +1,10 @@
-"""Results, errors and logs: cleaned and cut, never refused, because a completion must always commit.
+"""Results, errors and logs: cleaned and cut, never refused, because a finish must always commit.
 
-What had to be changed shows it: U+FFFD where a character was, a marker where something was cut. A result
-keeps every character that JSON can carry; in the text of errors and logs, which people read on terminals,
-other control characters go too.
+Every change is visible: U+FFFD replaces a character, a marker stands where text was cut. A result keeps every character
+that JSON can hold. The text of errors and logs, which people read on terminals, also loses other control characters.
 
-Methods of the user's own are called here (`__str__`, `__repr__`, `__iter__`, `model_dump`), and whatever they raise is
-caught, also `SystemExit`: words about an attempt must not end its worker.
+This code calls methods of the user's classes (`__str__`, `__repr__`, `__iter__`, `model_dump`). It catches everything
+that they raise, `SystemExit` included: the description of an attempt must not end its worker.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 8 * 1024  # bytes of UTF-8
 LONGEST_TRACEBACK = 32 * 1024  # bytes of UTF-8
 LONGEST_REPR = 500  # characters
-MARKER_ROOM = 64  # bytes kept free for a marker
+MARKER_ROOM = 64  # bytes that are kept free for a marker
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -34,14 +33,13 @@ REPLACEMENT = "\ufffd"
 
 def sanitise(value: object, *, largest: int = LARGEST) -> str:
     """Any value as JSON text inside the profile."""
-    text = _plain(value)
+    text = _encode_valid(value)
     whole = len(text) if text is not None else 0
     if text is None or whole > largest:
-        text = _repaired(value, largest)
+        text = _repair(value, largest)
     if len(text) <= largest:
         return text.decode()
-    # Half of a document is no JSON any more, so its beginning is kept as text. Quotes may double when it is
-    # quoted.
+    # Half of a document is not JSON, so its beginning is kept as text. Quoting may double its length.
     unknown = "" if whole else "at least "
     kept = text[: (largest - MARKER_ROOM) // 2].decode(errors="ignore")
     return ENCODER.encode(f"{kept}… [{unknown}{max(whole, len(text)) - len(kept.encode()):,} bytes cut]").decode()
@@ -49,7 +47,7 @@ def sanitise(value: object, *, largest: int = LARGEST) -> str:
 
 def sanitise_text(text: str, limit: int = LONGEST_MESSAGE) -> str:
     """Text for people: no control characters but tab and newline, at most `limit` bytes of UTF-8."""
-    head = text[:limit]  # before anything else: a text of 100 MB must not be read to its end
+    head = text[:limit]  # first of all: a text of 100 MB must not be read to its end
     clean = CONTROL.sub(REPLACEMENT, head.replace("\r\n", "\n"))
     if len(head) == len(text) and len(clean.encode()) <= limit:
         return clean
@@ -68,42 +66,42 @@ def to_plain(value: object, *, str_keys: bool = False) -> Any:
 
 
 def dump_unknown(value: Any) -> object:
-    """msgspec's way out: pydantic models by their own method, subclasses of builtins as what they are."""
+    """msgspec's hook for unknown types: dump pydantic models by their own method, subclasses as their builtin."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, str):
-        return str.__str__(value)  # str(value) may be anything the subclass likes
+        return str.__str__(value)  # str(value) would call a method of the subclass
     for builtin in (int, float, dict, list, tuple):
         if isinstance(value, builtin):
             return cast("Any", builtin)(value)
     kind = type(value)
-    raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot travel as JSON")
+    raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot be sent as JSON")
 
 
-def _plain(value: object) -> bytes | None:
-    """The encoding of a value that needs no repair: nearly every result."""
+def _encode_valid(value: object) -> bytes | None:
+    """The encoding of a value that needs no repair, as nearly every result; None if it needs one."""
     try:
         check_extent(value)
         plain = to_plain(value)
         walk(plain, DEEPEST)
         return ENCODER.encode(plain)
-    except BaseException:  # Refused, and whatever else: hooks are the user's code and may raise anything
+    except BaseException:  # OutsideProfile, and anything that methods of the user's classes raise
         return None
 
 
-def _repaired(value: object, largest: int) -> bytes:
+def _repair(value: object, largest: int) -> bytes:
     try:
         return ENCODER.encode(Repair(largest).clean(value))
-    except BaseException:  # a container that cannot be walked
+    except BaseException:  # the container cannot be iterated
         return ENCODER.encode(_repr(value))
 
 
 class Repair:
-    """Rebuilds a value inside the profile. It counts: a value may contain itself, twice at each level."""
+    """Rebuilds a value inside the profile. It counts items, because a value may contain itself twice on each level."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
-        self._left = largest  # items: more of them than bytes cannot fit, and the whole will be cut
+        self._left = largest  # items: more items than bytes cannot fit, and the text will be cut anyway
 
     def clean(self, value: Any, room: int = DEEPEST) -> object:
         if value is None or isinstance(value, bool):
@@ -111,7 +109,7 @@ class Repair:
         if isinstance(value, str):
             return _clean_text(value, self._largest)
         if isinstance(value, int):
-            return int(value) if INT_MIN <= value <= INT_MAX else _digits(value)
+            return int(value) if INT_MIN <= value <= INT_MAX else _integer_text(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, (dict, list, tuple, set, frozenset)):
@@ -120,10 +118,10 @@ class Repair:
 
     def _clean_items(self, value: Any, room: int) -> object:
         if isinstance(value, dict):
-            return {_key(key): self.clean(item, room - 1) for key, item in self._counted(value.items())}
-        return [self.clean(item, room - 1) for item in self._counted(value)]
+            return {_clean_key(key): self.clean(item, room - 1) for key, item in self._take_within_limit(value.items())}
+        return [self.clean(item, room - 1) for item in self._take_within_limit(value)]
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _take_within_limit(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
             if self._left <= 0:
                 return
@@ -139,21 +137,21 @@ class Repair:
 
 
 def _clean_text(text: str, budget: int) -> str:
-    """A text that cannot fit is cut by itself, so that the values around it stay what they are."""
+    """Cut a text that cannot fit, so that the values around it stay unchanged."""
     if len(text) <= budget:
         return UNSTORABLE.sub(REPLACEMENT, text)
     kept = text[: budget // 4]
     return f"{UNSTORABLE.sub(REPLACEMENT, kept)}… [{len(text) - len(kept):,} characters cut]"
 
 
-def _key(key: object) -> str:
+def _clean_key(key: object) -> str:
     return _clean_text(key, LONGEST_REPR) if isinstance(key, str) else _repr(key)
 
 
-def _digits(value: int) -> str:
+def _integer_text(value: int) -> str:
     try:
         return str(int(value))
-    except ValueError:  # Python refuses to write more than some thousand digits
+    except ValueError:  # Python refuses to print more than a few thousand digits
         return f"<an integer of {value.bit_length():,} bits>"
 
 
@@ -169,7 +167,7 @@ def _type_name(error: BaseException) -> str:
     try:
         own = kind.__module__ in ("builtins", "__main__")
         return sanitise_text(kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}", LONGEST_REPR)
-    except BaseException:  # __module__ may be anything
+    except BaseException:  # __module__ may be any object
         return "BaseException"
 
 
@@ -181,7 +179,7 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The whole chain; each piece is cut by itself, so that one huge message leaves the frames in sight."""
+    """The whole chain of errors. Each piece is cut separately, so that a huge message does not hide the frames."""
     try:
         pieces = traceback.TracebackException.from_exception(error).format()
         text = "".join(sanitise_text(piece, LONGEST_MESSAGE) for piece in pieces)
@@ -189,7 +187,7 @@ def _traceback(error: BaseException) -> str:
         return f"<no traceback: formatting it raised {type(failure).__qualname__}>"
     if len(text.encode()) <= LONGEST_TRACEBACK:
         return text
-    # The middle goes: the beginning says where it started, the end where it broke.
+    # The middle is cut: the beginning shows where the call started, the end shows where it failed.
     head = text.encode()[: LONGEST_TRACEBACK // 4].decode(errors="ignore")
     tail = text.encode()[-(LONGEST_TRACEBACK * 3 // 4 - 2 * MARKER_ROOM) :].decode(errors="ignore")
     return f"{head}\n… [{len(text) - len(head) - len(tail):,} characters cut] …\n{tail}"

@@ -1,7 +1,7 @@
 """A handler's parameters as a JSON object: bound by name and checked at the enqueue, unbound for the call.
 
-The hints of the function are the schema. They become one msgspec Struct, so that checking costs microseconds
-and names the place that does not fit.
+The function's type hints are the schema. They become one msgspec Struct, so that a check costs microseconds and names
+the path that does not fit.
 """
 
 from __future__ import annotations
@@ -24,61 +24,63 @@ from windlass.payload.sanitise import dump_unknown, sanitise
 
 AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 REFUSED_KINDS = {
-    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; take the / out: arguments are stored by name",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the /: arguments are stored by name",
     inspect.Parameter.VAR_POSITIONAL: "takes any number; name them, or take a list: items: list[…]",
     inspect.Parameter.VAR_KEYWORD: "takes any keyword; name them, or take one dict: options: dict[str, …]",
 }
 
 
 class Signature:
-    """How a job calls a function. Built at registration; `bind` at the enqueue, `unbind` in the worker."""
+    """How a job calls a function. It is made at registration; an enqueue calls `bind`, a worker calls `unbind`."""
 
     @classmethod
     def of(
         cls, fn: Callable[..., Any], *, localns: Mapping[str, Any] | None = None, context: type | None = None
     ) -> Signature:
-        """The signature of `fn`, or a `RegistrationError` that says what to change."""
+        """The signature of `fn`; raises RegistrationError with what to change."""
         _check_function(fn)
-        return cls(fn, _hints(fn, localns), context)
+        return cls(fn, _resolve_hints(fn, localns), context)
 
     def __init__(self, fn: Callable[..., Any], hints: dict[str, Any], context: type | None) -> None:
         parameters = list(inspect.signature(fn).parameters.values())
         self.name = fn.__name__
-        self.wants_context = bool(context is not None and parameters and _is(hints.get(parameters[0].name), context))
+        self.wants_context = bool(
+            context is not None and parameters and _is_context(hints.get(parameters[0].name), context)
+        )
         if self.wants_context:
             parameters = parameters[1:]
         for parameter in parameters:
             _check_parameter(fn, parameter, hints, context)
         positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-        # Positional ones first, as the struct's values are told apart by their place.
+        # Positional parameters first: `unbind` separates the struct's values by their position.
         self.names = (*positional, *(p.name for p in parameters if p.name not in positional))
         self.required = frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
         self._positional = len(positional)
         self._str_keys = any(_has_other_keys(hints[name]) for name in self.names)
         defaults = {p.name: p.default for p in parameters if p.name not in self.required}
-        self._struct = _struct(fn, self.names, hints, defaults)
+        self._struct = _make_struct(fn, self.names, hints, defaults)
         self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
-        self._result = _result_decoder(hints)
+        self._result = result_decoder(hints)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The arguments of a call as JSON text: only those given, so that a later default still counts."""
+        """The given arguments of a call as JSON text. Defaults are left out, so that a later default applies."""
         given = self._assign(args, kwargs)
         plain = self._plain(given)
         try:
             msgspec.convert(plain, self._struct, dec_hook=load_unknown, str_keys=self._str_keys)
         except msgspec.ValidationError as error:
-            raise self._invalid(error) from None
+            raise self._invalid_input(error) from None
         return encode(plain)
 
     def unbind(self, text: str, *, lenient: bool = False) -> tuple[list[Any], dict[str, Any]]:
-        """Stored input as the arguments of the call; the context is not among them.
+        """Stored input as the arguments of the call, without the context.
 
-        `lenient` ignores what has no parameter here: a later phase reads an input that was bound by the first one.
+        `lenient` ignores input that has no parameter here: a later phase reads an input that the first phase bound.
         """
         try:
             values = msgspec.structs.astuple((self._lenient if lenient else self._decoder).decode(text))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._invalid(error) from None
+            raise self._invalid_input(error) from None
         if len(values) == self._positional:
             return list(values), {}
         return list(values[: self._positional]), dict(
@@ -86,22 +88,22 @@ class Signature:
         )
 
     def arguments(self, text: str, *, lenient: bool = False) -> dict[str, Any]:
-        """Stored input as the handler will see it, by its parameters' names, defaults included."""
+        """Stored input as the handler will see it, by the names of its parameters, defaults included."""
         args, kwargs = self.unbind(text, lenient=lenient)
         return {**dict(zip(self.names, args, strict=False)), **kwargs}
 
-    def ending_in(self, last: Signature, *, name: str) -> Signature:
-        """A pipeline's signature: arguments as here, the result as of its last phase."""
+    def with_result_of(self, last: Signature, *, name: str) -> Signature:
+        """The signature of a pipeline: arguments as here, the result as in its last phase."""
         whole = copy.copy(self)
         whole.name, whole._result = name, last._result
         return whole
 
     def dump_result(self, value: object) -> str:
-        """A handler's result as JSON text; repaired when it must be, never refused."""
+        """A handler's result as JSON text; repaired if necessary, never refused."""
         return sanitise(value)
 
     def result(self, text: str) -> Any:
-        """An output, by the return hint where it fits, and as plain JSON otherwise."""
+        """A job's output, decoded by the return hint if it fits, and as plain JSON otherwise."""
         if self._result is not None:
             try:
                 return self._result.decode(text)
@@ -117,14 +119,15 @@ class Signature:
     def _assign(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > self._positional:
             raise InvalidInput(
-                f"{self.name}() takes {_arguments(self._positional)} but {len(args)} {_were(len(args))} given"
+                f"{self.name}() takes {_count_arguments(self._positional)} but {len(args)} {_was_or_were(len(args))} "
+                "given"
             )
         given = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
             if name in given:
                 raise InvalidInput(f"{self.name}() got multiple values for argument {name!r}", path=f"$.{name}")
             if name not in self.names:
-                raise InvalidInput(self._unexpected(name, {*given, *kwargs}), path=f"$.{name}")
+                raise InvalidInput(self._describe_unexpected(name, {*given, *kwargs}), path=f"$.{name}")
             given[name] = value
         if not self.required <= given.keys():
             missing = [name for name in self.names if name in self.required and name not in given]
@@ -133,72 +136,74 @@ class Signature:
             raise InvalidInput(f"{self.name}() missing required argument{plural} {listed}", path=f"$.{missing[0]}")
         return given
 
-    def _unexpected(self, name: str, given: set[str]) -> str:
+    def _describe_unexpected(self, name: str, given: set[str]) -> str:
         free = [known for known in self.names if known not in given]
         close = difflib.get_close_matches(name, free, n=1)
         missing = [known for known in free if known in self.required]
-        meant = close or (missing if len(missing) == 1 else [])
-        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        likely = close or (missing if len(missing) == 1 else [])
+        hint = f"; did you mean {likely[0]!r}?" if likely else ""
         return f"{self.name}() got an unexpected keyword argument {name!r}{hint}"
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments in builtins. Numbers and texts are so already; the rest goes through msgspec."""
+        """The arguments as builtins. Numbers and texts stay as they are; msgspec converts the others."""
         if all(type(value) in SIMPLE for value in given.values()):
             return given
         for name, value in given.items():
             check_extent(value, path=f"$.{name}")
             try:
                 given[name] = msgspec.to_builtins(value, str_keys=self._str_keys, enc_hook=dump_unknown)
-            except Exception as error:  # hooks are the caller's code and may raise anything
-                raise InvalidInput(f"{self.name}(): $.{name}: {_said(error)}", path=f"$.{name}") from error
+            except Exception as error:  # msgspec calls methods of the caller's classes, and these may raise anything
+                raise InvalidInput(f"{self.name}(): $.{name}: {_error_text(error)}", path=f"$.{name}") from error
         return given
 
-    def _invalid(self, error: Exception) -> InvalidInput:
-        text = _said(error)
+    def _invalid_input(self, error: Exception) -> InvalidInput:
+        text = _error_text(error)
         found = AT.search(text)
         path = found[1] if found else "$"
         return InvalidInput(f"{self.name}(): {path}: {AT.sub('', text)}", path=path)
 
 
 def load_unknown(kind: Any, value: object) -> object:
-    """msgspec's way in for types it does not know: pydantic models by their own method."""
+    """msgspec's hook for types that it does not know: load pydantic models by their own method."""
     if hasattr(kind, "model_validate"):
         try:
             return kind.model_validate(value)
         except ValueError as error:
-            raise ValueError(_pydantic(error)) from None
+            raise ValueError(_first_complaint(error)) from None
     raise TypeError(f"a {kind} cannot be read from JSON")
 
 
 def _check_function(fn: Callable[..., Any]) -> None:
     if inspect.isclass(fn):
-        raise RegistrationError(f"{_place(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
+        raise RegistrationError(f"{_full_name(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
     if not inspect.isfunction(fn):
         raise RegistrationError(
-            f"{_place(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
+            f"{_full_name(fn)} is a {type(fn).__qualname__}; a job is a plain function; wrap it: def job(…): …"
         )
     if fn.__name__ == "<lambda>":
-        raise RegistrationError(f"{_place(fn)} is a lambda, which has no name and no hints; write: def job(…): …")
+        raise RegistrationError(
+            f"{_full_name(fn)} is a lambda, which has no name and no type hints; write: def job(…): …"
+        )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise RegistrationError(
-            f"{_place(fn)} is a generator, and a job has one result; return a list instead of using yield"
+            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield"
         )
 
 
-def _hints(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
+def _resolve_hints(fn: Callable[..., Any], localns: Mapping[str, Any] | None) -> dict[str, Any]:
     local = dict(localns) if localns else None
     try:
         return typing.get_type_hints(fn, localns=local, include_extras=True)
     except Exception as error:
-        name = next((name for name in fn.__annotations__ if not _resolves(fn, name, local)), "?")
+        name = next((name for name in fn.__annotations__ if not _is_resolvable(fn, name, local)), "?")
         what = "the return value" if name == "return" else f"parameter {name!r}"
         raise RegistrationError(
-            f"{_place(fn)}: the hint of {what} cannot be resolved ({type(error).__name__}: {error}); import "
+            f"{_full_name(fn)}: the hint of {what} cannot be resolved ({type(error).__name__}: {error}); import "
             "the name at the top of the module, not under TYPE_CHECKING and not inside a function"
         ) from error
 
 
-def _resolves(fn: Callable[..., Any], name: str, local: dict[str, Any] | None) -> bool:
+def _is_resolvable(fn: Callable[..., Any], name: str, local: dict[str, Any] | None) -> bool:
     alone = SimpleNamespace(__annotations__={name: fn.__annotations__[name]})
     try:
         typing.get_type_hints(alone, globalns=inspect.unwrap(fn).__globals__, localns=local)
@@ -212,28 +217,28 @@ def _check_parameter(
 ) -> None:
     name = parameter.name
     if parameter.kind in REFUSED_KINDS:
-        raise RegistrationError(f"{_place(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
+        raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
     if name not in hints:
-        raise RegistrationError(f"{_place(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
-    if context is not None and _is(hints[name], context):
+        raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
+    if context is not None and _is_context(hints[name], context):
         raise RegistrationError(
-            f"{_place(fn)}: parameter {name!r} is the {context.__name__}, which is only given first; write: "
+            f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which must be the first one; write: "
             f"def {fn.__name__}({name}: {context.__name__}, …)"
         )
     unknown = _unknown_class(hints[name])
     if unknown is not None:
         raise RegistrationError(
-            f"{_place(fn)}: parameter {name!r}: {unknown} cannot travel as JSON; use builtins, a dataclass, "
+            f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot be sent as JSON; use builtins, a dataclass, "
             "a msgspec.Struct, a TypedDict or a pydantic model"
         )
 
 
-def _is(hint: Any, context: type) -> bool:
+def _is_context(hint: Any, context: type) -> bool:
     return hint is context or typing.get_origin(hint) is context
 
 
 def _unknown_class(hint: Any) -> str | None:
-    """What in `hint` nobody can turn into JSON and back; None when all of it can."""
+    """The first class in `hint` that cannot be turned into JSON and back; None if there is none."""
     try:
         info = msgspec.inspect.type_info(hint)
     except TypeError as error:
@@ -260,7 +265,7 @@ def _unknown_class(hint: Any) -> str | None:
 
 
 def _has_other_keys(hint: Any) -> bool:
-    """Whether `hint` asks for a dict whose keys are not text: they are stored as text and read back."""
+    """Whether `hint` asks for a dict with keys other than text: such keys are stored as text and converted back."""
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] not in (str, Any):
@@ -268,14 +273,13 @@ def _has_other_keys(hint: Any) -> bool:
     return any(_has_other_keys(arg) for arg in args)
 
 
-def _struct(
+def _make_struct(
     fn: Callable[..., Any], names: tuple[str, ...], hints: dict[str, Any], defaults: dict[str, Any]
 ) -> type[msgspec.Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name in names:
         if name in defaults:
-            # A factory, so that the very object is used: a mutable default is shared between calls, as in
-            # Python.
+            # A factory, so that the same object is used: a mutable default is shared between calls, as in Python.
             factory = lambda default=defaults[name]: default  # noqa: E731
             fields.append((name, hints[name], msgspec.field(default_factory=factory)))
         else:
@@ -283,17 +287,17 @@ def _struct(
     try:
         return msgspec.defstruct(fn.__name__, fields, kw_only=True, forbid_unknown_fields=True)
     except TypeError as error:
-        raise RegistrationError(f"{_place(fn)}: its hints cannot be read from JSON: {error}") from error
+        raise RegistrationError(f"{_full_name(fn)}: its hints cannot be read from JSON: {error}") from error
 
 
-def _result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
+def result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
     if "return" not in hints or _unknown_class(hints["return"]) is not None:
         return None
     return msgspec.json.Decoder(hints["return"], dec_hook=load_unknown)
 
 
-def _pydantic(error: ValueError) -> str:
-    """pydantic's first complaint on one line, without the link to its manual."""
+def _first_complaint(error: ValueError) -> str:
+    """pydantic's first error on one line, without the link to its manual."""
     try:
         first = error.errors()[0]  # type: ignore[attr-defined]
         place = ".".join(str(step) for step in first["loc"])
@@ -302,19 +306,19 @@ def _pydantic(error: ValueError) -> str:
         return str(error)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
     return str(error) or type(error).__name__
 
 
-def _arguments(count: int) -> str:
+def _count_arguments(count: int) -> str:
     return f"{count} argument" if count == 1 else f"{count} arguments"
 
 
-def _were(count: int) -> str:
+def _was_or_were(count: int) -> str:
     return "was" if count == 1 else "were"
 
 
-def _place(fn: Any) -> str:
+def _full_name(fn: Any) -> str:
     return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

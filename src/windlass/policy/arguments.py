@@ -1,4 +1,4 @@
-"""Keys that are made of a job's arguments: which of them a name or a function means, found when it is declared."""
+"""Keys that are made of a job's arguments: which arguments a name or a function means, checked at the declaration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from windlass.errors import ConfigError
 from windlass.payload.signature import Signature
 
 
-def named(names: Iterable[object], signature: Signature, what: str) -> tuple[str, ...]:
-    """The arguments of these names, in the handler's order."""
+def select_arguments(names: Iterable[object], signature: Signature, what: str) -> tuple[str, ...]:
+    """The handler's arguments of these names, in the handler's order."""
     wanted, known = list(names), dict.fromkeys(signature.names)
     for name in wanted:
         if name not in known:
@@ -19,30 +19,32 @@ def named(names: Iterable[object], signature: Signature, what: str) -> tuple[str
     return tuple(name for name in signature.names if name in wanted)
 
 
-def asked_for(fn: Callable[..., object], signature: Signature, what: str) -> tuple[str, ...]:
-    """The arguments that a function asks for by its parameters."""
-    told = f"{what}={called(fn)}"
+def read_parameters(fn: Callable[..., object], signature: Signature, what: str) -> tuple[str, ...]:
+    """The handler's arguments that a key function takes, by the names of its parameters."""
+    option = f"{what}={name_of(fn)}"
     if inspect.iscoroutinefunction(fn):
-        raise ConfigError(f"{told} is a coroutine, and a key is needed at once; write a plain function")
+        raise ConfigError(f"{option} is a coroutine, and a key is needed at once; write a plain function")
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
-        raise ConfigError(f"{told} does not tell its parameters; wrap it: lambda user_id: …") from None
+        raise ConfigError(f"{option}: its parameters cannot be read; wrap it: lambda user_id: …") from None
     known = dict.fromkeys(signature.names)
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             return signature.names
         if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
-            raise ConfigError(f"{told}: arguments are given by name, and {parameter.name!r} takes none")
+            raise ConfigError(
+                f"{option}: arguments are passed by name, and {parameter.name!r} takes only positional ones"
+            )
         if parameter.name not in known and parameter.default is inspect.Parameter.empty:
             raise ConfigError(
-                f"{told} asks for {parameter.name!r}, and {signature.name}() has no such argument"
+                f"{option} asks for {parameter.name!r}, and {signature.name}() has no such argument"
                 f"{_hint(parameter.name, known)}"
             )
     return tuple(parameter.name for parameter in parameters if parameter.name in known)
 
 
-def called(fn: object) -> str:
+def name_of(fn: object) -> str:
     """A function's own name, for messages."""
     return str(getattr(fn, "__qualname__", type(fn).__qualname__)).rpartition(".")[2]
 

@@ -1,9 +1,10 @@
-"""Timetables: when a schedule ticks next, which of its ticks were missed, and the same in plain words.
+"""Timetables: when a schedule ticks next, which of its ticks were missed, and a description for people.
 
-Pure: nobody is asked for the time. Cron lines are cronsim's, and so is what happens when clocks change: a line at a
-fixed time (neither minute nor hour begins with `*`) ticks once on every day, at the first moment after a time that the
-change leaps over and at the first of a time that comes twice; any other line follows the clock on the wall, with the
-hour that is missing and the hour that comes twice.
+The code is pure: it reads no clock. cronsim parses cron lines and decides what happens when clocks change:
+
+- A line at a fixed time (neither minute nor hour begins with `*`) ticks once every day. A time that does not exist on
+  that day ticks at the first moment after the gap; a time that exists twice ticks at the first of the two.
+- Any other line follows local time, without the missing hour and with the repeated one.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from windlass.model.schedule import CatchUp, Edit, ScheduleRow, Timing
 from windlass.names import name_problem
 
 GRACE = timedelta(seconds=30)
-"""A tick that is later than this, or than half the way to the next one, was missed."""
+"""A tick that is processed later than this, or later than half the interval to the next tick, was missed."""
 
 FIRED_AT_ONCE = 100  # ticks of one schedule that are fired in one transaction
-COUNTED_AT_ONCE = 500  # …that are passed over in one
-SHORTEST = 0.1  # seconds from tick to tick
+COUNTED_AT_ONCE = 500  # ticks of one schedule that are recorded as missed in one transaction
+SHORTEST = 0.1  # seconds between two ticks
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -45,17 +46,19 @@ SIZES = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000
 
 
 class Timetable(Protocol):
-    """One way to say when."""
+    """One way to define the ticks of a schedule."""
 
     def after(self, moment: datetime) -> datetime | None:
         """The first tick after a moment; None when there is none."""
         ...
 
-    def words(self) -> str: ...
+    def describe(self) -> str:
+        """The timetable as a phrase for people: `every 15 minutes`."""
+        ...
 
 
 class Cron(msgspec.Struct, frozen=True):
-    """`0 3 * * *` in a time zone."""
+    """A cron line in a time zone: `0 3 * * *`."""
 
     line: str
     tz: str
@@ -63,21 +66,22 @@ class Cron(msgspec.Struct, frozen=True):
     def after(self, moment: datetime) -> datetime | None:
         zone = UTC if self.tz == "UTC" else ZoneInfo(self.tz)
         for local in CronSim(self.line, moment.astimezone(zone)):
-            tick = local.astimezone(UTC)  # times of one zone are compared by what the wall says
-            if tick > moment:  # else: of an hour that comes twice, the first; this moment is in the second
+            # In UTC, because Python compares two times of one zone by local time, without the offset.
+            tick = local.astimezone(UTC)
+            if tick > moment:  # else: a tick in the first of two repeated hours, while `moment` is in the second
                 return tick
         return None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         try:
-            told = CronSim(self.line, EPOCH).explain()
-        except Exception:  # it explains most lines, and fires all of them
-            told = f"cron {self.line}"
-        return f"{told[0].lower()}{told[1:]} ({self.tz})"
+            text = CronSim(self.line, EPOCH).explain()
+        except Exception:  # cronsim cannot explain every line that it can fire
+            text = f"cron {self.line}"
+        return f"{text[0].lower()}{text[1:]} ({self.tz})"
 
 
 class Every(msgspec.Struct, frozen=True):
-    """Every so often, counted from the epoch: the same for all workers, and it never drifts."""
+    """A fixed interval, counted from the epoch: it is the same for all workers and never drifts."""
 
     step: int  # microseconds
 
@@ -85,7 +89,7 @@ class Every(msgspec.Struct, frozen=True):
         passed = (moment - EPOCH) // MICROSECOND
         return EPOCH + (passed // self.step + 1) * self.step * MICROSECOND
 
-    def words(self) -> str:
+    def describe(self) -> str:
         parts, rest = [], self.step
         for noun, size in SIZES:
             count, rest = divmod(rest, size)
@@ -93,24 +97,24 @@ class Every(msgspec.Struct, frozen=True):
                 parts.append(f"{count} {noun}" if count == 1 else f"{count} {noun}s")
         if rest:
             parts.append("1 second" if rest == 1_000_000 else f"{rest / 1_000_000:g} seconds")
-        told = " ".join(parts)
-        return f"every {told.removeprefix('1 ')}" if len(parts) == 1 else f"every {told}"
+        text = " ".join(parts)
+        return f"every {text.removeprefix('1 ')}" if len(parts) == 1 else f"every {text}"
 
 
 class Once(msgspec.Struct, frozen=True):
-    """At one time, and never again."""
+    """One tick."""
 
     at: datetime
 
     def after(self, moment: datetime) -> datetime | None:
         return self.at if self.at > moment else None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         return f"once, at {self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} (UTC)"
 
 
 def timetable(timing: Timing) -> Timetable:
-    """What a checked timing means on this machine; raises ScheduleError where its time zone is unknown."""
+    """The timetable of a checked timing; raises ScheduleError if this machine does not know its time zone."""
     if timing.at is not None:
         return Once(timing.at)
     if timing.every is not None:
@@ -121,46 +125,46 @@ def timetable(timing: Timing) -> Timetable:
 
 
 def first(timing: Timing, now: datetime) -> datetime | None:
-    """Where a schedule begins that is declared or changed now. One time counts even when it has passed."""
+    """The first tick of a schedule that is declared or changed now. A single time counts even when it has passed."""
     return timing.at if timing.at is not None else timetable(timing).after(now)
 
 
 def upcoming(row: ScheduleRow, count: int) -> list[datetime]:
-    """The next tick and those after it, none that has passed; of a schedule that is paused, as if it went on now."""
+    """The next ticks, without any that has passed; those of a paused schedule as if it were resumed now."""
     begin = row.next_at
     if begin is not None and (row.paused or begin < row.now):
         begin = first(row.timing, row.now)
-    return list(islice(_from(timetable(row.timing), begin), count))
+    return list(islice(_ticks_from(timetable(row.timing), begin), count))
 
 
-def _from(table: Timetable, tick: datetime | None) -> Iterator[datetime]:
+def _ticks_from(table: Timetable, tick: datetime | None) -> Iterator[datetime]:
     while tick is not None:
         yield tick
         tick = table.after(tick)
 
 
-# What is due
+# Due ticks
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about the ticks of a schedule up to now, or as many of them as one transaction takes."""
+    """What to do with the ticks of a schedule up to now, or with as many of them as one transaction takes."""
 
     fire: tuple[datetime, ...]  # in order
     missed: tuple[datetime, ...] = ()  # not fired
-    caught: datetime | None = None  # the one of `fire` that stands for the missed ones
-    next_at: datetime | None  # where it goes on; None: never again
+    caught: datetime | None = None  # the tick in `fire` that is fired for all missed ones
+    next_at: datetime | None  # the next tick; None: there is none
 
 
 def due(timing: Timing, next_at: datetime, now: datetime, catch_up: CatchUp) -> Due:
-    """Take `next_at` and what follows it, up to now.
+    """Decide about the tick `next_at` and the ticks after it, up to now.
 
-    Ticks in time are fired whatever the policy says; the policy is for those that were missed. A page that is full of
-    missed ticks leaves its last one to the next page, so that `one` always finds one to fire.
+    Ticks in time are fired under every policy; the policy decides about missed ticks. A page that is full of missed
+    ticks leaves its last tick to the next page, so that the policy `one` always finds a tick to fire.
     """
     most = FIRED_AT_ONCE if catch_up is CatchUp.ALL else COUNTED_AT_ONCE
     passed: list[datetime] = []
     full, following = False, None
-    for tick in _from(timetable(timing), next_at):
+    for tick in _ticks_from(timetable(timing), next_at):
         full = len(passed) == most
         if full or tick > now:
             following = tick
@@ -183,10 +187,10 @@ def _grace(tick: datetime, later: datetime | None) -> timedelta:
     return GRACE if later is None else min(GRACE, (later - tick) / 2)
 
 
-# The door
+# Checks of a timing
 
 
-def timed(
+def parse_timing(
     what: str,
     *,
     cron: str | None = None,
@@ -194,54 +198,54 @@ def timed(
     at: datetime | None = None,
     tz: str | ZoneInfo | None = None,
 ) -> Timing:
-    """A checked timing; `what` begins every sentence about what is wrong with it."""
+    """A checked timing; every error message begins with `what`."""
     if sum(given is not None for given in (cron, every, at)) != 1:
-        raise ScheduleError(f"{what}: give exactly one of cron=, every= and at=; they say when it ticks")
+        raise ScheduleError(f"{what}: give exactly one of cron=, every= and at=")
     if cron is not None:
-        zone = _zone(what, tz)
-        return Timing(cron=_line(what, cron, zone), tz=zone)
+        zone = _zone_name(what, tz)
+        return Timing(cron=_parse_line(what, cron, zone), tz=zone)
     if tz is not None:
         raise ScheduleError(
-            f"{what}: a time zone is for a cron line; an interval counts from the epoch, and one time has its own"
+            f"{what}: a time zone is for a cron line; an interval counts from the epoch, and at= has its own zone"
         )
     if every is not None:
-        return Timing(every=_interval(what, every))
-    return Timing(at=_moment(what, at))
+        return Timing(every=_parse_interval(what, every))
+    return Timing(at=_check_moment(what, at))
 
 
-def changed(what: str, timing: Timing, edit: Edit) -> Timing:
-    """The timing with an edit laid over it; a new cron line keeps the time zone unless the edit has one."""
+def apply_edit(what: str, timing: Timing, edit: Edit) -> Timing:
+    """The timing after an edit. A new cron line keeps the time zone unless the edit has one."""
     if edit.cron is None and edit.every is None and edit.at is None:
         if edit.tz is None:
             return timing
-        return timed(what, cron=timing.cron, every=timing.every, at=timing.at, tz=edit.tz)
+        return parse_timing(what, cron=timing.cron, every=timing.every, at=timing.at, tz=edit.tz)
     if edit.cron is not None and edit.every is None and edit.at is None:
-        return timed(what, cron=edit.cron, tz=edit.tz or timing.tz)
-    return timed(what, cron=edit.cron, every=edit.every, at=edit.at, tz=edit.tz)
+        return parse_timing(what, cron=edit.cron, tz=edit.tz or timing.tz)
+    return parse_timing(what, cron=edit.cron, every=edit.every, at=edit.at, tz=edit.tz)
 
 
-def _line(what: str, given: object, zone: str) -> str:
+def _parse_line(what: str, given: object, zone: str) -> str:
     problem = name_problem(given)
     if problem is not None or not isinstance(given, str):
         raise ScheduleError(f"{what}: cron {problem}; write it like '0 3 * * *': at 03:00 every day")
     line = " ".join(ALIASES.get(given.strip().lower(), given).split())
     try:
         CronSim(line, EPOCH)
-    except Exception as error:  # CronSimError, and what odd digits raise inside
-        told = str(error)
-        if told == "Bad day-of-month" and _never(line):
-            raise _never_fires(what, line) from None
+    except Exception as error:  # CronSimError, and what unusual digits raise inside cronsim
+        problem = str(error)
+        if problem == "Bad day-of-month" and _has_no_such_day(line):
+            raise _never_fires_error(what, line) from None
         raise ScheduleError(
-            f"{what}: cron {given!r}: {told[:1].lower()}{told[1:]}; it has five fields, minute, hour, day of month, "
-            "month and day of week, as in '0 3 * * *': at 03:00 every day"
+            f"{what}: cron {given!r}: {problem[:1].lower()}{problem[1:]}; it has five fields, minute, hour, day of "
+            "month, month and day of week, as in '0 3 * * *': at 03:00 every day"
         ) from None
     if Cron(line, zone).after(EPOCH + timedelta(days=20_000)) is None:
-        raise _never_fires(what, line)
+        raise _never_fires_error(what, line)
     return line
 
 
-def _never(line: str) -> bool:
-    """Whether only the months are too short for the day: the same line with every month is a good one."""
+def _has_no_such_day(line: str) -> bool:
+    """Whether the line is valid but for its months, which are too short for its day."""
     fields = line.split()
     fields[-2] = "*"
     try:
@@ -251,11 +255,11 @@ def _never(line: str) -> bool:
     return True
 
 
-def _never_fires(what: str, line: str) -> ScheduleError:
-    return ScheduleError(f"{what}: cron {line!r} never fires: there is no such day in fifty years; mend its days")
+def _never_fires_error(what: str, line: str) -> ScheduleError:
+    return ScheduleError(f"{what}: cron {line!r} never fires: there is no such day in fifty years; correct its days")
 
 
-def _interval(what: str, every: Duration) -> float:
+def _parse_interval(what: str, every: Duration) -> float:
     try:
         length = seconds(every, what=f"{what}: every")
     except ConfigError as error:
@@ -265,7 +269,7 @@ def _interval(what: str, every: Duration) -> float:
     return length
 
 
-def _moment(what: str, at: object) -> datetime:
+def _check_moment(what: str, at: object) -> datetime:
     if not isinstance(at, datetime):
         raise ScheduleError(f"{what}: at={at!r} is not a datetime; write datetime(2026, 8, 1, 3, tzinfo=UTC)")
     if at.tzinfo is None:
@@ -275,7 +279,7 @@ def _moment(what: str, at: object) -> datetime:
     return at.astimezone(UTC)
 
 
-def _zone(what: str, tz: object) -> str:
+def _zone_name(what: str, tz: object) -> str:
     name = tz.key if isinstance(tz, ZoneInfo) else "UTC" if tz is None else tz
     if not isinstance(name, str):
         raise ScheduleError(f"{what}: tz={tz!r} is not the name of a time zone; write it like tz='Europe/Berlin'")
@@ -297,13 +301,13 @@ def _check_zone(name: str) -> None:
             raise ScheduleError(
                 f"time zone {name!r} is unknown, as this machine has no data about time zones; run: pip install tzdata"
             ) from None
-        close = _close(name, known)
+        close = _closest_zone(name, known)
         hint = "write it like 'Europe/Berlin'" if close is None else f"did you mean {close!r}?"
         raise ScheduleError(f"there is no time zone {name!r}; {hint}") from None
 
 
-def _close(name: str, known: set[str]) -> str | None:
-    """The zone that was meant: by its whole name, or by its city."""
+def _closest_zone(name: str, known: set[str]) -> str | None:
+    """The known zone with the most similar name: the whole name, or the city."""
     folded = {zone.lower(): zone for zone in sorted(known)}
     cities = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}
     wanted = name.lower().replace(" ", "_")

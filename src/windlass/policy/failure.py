@@ -1,8 +1,8 @@
-"""From what a handler said to what is written: one exhaustive match, pure.
+"""Decides the transition that follows from an outcome: one exhaustive match, pure.
 
 succeeded → succeed, or advance to the next phase of a pipeline
 raised, timeout, retry → fail, or bury when attempts are used up or the error is permanent
-crashed → fail with the attempt given back, or bury after max_crashes; with crash_counts the attempt is used up
+crashed → fail without counting the attempt, or bury after max_crashes; with crash_counts the attempt counts
 snoozed → snooze      waiting → wait      dead → bury      released → release      cancelled → stop      lost → nothing
 """
 
@@ -21,7 +21,7 @@ from windlass.model.flow import Advance, Flow
 from windlass.model.job import Attempt, Failure, Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import Verb
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 
@@ -29,14 +29,14 @@ EXHAUSTED = "exhausted"
 PERMANENT = "permanent"
 CRASHED = "crashed"
 
-FALLBACK_DELAY = 60.0  # seconds, where a policy of the user's own fails
+FALLBACK_DELAY = 60.0  # seconds, if a retry policy of the user's own fails
 
 encoder = msgspec.json.Encoder()
 log = logging.getLogger("windlass")
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What the processor knows of one attempt beside its outcome. Times are the database's."""
+    """What the processor knows about one attempt besides its outcome. Times are the database's."""
 
     job: Job
     worker: UUID
@@ -46,7 +46,7 @@ class Run(msgspec.Struct, kw_only=True):
     total: int | None
     processed: int
     failed: int
-    cost_cents: int  # of all attempts, this one too
+    cost_cents: int  # of all attempts, including this one
     log: list[str]
 
 
@@ -59,9 +59,9 @@ def decide(
     advance: Advance | None = None,
     success: str | None = audit.SUCCEEDED,
 ) -> Transition | None:
-    """The transition that follows; None when the lease is lost or the finish is committed already.
+    """The transition that follows; None when the lease is lost or the finish is already committed.
 
-    `advance` is the phase that follows a success, and `success` the audit's word for one.
+    `advance` is the phase that follows a success, and `success` is the audit action of a success.
     """
     match outcome.ending:
         case Ending.SUCCEEDED:
@@ -73,11 +73,11 @@ def decide(
         case Ending.RAISED | Ending.TIMED_OUT | Ending.RETRY:
             if outcome.permanent:
                 return _transition(run, outcome, Verb.BURY, reason=PERMANENT)
-            return _failed(run, outcome, retry)
+            return _fail(run, outcome, retry)
         case Ending.DEAD:
             return _transition(run, outcome, Verb.BURY, reason=outcome.message)
         case Ending.CRASHED:
-            return _crashed(run, outcome, retry, settings)
+            return _fail_after_crash(run, outcome, retry, settings)
         case Ending.SNOOZED:
             return _transition(run, outcome, Verb.SNOOZE, burned=False, delay=outcome.delay or 0.0)
         case Ending.WAITING:
@@ -92,8 +92,8 @@ def decide(
             assert_never(outcome.ending)
 
 
-def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
-    """Once more, or no more. What the other side said of its pace holds for everybody in either case."""
+def _fail(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
+    """Fail, or bury when attempts are used up. In both cases a `Retry` with a bucket holds that bucket for all jobs."""
     job = run.job
     exhausted = job.attempt >= job.max_attempts
     if exhausted and outcome.bucket is None:
@@ -105,8 +105,10 @@ def _failed(run: Run, outcome: Outcome, retry: RetryPolicy) -> Transition:
     return _transition(run, outcome, Verb.FAIL, delay=delay, hold=hold)
 
 
-def _crashed(run: Run, outcome: Outcome, retry: RetryPolicy, settings: Settings) -> Transition:
-    """Its process died. As in the rescue of a dead worker's jobs, the attempt counts only if the settings say so."""
+def _fail_after_crash(run: Run, outcome: Outcome, retry: RetryPolicy, settings: Settings) -> Transition:
+    """Fail after the handler's process died. As in the rescue of a dead worker's jobs, the attempt counts only with
+    `crash_counts`.
+    """
     job, crashes, burned = run.job, run.job.crashes + 1, settings.crash_counts
     exhausted = burned and job.attempt >= job.max_attempts
     reason = CRASHED if crashes >= settings.max_crashes else EXHAUSTED if exhausted else None
@@ -116,7 +118,7 @@ def _crashed(run: Run, outcome: Outcome, retry: RetryPolicy, settings: Settings)
 
 
 def _delay(retry: RetryPolicy, attempt: int) -> float:
-    """What the policy says. One of the user's own may raise or answer nonsense: the job must not be lost over it."""
+    """The policy's delay. A policy of the user's own may raise or return nonsense: the job must not be lost by that."""
     try:
         return max(0.0, min(float(retry.delay(attempt)), LONGEST_DELAY))
     except BaseException as error:
@@ -126,7 +128,7 @@ def _delay(retry: RetryPolicy, attempt: int) -> float:
 
 
 def _advance(run: Run, outcome: Outcome, advance: Advance) -> Transition:
-    """To the next phase, with attempts and crashes of its own."""
+    """Go to the next phase, which counts its own attempts and crashes."""
     flow = msgspec.structs.replace(outcome.flow or Flow(), advance=advance)
     transition = _transition(run, outcome, Verb.ADVANCE, flow=flow)
     return msgspec.structs.replace(transition, attempt=0, crashes=0)
@@ -145,7 +147,7 @@ def _transition(
     success: str | None = None,
     hold: tuple[str, float] | None = None,
 ) -> Transition:
-    """Only a success and a wait have a `flow`: what a failed attempt spawned is dropped."""
+    """Make a transition. Only a success and a wait have a `flow`: what a failed attempt spawned is dropped."""
     job = run.job
     error = _failure(run, outcome)
     return Transition(
@@ -156,7 +158,7 @@ def _transition(
         crashes=_crashes(job, outcome, verb) if crashes is None else crashes,
         output=outcome.output,
         error=None if error is None else encoder.encode(error).decode(),
-        entry=_entry(run, outcome, error, always=verb is Verb.ADVANCE),
+        entry=_attempt_entry(run, outcome, error, always=verb is Verb.ADVANCE),
         reason=reason,
         elapsed=run.elapsed,
         total=run.total,
@@ -173,7 +175,7 @@ def _transition(
 
 
 def _crashes(job: Job, outcome: Outcome, verb: Verb) -> int:
-    """A suspect that ran without harm is one no longer. A job that ends here keeps its count."""
+    """A suspect that ran without a crash is no longer a suspect. A job that ends here keeps its count of crashes."""
     return 0 if outcome.harmless and verb in (Verb.FAIL, Verb.SNOOZE, Verb.WAIT) else job.crashes
 
 
@@ -189,8 +191,11 @@ def _failure(run: Run, outcome: Outcome) -> Failure | None:
     )
 
 
-def _entry(run: Run, outcome: Outcome, error: Failure | None, *, always: bool) -> str | None:
-    """An attempt is worth a word when it did not simply succeed or wait, when it logged something, or ends a phase."""
+def _attempt_entry(run: Run, outcome: Outcome, error: Failure | None, *, always: bool) -> str | None:
+    """The entry of an attempt in the job's record; None for a success, release or wait that logged nothing.
+
+    An attempt that ends a phase always has an entry.
+    """
     quiet = outcome.ending in (Ending.SUCCEEDED, Ending.RELEASED, Ending.WAITING)
     if quiet and not run.log and not always:
         return None

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again: three policies, one per seed, and jitter for all of them."""
+"""When a failed job is tried again: three policies, one per seed, each with jitter."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from windlass.clock import Duration, seconds
 from windlass.errors import ConfigError
 
-LONGEST_DELAY = 7 * 86_400.0  # seconds; doubling must end somewhere
+LONGEST_DELAY = 7 * 86_400.0  # seconds; bounds the doubling
 
 
 class RetryPolicy(Protocol):
-    """How long to wait after attempt number `attempt` (the first is 1) failed."""
+    """How long a job waits after its attempt number `attempt` failed; the first attempt is 1."""
 
     def delay(self, attempt: int) -> float: ...
 
@@ -36,7 +36,7 @@ class Exponential(msgspec.Struct, frozen=True):
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """A list; its last entry repeats (seed 002: 5 s, then 30 s)."""
+    """A list of delays. The last one repeats (seed 002: 5 s, then 30 s)."""
 
     steps: tuple[float, ...]
     jitter: float
@@ -52,13 +52,13 @@ def exponential(
     if not factor >= 1:
         raise ConfigError(f"exponential(factor={factor!r}): the factor must be at least 1")
     return Exponential(
-        seconds(base, what="exponential(base)"), factor, checked_jitter(jitter), seconds(most, what="most")
+        seconds(base, what="exponential(base)"), factor, check_jitter(jitter), seconds(most, what="most")
     )
 
 
 def delays(first: Duration, *others: Duration, jitter: float = 0.0) -> RetryPolicy:
-    """Wait these times, one after the other; the last one repeats."""
-    return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), checked_jitter(jitter))
+    """Wait these times, one after the other. The last one repeats."""
+    return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), check_jitter(jitter))
 
 
 def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
@@ -66,12 +66,12 @@ def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
     return delays(delay, jitter=jitter)
 
 
-def checked_jitter(jitter: float) -> float:
+def check_jitter(jitter: float) -> float:
     if not 0 <= jitter <= 1:
-        raise ConfigError(f"jitter={jitter!r}: a share between 0 and 1, for example 0.1 for ±10 %")
+        raise ConfigError(f"jitter={jitter!r}: must be between 0 and 1, for example 0.1 for ±10 %")
     return jitter
 
 
 def spread(delay: float, jitter: float) -> float:
-    """`delay` ± `jitter` of itself, so that a thousand jobs that failed together don't come back together."""
+    """`delay` ± `jitter` of itself, so that a thousand jobs that failed together are not tried again together."""
     return delay * (1 + jitter * random.uniform(-1, 1)) if jitter else delay

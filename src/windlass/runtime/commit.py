@@ -101,5 +101,5 @@ def account(job: Job, context: Context | None, *, worker: UUID, waited: float, e
         processed=job.processed if context is None else context.processed,
         failed=job.failed if context is None else context.failed,
         cost_cents=job.cost_cents + (0 if context is None else context.spent),
-        log=[] if context is None else context.log.told(),
+        log=[] if context is None else context.log.kept_lines(),
     )

@@ -19,7 +19,7 @@ from windlass.declare.registry import Definition, Isolation
 from windlass.errors import FlowError
 from windlass.model.flow import Advance
 from windlass.model.job import Job
-from windlass.payload import Signature
+from windlass.payload.signature import Signature
 from windlass.runtime.leases import give_back
 from windlass.runtime.pool import Processor
 from windlass.runtime.processor import Execution

@@ -19,8 +19,8 @@ from windlass.handler.waits import Suspended
 from windlass.model.admission import LONGEST_KEY, key_of
 from windlass.model.job import Job
 from windlass.model.outcome import Dead, Ending, Outcome, Retry, Snooze
-from windlass.payload import describe
-from windlass.policy.unique import shortened
+from windlass.payload.sanitise import describe
+from windlass.policy.unique import shorten_key
 
 log = logging.getLogger("windlass")
 
@@ -100,7 +100,7 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
             message=message,
             traceback=trace,
             delay=error.after,
-            bucket=None if error.bucket is None else shortened(error.bucket, LONGEST_KEY),
+            bucket=None if error.bucket is None else shorten_key(error.bucket, LONGEST_KEY),
         )
     permanent = False if getattr(error, "of_database", False) else definition.is_permanent(error)
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)

@@ -32,7 +32,7 @@ from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import State
 from windlass.observe.events import JobEnded, JobFinished, JobStarted
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow

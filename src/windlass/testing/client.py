@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,7 +12,6 @@ from windlass.client import Client
 from windlass.config import Settings
 from windlass.handler.transaction import current_transaction
 from windlass.model.job import NewJob
-from windlass.store.protocol import Store
 from windlass.testing.clock import ManualClock
 from windlass.testing.errors import HandlerStuck
 from windlass.testing.recorder import attempting
@@ -41,10 +40,10 @@ class HarnessClient(Client):
         self._run = run
         self._arun = arun
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
         __tracebackhide__ = True
         self._manual.advance(TICK)
-        existing = super().enqueue(jobs, conn, twin=twin)
+        existing = super().enqueue(jobs, conn, async_name=async_name)
         if conn is None and current_transaction.get() is None:
             self._run(_written(jobs, existing))
         return existing
@@ -57,14 +56,14 @@ class HarnessClient(Client):
             await self._arun(_written(jobs, existing))
         return existing
 
-    def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
-        """As the client does. A handler that waits for a job which runs only after itself is told so, before its own
-        time is up."""
+    def wait_for(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T:
+        """As the client does. A handler that waits for a job which runs only after itself fails with an error that
+        explains it, before its own time is up."""
 
-        async def bounded(store: Store) -> T:
+        async def bounded() -> T:
             try:
                 async with asyncio.timeout(self._patience / 2) as limit:
-                    return await question(store)
+                    return await coroutine()
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -73,7 +72,7 @@ class HarnessClient(Client):
                     "with windlass.inline()"
                 ) from None
 
-        return super().ask(question if attempting.get() is None else bounded, twin=twin)
+        return super().wait_for(coroutine if attempting.get() is None else bounded, async_name=async_name)
 
 
 def _written(jobs: Sequence[NewJob], existing: Mapping[UUID, UUID]) -> Sequence[NewJob]:

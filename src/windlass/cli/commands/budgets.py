@@ -1,4 +1,4 @@
-"""`windlass budgets`: what tenants and queues may cost, what they have cost, and when a spent one opens."""
+"""`windlass budgets`: how much tenants and queues may spend, what they have spent, and when a spent budget opens."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, WithNegatives
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import SOON, Listing, hint, known_names, spender_of, spender_options
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, explain, note, plural, print_json, print_table, say, since
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import (
+    SOON,
+    ListGroup,
+    parse_spender,
+    read_known_names,
+    spender_options,
+    suggest_name,
+)
+from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    format_age,
+    format_count,
+    number_cell,
+    print_detail,
+    print_json,
+    print_note,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,31 +49,30 @@ WHOLE = re.compile(r"-?\d+", re.ASCII)
 EUROS = re.compile(r"(-?\d+)[.,](\d\d?)", re.ASCII)
 
 
-@click.group(cls=Listing, short_help="Show and set what tenants and queues may cost.")
+@click.group(cls=ListGroup, short_help="Show and set how much tenants and queues may spend.")
 def budgets() -> None:
-    """Show and set what tenants and queues may cost per window of time.
+    """Show and set how much tenants and queues may spend per window of time.
 
-    Handlers tell what they cost (ctx.cost). When a budget is spent, nothing of that tenant or queue starts until its
-    next window; what runs may finish, and is counted. Without a command, this lists the budgets.
+    Handlers report their cost (ctx.cost). When a budget is spent, no job of that tenant or queue starts until the
+    next window. Running jobs finish, and their cost counts. Without a command, this lists the budgets.
     """
 
 
 @budgets.command("list", short_help="Show each budget: spent, left, and when it opens.")
-@app_option
-@url_option
-@as_json
+@store_options
 def list_budgets(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each budget: what it is, what its window that is now has cost, what is left, and when a spent one opens."""
+    """Show each budget: its cents per window, the cents spent in the current window, the cents left, and when a spent
+    budget opens again."""
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.budgets())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.budgets())
     now = SystemClock().now()
     if as_json:
-        print_json({"budgets": [document(row) for row in rows]})
+        print_json({"budgets": [budget_document(row) for row in rows]})
         return
     if not rows:
-        say("there is no budget; set one: windlass budgets set --tenant acme 500 --per day", err=True)
+        print_text("there is no budget; set one: windlass budgets set --tenant acme 500 --per day", err=True)
         return
     print_table(COLUMNS, [_row(row, now) for row in rows])
 
@@ -64,11 +81,11 @@ def _row(row: BudgetRow, now: datetime) -> list[Cell]:
     spent = is_spent(row)
     return [
         Cell(f"{row.kind} {row.name}", raw=f"{row.kind}:{row.name}"),
-        Cell(f"{row.cents:,}", raw=str(row.cents)),
-        Cell(window_of(row.seconds), raw="month" if row.seconds is None else f"{row.seconds:g}"),
-        Cell(f"{row.spent:,}", raw=str(row.spent)),
-        Cell(f"{left_of(row):,}", "bold red" if spent else "", raw=str(left_of(row))),
-        Cell(standing(row, now), "bold red" if spent else "green", raw=row.until.isoformat()),
+        number_cell(row.cents),
+        Cell(format_window(row.seconds), raw="month" if row.seconds is None else f"{row.seconds:g}"),
+        number_cell(row.spent),
+        number_cell(cents_left(row), "bold red" if spent else ""),
+        Cell(describe_state(row, now), "bold red" if spent else "green", raw=row.until.isoformat()),
     ]
 
 
@@ -76,48 +93,50 @@ def is_spent(row: BudgetRow) -> bool:
     return row.spent >= row.cents
 
 
-def left_of(row: BudgetRow) -> int:
+def cents_left(row: BudgetRow) -> int:
     return max(0, row.cents - row.spent)
 
 
-def standing(row: BudgetRow, now: datetime) -> str:
+def describe_state(row: BudgetRow, now: datetime) -> str:
     """`spent, opens in 5h`."""
     if row.cents == 0:
         return "0: nothing starts"
-    return f"spent, opens in {since(now, row.until)}" if is_spent(row) else f"open, anew in {since(now, row.until)}"
+    return (
+        f"spent, opens in {format_age(now, row.until)}"
+        if is_spent(row)
+        else f"open, new window in {format_age(now, row.until)}"
+    )
 
 
-def window_of(seconds: float | None) -> str:
-    """`day`, or how long it is."""
+def format_window(seconds: float | None) -> str:
+    """`day`, or the length of the window."""
     from windlass.model.admission import spelled_window
 
     return spelled_window(seconds)
 
 
-def document(row: BudgetRow) -> dict[str, Any]:
-    """A budget as `--json` tells it."""
+def budget_document(row: BudgetRow) -> dict[str, Any]:
+    """A budget as `--json` prints it."""
     return {
         "kind": row.kind,
         "name": row.name,
         "cents": row.cents,
         "seconds": row.seconds,
         "spent": row.spent,
-        "left": left_of(row),
+        "left": cents_left(row),
         "open": not is_spent(row),
         "until": row.until,
     }
 
 
-# Setting one
+# Changes
 
 
-@budgets.command("set", cls=WithNegatives, short_help="Set or change a budget, in cents.")
+@budgets.command("set", cls=NegativeNumbersCommand, short_help="Set or change a budget, in cents.")
 @click.argument("cents")
 @spender_options
-@click.option("--per", metavar="WINDOW", help="hour, day, week, month, or a span such as 30m; needed.")
-@app_option
-@url_option
-@as_json
+@click.option("--per", metavar="WINDOW", help="hour, day, week, month, or a span such as 30m; required.")
+@store_options
 def set_budget(
     cents: str,
     tenant: str | None,
@@ -127,28 +146,28 @@ def set_budget(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Set what a tenant or a queue may cost per window: `windlass budgets set --tenant acme 500 --per day`.
+    """Set how much a tenant or a queue may spend per window: `windlass budgets set --tenant acme 500 --per day`.
 
-    CENTS is a whole number; 0 lets nothing start. Windows are counted in UTC: days begin at midnight, months on the
-    first, spans and weeks from the beginning of 1970. What the window that is now has cost already counts.
+    CENTS is a whole number; with 0 no job starts. Windows are counted in UTC: days begin at midnight, months on the
+    first, spans and weeks from the beginning of 1970. Cents already spent in the current window count.
     """
     from windlass.admin import budget
 
-    spender_of("set", tenant, queue)
+    parse_spender("set", tenant, queue)
     if per is None:
-        raise click.UsageError("say per what: --per hour, day, week, month, or a span such as --per 30m")
-    given = budget(tenant, queue, _cents(cents.removeprefix(SHIELD)), per)
-    settings = settings_of(url, app)
-    row, known = ask(settings, lambda store: _set(store, given, settings.acting))
-    hint(given.kind, given.name, known)
+        raise click.UsageError("the window is missing: --per hour, day, week, month, or a span such as --per 30m")
+    given = budget(tenant, queue, _parse_cents(remove_shield(cents)), per)
+    settings = load_settings(url, app)
+    row, known = call_store(settings, lambda store: _set(store, given, settings.acting))
+    suggest_name(given.kind, given.name, known)
     if as_json:
-        print_json(document(row))
+        print_json(budget_document(row))
     else:
-        _tell(row)
+        _print_budget(row)
 
 
-def _cents(text: str) -> int:
-    """Only cents: 5.00 may mean five euros, and is asked about rather than guessed."""
+def _parse_cents(text: str) -> int:
+    """Only whole cents: 5.00 may mean five euros, and the error message shows how to write that."""
     if WHOLE.fullmatch(text):
         return int(text)
     meant = EUROS.fullmatch(text)
@@ -161,45 +180,46 @@ def _cents(text: str) -> int:
 async def _set(store: Store, budget: Budget, actor: str) -> tuple[BudgetRow, set[str]]:
     from windlass.errors import AdmissionError
 
-    known = await known_names(store, budget.kind)
+    known = await read_known_names(store, budget.kind)
     await store.set_budget(budget, actor=actor)
     for row in await store.budgets():
         if (row.kind, row.name) == (budget.kind, budget.name):
             return row, known
-    raise AdmissionError(f"the budget of {budget.kind} {budget.name} was set, and dropped by somebody else at once")
+    raise AdmissionError(f"the budget of {budget.kind} {budget.name} was set, and dropped by another operator at once")
 
 
-def _tell(row: BudgetRow) -> None:
+def _print_budget(row: BudgetRow) -> None:
     from windlass.clock import SystemClock
 
     now = SystemClock().now()
-    say(f"{row.kind} {row.name} may cost {plural(row.cents, 'cent')} per {window_of(row.seconds)}", style="green")
-    explain(f"{row.spent:,} spent, {left_of(row):,} left; {standing(row, now)}")
+    print_text(
+        f"{row.kind} {row.name} may cost {format_count(row.cents, 'cent')} per {format_window(row.seconds)}",
+        style="green",
+    )
+    print_detail(f"{row.spent:,} spent, {cents_left(row):,} left; {describe_state(row, now)}")
     if row.cents == 0:
-        explain("running jobs finish; nothing new starts until it has another budget or none; " + SOON)
-        explain(f"→ windlass budgets drop {shown([f'--{row.kind}', row.name])}", style="dim")
+        print_detail("running jobs finish; no other job starts until the budget is changed or dropped; " + SOON)
+        print_detail(f"→ windlass budgets drop {join_words([f'--{row.kind}', row.name])}", style="dim")
     elif is_spent(row):
-        explain(f"running jobs finish; nothing new starts until then; {SOON}")
+        print_detail(f"running jobs finish; no other job starts until then; {SOON}")
 
 
-@budgets.command("drop", short_help="Forget a budget.")
+@budgets.command("drop", short_help="Remove a budget.")
 @spender_options
-@app_option
-@url_option
-@as_json
+@store_options
 def drop_budget(tenant: str | None, queue: str | None, app: str | None, url: str | None, as_json: bool) -> None:
-    """Forget a budget: the tenant or queue may cost what it costs. Where there is none, nothing changes."""
-    kind, name = spender_of("drop", tenant, queue)
-    settings = settings_of(url, app)
-    dropped, known = ask(settings, lambda store: _drop(store, kind, name, settings.acting))
+    """Remove a budget: the tenant or queue may spend without limit. Where there is no budget, nothing changes."""
+    kind, name = parse_spender("drop", tenant, queue)
+    settings = load_settings(url, app)
+    dropped, known = call_store(settings, lambda store: _drop(store, kind, name, settings.acting))
     if as_json:
         print_json({"kind": kind, "name": name, "dropped": dropped})
     if dropped:
         if not as_json:
-            say(f"{kind} {name} has no budget any more", style="green")
+            print_text(f"{kind} {name} has no budget any more", style="green")
         return
-    note(f"{kind} {name} has no budget")
-    hint(f"budget of {kind}", name, known)
+    print_note(f"{kind} {name} has no budget")
+    suggest_name(f"budget of {kind}", name, known)
 
 
 async def _drop(store: Store, kind: str, name: str, actor: str) -> tuple[bool, set[str]]:

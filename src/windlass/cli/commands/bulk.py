@@ -1,7 +1,7 @@
-"""`windlass jobs cancel|retry|replay|resume|discard`: one job, or all that match.
+"""`windlass jobs cancel|retry|replay|resume|discard`: change one job, or all that match.
 
-What matches is fixed before the question is asked: its count is exact, and what is changed afterwards is that and no
-more. Each job is changed by a conditional write of its own; one that has moved on meanwhile is refused and counted.
+The jobs are chosen before the user is asked to confirm: the count is exact, and no other job is changed afterwards.
+Each job is changed by its own conditional write; a job that has changed its state meanwhile is refused and counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from uuid import UUID
 
 import click
 
-from windlass.cli.parse.filter_args import Filtering, filter_of, ids_of
-from windlass.cli.parse.find_jobs import each_page, explain_ambiguous, find
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import as_json, note, plural, print_json, say
+from windlass.cli.exit_codes import INTERRUPTED, REFUSED
+from windlass.cli.parse.filter_args import FilterCommand, parse_filter, parse_ids
+from windlass.cli.parse.find_jobs import find_one, for_each_page
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
 from windlass.store.parts.messages import cancel_message
 
@@ -31,30 +32,28 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.store.protocol import Store
 
-TYPED_FROM = 100  # jobs: above, the number has to be typed
-PAGE = 200  # jobs between two looks at the progress
-ASKED = 20  # jobs that are asked after their children
-AT_ONCE = 4  # statements: the store has a few connections
-REFUSED = 1
-INTERRUPTED = 130
+TYPED_FROM = 100  # jobs: above this, the user confirms by typing the number
+PAGE = 200  # jobs between two updates of the progress line
+ASKED = 20  # jobs and links per job that are checked for children
+AT_ONCE = 4  # statements at a time: the store has only a few connections
 
 ABOUT = {
     Verb.CANCEL: ("Cancel jobs: at once, or by asking the worker that runs them.", "cancelled"),
     Verb.RETRY: ("Make failed jobs due now.", "made due now"),
-    Verb.REPLAY: ("Let dead jobs start over: same id, attempts from zero.", "replayed"),
+    Verb.REPLAY: ("Start dead jobs over: same id, attempts from zero.", "replayed"),
     Verb.RESUME: ("Bring cancelled jobs back.", "resumed"),
     Verb.DISCARD: ("Remove dead jobs for good.", "discarded"),
 }
 
 
 @dataclass
-class Chosen:
-    """The jobs that are meant, and in which words."""
+class ChosenJobs:
+    """The jobs that the command changes, and the filter or ids that chose them."""
 
     text: str
     jobs: list[tuple[UUID, str]] = field(default_factory=list)  # id and queue
-    followed: list[UUID] = field(default_factory=list)  # those that may have children
-    cancelled: set[UUID] = field(default_factory=set)  # those that were so before
+    followed: list[UUID] = field(default_factory=list)  # jobs that may have children
+    cancelled: set[UUID] = field(default_factory=set)  # jobs that were cancelled before
     types: Counter[str] = field(default_factory=Counter)
 
     def add(self, jobs: Sequence[Job]) -> None:
@@ -65,29 +64,27 @@ class Chosen:
 
 
 @dataclass
-class Done:
-    """How far it came."""
+class BulkResult:
+    """What has been done so far."""
 
     changed: int = 0
-    asked: int = 0  # running jobs whose worker has been asked to cancel
+    asked: int = 0  # running jobs that were asked to cancel
     refused: list[tuple[UUID, str]] = field(default_factory=list)  # id and why
-    children: bool = False  # whether jobs went along that were not named
+    children: bool = False  # whether children are cancelled together with the chosen jobs
 
     @property
     def total(self) -> int:
         return self.changed + self.asked + len(self.refused)
 
 
-def make(verb: Verb) -> click.Command:
+def make_command(verb: Verb) -> click.Command:
     """The command of a verb."""
 
-    @click.command(verb.value, cls=Filtering, short_help=ABOUT[verb][0], help=_help(verb))
+    @click.command(verb.value, cls=FilterCommand, short_help=ABOUT[verb][0], help=_help(verb))
     @click.argument("words", nargs=-1, metavar="FILTER… | ID…")
     @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-    @click.option("--all", "everything", is_flag=True, help="Every job that can be; instead of a filter.")
-    @app_option
-    @url_option
-    @as_json
+    @click.option("--all", "everything", is_flag=True, help="Every job in a state that allows it; instead of a filter.")
+    @store_options
     @click.pass_context
     def command(
         ctx: click.Context,
@@ -99,11 +96,11 @@ def make(verb: Verb) -> click.Command:
         as_json: bool,
     ) -> None:
         if bool(words) == everything:
-            what = "--all and a filter both say which; give one" if words else "say which: ids, a filter, or --all"
+            what = "give --all or a filter, not both" if words else "give ids, a filter, or --all"
             raise click.UsageError(f"{what}, for example: windlass jobs {verb} {_example(verb)}")
-        settings = settings_of(url, app)
+        settings = load_settings(url, app)
         chosen = _choose(ctx, settings, verb, words)
-        named = bool(ids_of(words)) and verb is not Verb.DISCARD
+        named = bool(parse_ids(words)) and verb is not Verb.DISCARD
         if chosen.jobs and not (yes or named):
             _confirm(ctx, settings, verb, chosen)
         ctx.exit(_run(settings, verb, chosen, as_json=as_json))
@@ -112,12 +109,12 @@ def make(verb: Verb) -> click.Command:
 
 
 def _help(verb: Verb) -> str:
-    allowed = " or ".join(sorted(sources(verb)))
-    running = ", or running" if verb is Verb.CANCEL else ""
+    *others, last = sorted(_states(verb))
+    allowed = f"{', '.join(others)} or {last}" if others else last
     return (
-        f"{ABOUT[verb][0]}\n\nGive ids, or a FILTER (see: windlass jobs --help). Without a state in it, only jobs that "
-        f"are {allowed}{running} are taken. A filter is answered with the exact count and a question; above "
-        f"{TYPED_FROM} jobs the number has to be typed. Exit 1 when a job was refused."
+        f"{ABOUT[verb][0]}\n\nGive ids, or a FILTER (see: windlass jobs --help). Unless the filter names a state, "
+        f"only jobs that are {allowed} are chosen. For a filter the command shows the exact count and asks; "
+        f"above {TYPED_FROM} jobs you confirm by typing the number. Exit 1 when a job was refused."
     )
 
 
@@ -125,125 +122,130 @@ def _example(verb: Verb) -> str:
     return "queue:mail age:>1h"
 
 
-# Choosing
+# Choose
 
 
-def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> Chosen:
-    ids = ids_of(words)
+def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> ChosenJobs:
+    ids = parse_ids(words)
     if ids:
-        return ask(settings, lambda store: _named(ctx, store, words))
-    filter = filter_of(words)
+        return call_store(settings, lambda store: _choose_by_id(ctx, store, words))
+    filter = parse_filter(words)
     narrowed = filter if filter.asks("status") else _narrow(filter, verb)
-    chosen = ask(settings, lambda store: _matching(store, narrowed))
+    chosen = call_store(settings, lambda store: _choose_matching(store, narrowed))
     if not chosen.jobs and not ctx.params["as_json"]:
-        _explain_nothing(settings, filter, narrowed, verb)
+        _print_nothing_found(settings, filter, narrowed, verb)
     return chosen
 
 
 def _narrow(filter: Filter, verb: Verb) -> Filter:
-    """Only jobs in a state that allows it: the others could only be refused."""
+    """Only jobs in a state that allows the verb: all others would be refused."""
     from windlass.model.filter import parse
 
-    states = {*sources(verb), *((State.RUNNING,) if verb is Verb.CANCEL else ())}
-    return parse(f"{filter.text} state:{','.join(sorted(states))}")
+    return parse(f"{filter.text} state:{','.join(sorted(_states(verb)))}")
 
 
-async def _named(ctx: click.Context, store: Store, words: Sequence[str]) -> Chosen:
-    chosen = Chosen(" ".join(words))
+def _states(verb: Verb) -> set[State]:
+    """The states of jobs that the verb changes; a running job is asked to cancel."""
+    return {*sources(verb), *((State.RUNNING,) if verb is Verb.CANCEL else ())}
+
+
+async def _choose_by_id(ctx: click.Context, store: Store, words: Sequence[str]) -> ChosenJobs:
+    chosen = ChosenJobs(" ".join(words))
     for word in dict.fromkeys(words):
-        found = await find(store, word)
-        if len(found) > 1:
-            ctx.exit(explain_ambiguous(word, found))
-        chosen.add(found)
+        chosen.add([await find_one(ctx, store, word)])
     return chosen
 
 
-async def _matching(store: Store, filter: Filter) -> Chosen:
-    chosen = Chosen(filter.text)
-    counting = _Meter("counting", None)
+async def _choose_matching(store: Store, filter: Filter) -> ChosenJobs:
+    chosen = ChosenJobs(filter.text)
+    counting = _ProgressLine("counting", None)
 
     def use(page: list[Job]) -> None:
         chosen.add(page)
         counting.show(len(chosen.jobs))
 
-    await each_page(store, filter, use)
+    await for_each_page(store, filter, use)
     counting.clear()
     return chosen
 
 
-def _explain_nothing(settings: Settings, filter: Filter, narrowed: Filter, verb: Verb) -> None:
-    note(f"no job matches {narrowed.text}; nothing to {verb}")
+def _print_nothing_found(settings: Settings, filter: Filter, narrowed: Filter, verb: Verb) -> None:
+    print_note(f"no job matches {narrowed.text}; nothing to {verb}")
     if narrowed is filter:
         return
-    others = ask(settings, lambda store: store.search(filter, page=1_000))
+    others = call_store(settings, lambda store: store.search(filter, page=1_000))
     if others:
         states = Counter(job.status.value for job in others)
-        told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-        note(f"in other states there are: {told}{' among the newest 1,000' if len(others) == 1_000 else ''}")
+        summary = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+        print_note(f"jobs in other states match: {summary}{' among the newest 1,000' if len(others) == 1_000 else ''}")
 
 
-# Asking
+# Confirm
 
 
-def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen) -> None:
-    """Say what would happen, and let only a clear yes pass."""
+def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJobs) -> None:
+    """Show what would be changed, and end the command unless the user agrees."""
     from windlass.store import masked
 
     count = len(chosen.jobs)
     types = ", ".join(f"{number:,} {type}" for type, number in chosen.types.most_common(3))
     more = f", {len(chosen.types) - 3} more types" if len(chosen.types) > 3 else ""
-    say(f"{verb} {plural(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}", style="bold", err=True)
-    say(f"  {types}{more}; in {masked(settings.url)}", err=True)
+    print_text(
+        f"{verb} {format_count(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}",
+        style="bold",
+        err=True,
+    )
+    print_text(f"  {types}{more}; in {masked(settings.url)}", err=True)
     if not sys.stdin.isatty():
-        note("nothing was changed: this is not a terminal, so nobody can say yes; add --yes")
+        print_note("nothing was changed: this is not a terminal, so the command cannot ask; add --yes")
         ctx.exit(2)
     wanted = str(count) if count > TYPED_FROM else "y"
     question = f"type {count} to go on: " if count > TYPED_FROM else "go on? [y/N] "
     click.echo(question, err=True, nl=False)
     answer = sys.stdin.readline().strip().lower().replace(",", "")
     if answer != wanted and not (wanted == "y" and answer == "yes"):
-        note("nothing was changed")
+        print_note("nothing was changed")
         ctx.exit(REFUSED)
 
 
-# Doing
+# Change
 
 
-def _run(settings: Settings, verb: Verb, chosen: Chosen, *, as_json: bool) -> int:
-    """Operate on all of them; the answer is the exit code. Whatever ends it, what was done is told."""
-    done = Done()
+def _run(settings: Settings, verb: Verb, chosen: ChosenJobs, *, as_json: bool) -> int:
+    """Change all chosen jobs; returns the exit code. The result is printed even after an error or Ctrl-C."""
+    result = BulkResult()
     code = INTERRUPTED
     try:
-        if ask(settings, lambda store: _operate(store, verb, chosen, done, settings.acting)):
-            code = REFUSED if done.refused else 0
+        if call_store(settings, lambda store: _operate(store, verb, chosen, result, settings.acting)):
+            code = REFUSED if result.refused else 0
     except (KeyboardInterrupt, CancelledError):
         pass
     finally:
         if as_json:
-            print_json(_document(verb, chosen, done))
+            print_json(_document(verb, chosen, result))
         elif chosen.jobs:
-            _report(verb, chosen, done)
+            _print_result(verb, chosen, result)
     return code
 
 
-async def _operate(store: Store, verb: Verb, chosen: Chosen, done: Done, actor: str) -> bool:
-    """All of them, page by page; False when Ctrl-C came in between."""
-    jobs, turn = chosen.jobs, Turns(store, verb, chosen, done, actor)
-    done.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
-    meter = _Meter(verb.value, len(jobs))
+async def _operate(store: Store, verb: Verb, chosen: ChosenJobs, result: BulkResult, actor: str) -> bool:
+    """Change all chosen jobs, page by page; False when Ctrl-C came in between."""
+    jobs, turn = chosen.jobs, JobChanger(store, verb, chosen, result, actor)
+    result.children = verb is Verb.CANCEL and await _have_children(store, chosen.followed)
+    meter = _ProgressLine(verb.value, len(jobs))
     stop = _stop_at_interrupt()
     for start in range(0, len(jobs), PAGE):
         page = iter(jobs[start : start + PAGE])
         due: set[str] = set()
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(AT_ONCE):  # they share the iterator
+                for _ in range(AT_ONCE):  # the tasks share the iterator
                     group.create_task(turn(page, due, stop))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors  # a database that went away is one line for a person
+            raise errors.exceptions[0] from errors  # the user reads one error when the database went away
         for queue in due:
             await store.wake(queue)
-        meter.show(done.total)
+        meter.show(result.total)
         if stop.is_set():
             break
     meter.clear()
@@ -251,7 +253,8 @@ async def _operate(store: Store, verb: Verb, chosen: Chosen, done: Done, actor: 
 
 
 def _stop_at_interrupt() -> asyncio.Event:
-    """Set by the first Ctrl-C: what is on its way is finished, so that the count told is exact. The second one ends."""
+    """An event that the first Ctrl-C sets: statements under way finish, so that the printed count is exact. The second
+    Ctrl-C cancels the command."""
     stop, task = asyncio.Event(), asyncio.current_task()
     assert task is not None
 
@@ -265,7 +268,7 @@ def _stop_at_interrupt() -> asyncio.Event:
 
 
 async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
-    """Whether one of these created a job that has not ended; of many, the first ones are asked."""
+    """Whether one of these jobs created a job that has not ended; of many jobs, only the first ones are checked."""
     for job in jobs[:ASKED]:
         going = [link.id for link in await store.links(job) if link.status not in (*FINAL, None)]
         if any(child.parent == job for child in (await store.find_many(going[:ASKED])).values()):
@@ -274,13 +277,13 @@ async def _have_children(store: Store, jobs: Sequence[UUID]) -> bool:
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Changes one job after another; several of these share a page."""
+class JobChanger:
+    """Changes one job after another; several tasks share a page."""
 
     store: Store
     verb: Verb
-    chosen: Chosen
-    done: Done
+    chosen: ChosenJobs
+    result: BulkResult
     actor: str
 
     async def __call__(self, page: Iterator[tuple[UUID, str]], due: set[str], stop: asyncio.Event) -> None:
@@ -298,56 +301,61 @@ class Turns:
             state = await self.store.operate(self.verb, id, actor=self.actor)
         except (JobNotFound, TransitionRefused):
             found = await self.store.find(id)
-            if found is not None and self._went_along(found):
-                self.done.changed += 1
+            if found is not None and self._was_cancelled_with_parent(found):
+                self.result.changed += 1
             else:
-                self.done.refused.append((id, "gone" if found is None else found.status.value))
+                self.result.refused.append((id, "gone" if found is None else found.status.value))
             return None
         if state is State.RUNNING:
-            self.done.asked += 1
+            self.result.asked += 1
             await self.store.wake(cancel_message(id))
         else:
-            self.done.changed += 1
+            self.result.changed += 1
         return state
 
-    def _went_along(self, job: Job) -> bool:
-        """A child that was chosen together with its parent may be cancelled by that one's turn."""
+    def _was_cancelled_with_parent(self, job: Job) -> bool:
+        """Whether the job was cancelled together with its parent, which was chosen, too, and changed before it."""
         cancelled = self.verb is Verb.CANCEL and job.status is State.CANCELLED
         return cancelled and job.parent is not None and job.id not in self.chosen.cancelled
 
 
-def _report(verb: Verb, chosen: Chosen, done: Done) -> None:
+def _print_result(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> None:
     parts: list[str] = []
-    if done.changed or not done.total:
-        parts.append(f"{plural(done.changed, 'job')} {ABOUT[verb][1]}")
-    if done.asked:
-        parts.append(f"{plural(done.asked, 'running job')} asked to stop")
-    if done.children and done.changed + done.asked:
-        parts.append("and the jobs that they created with them")
-    left = len(chosen.jobs) - done.total
+    if result.changed or not result.total:
+        parts.append(f"{format_count(result.changed, 'job')} {ABOUT[verb][1]}")
+    if result.asked:
+        parts.append(f"{format_count(result.asked, 'running job')} asked to stop")
+    if result.children and result.changed + result.asked:
+        parts.append("and the jobs that they created")
+    left = len(chosen.jobs) - result.total
     if left:
         parts.append(f"interrupted: {left:,} left as they were")
-    say(", ".join(parts) or f"no job {ABOUT[verb][1]}", style="green" if not done.refused and not left else None)
-    if done.refused:
+    print_text(
+        ", ".join(parts) or f"no job {ABOUT[verb][1]}", style="green" if not result.refused and not left else None
+    )
+    if result.refused:
         allowed = " or ".join(sorted(sources(verb)))
-        reasons = Counter(why for _, why in done.refused)
-        told = ", ".join(f"{count:,} {'are' if count > 1 else 'is'} {why}" for why, count in reasons.most_common())
-        say(f"{plural(len(done.refused), 'job')} refused, since only {allowed} jobs can: {told}", style="yellow")
+        reasons = Counter(why for _, why in result.refused)
+        summary = ", ".join(f"{count:,} {'are' if count > 1 else 'is'} {why}" for why, count in reasons.most_common())
+        print_text(
+            f"{format_count(len(result.refused), 'job')} refused, since only {allowed} jobs can: {summary}",
+            style="yellow",
+        )
 
 
-def _document(verb: Verb, chosen: Chosen, done: Done) -> dict[str, Any]:
+def _document(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> dict[str, Any]:
     return {
         "verb": verb,
         "filter": chosen.text,
         "matched": len(chosen.jobs),
-        "changed": done.changed,
-        "asked": done.asked,
-        "refused": [{"id": id, "state": None if why == "gone" else why} for id, why in done.refused],
+        "changed": result.changed,
+        "asked": result.asked,
+        "refused": [{"id": id, "state": None if why == "gone" else why} for id, why in result.refused],
     }
 
 
-class _Meter:
-    """A line on stderr that counts up, for a person, once there is something to wait for."""
+class _ProgressLine:
+    """A line on a terminal's stderr that counts the jobs, shown from the first full page on."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what = what
@@ -366,4 +374,4 @@ class _Meter:
             click.echo("\r\x1b[K", err=True, nl=False, color=True)
 
 
-COMMANDS = tuple(make(verb) for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD))
+COMMANDS = tuple(make_command(verb) for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD))

@@ -22,8 +22,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     make = get_completion_class(shell)
-    assert make is not None, "click knows these three"
+    assert make is not None, "click supports these three shells"
     root = ctx.find_root()
     complete = make(root.command, {}, "windlass", VARIABLE)
-    # Not source(): for bash it would start a shell to ask after its version, and warn into our output.
+    # Not source(): for bash it would start a shell to read its version, and print a warning into the output.
     click.echo(complete.source_template % complete.source_vars())

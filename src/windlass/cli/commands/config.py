@@ -1,4 +1,4 @@
-"""`windlass config`: each setting, its value, and where that came from."""
+"""`windlass config`: each setting, its value, and the source of the value."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.store_option import APP, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table
+from windlass.cli.parse.options import json_option
+from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.show.output import Cell, Column, print_json, print_table
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -26,21 +27,26 @@ COLUMNS = (
 @click.command(short_help="Show each setting, its value and where it came from.")
 @click.argument("app", required=False, envvar=APP)
 @url_option
-@as_json
+@json_option
 def config(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each setting as it is in effect, and where its value came from.
+    """Show each setting, its value, and where the value came from.
 
-    With APP (app.py or package.module:app) those of the program; without, those of the environment and the files here.
-    An argument in the program comes before a flag, then WINDLASS_*, windlass.toml, [tool.windlass] in pyproject.toml,
-    the pace's preset, and the default. Passwords are not shown.
+    With APP (app.py or package.module:app) these are the settings of the program; without it, those of the environment
+    and of the files in this directory. An argument in the program comes first, then a flag, WINDLASS_*, windlass.toml,
+    [tool.windlass] in pyproject.toml, the pace's preset, and the default. Passwords are not shown.
     """
     from windlass.config import names, variable
 
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
     items = names().items()
     if as_json:
         documents = [
-            {"name": name, "value": _plain(settings, name), "from": _origin(settings, name), "variable": variable(name)}
+            {
+                "name": name,
+                "value": _read_value(settings, name),
+                "from": _origin(settings, name),
+                "variable": variable(name),
+            }
             for name, _ in items
         ]
         print_json({"settings": documents})
@@ -53,7 +59,7 @@ def _row(settings: Settings, name: str, item: Field[Any], variable: str) -> list
     given = origin != "default"
     return [
         Cell(name, "bold" if given else ""),
-        Cell(_spelt(settings, name, item), "bold" if given else ""),
+        Cell(_format_value(settings, name, item), "bold" if given else ""),
         Cell(origin, "" if given else "dim"),
         Cell(variable, "dim"),
         Cell(str(item.metadata["about"]), "dim"),
@@ -64,20 +70,20 @@ def _origin(settings: Settings, name: str) -> str:
     return settings.origins.get(name, "default")
 
 
-def _plain(settings: Settings, name: str) -> Any:
-    """The value for a program: seconds and bytes as numbers."""
+def _read_value(settings: Settings, name: str) -> Any:
+    """The value as `--json` prints it: seconds and bytes as numbers, without passwords."""
     from windlass.store import masked
 
     value = settings.acting if name == "actor" else getattr(settings, name)
     return masked(value) if name in ("url", "direct_url") and value is not None else value
 
 
-def _spelt(settings: Settings, name: str, item: Field[Any]) -> str:
-    """The value as it would be written in a file."""
+def _format_value(settings: Settings, name: str, item: Field[Any]) -> str:
+    """The value as a user would write it in a file."""
     from windlass.clock import spell
     from windlass.config import duration
 
-    value = _plain(settings, name)
+    value = _read_value(settings, name)
     if value is None:
         return "–"
     if item.metadata["read"] is duration:

@@ -1,7 +1,8 @@
-"""`windlass dev`: a worker that migrates, shows each job, and starts anew when a file changes.
+"""`windlass dev`: a worker that migrates, prints each job, and restarts when a file changes.
 
-Two processes. The parent watches files and never imports the program, so that each start sees fresh code; the child
-migrates and works. A child that cannot load its program says why, and the parent waits for the next change.
+There are two processes. The parent watches the files and never imports the program, so that each start loads fresh
+code. The child migrates and runs a worker. When the child cannot load the program, it prints the error, and the parent
+waits for the next change.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.parse.options import lifeline
-from windlass.cli.show.output import complaint
+from windlass.cli.exit_codes import NO_READER, TRY_AGAIN
+from windlass.cli.parse.options import lifeline_option
+from windlass.cli.show.output import print_note
 from windlass.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -22,10 +24,7 @@ if TYPE_CHECKING:
 KNOWN = ("app.py", "main.py", "windlass_app.py")
 MAKES_APP = re.compile(rb"^\w+\s*(:[^=\n]+)?=\s*([\w.]+\.)?Windlass\(", re.MULTILINE)
 
-TRY_AGAIN = 75  # EX_TEMPFAIL: the database is not there yet
-NO_READER = 141  # 128 + SIGPIPE: nobody reads our lines any more
-
-GRACE = 2.0  # seconds for running jobs before a restart; what has not ended then is given back
+GRACE = 2.0  # seconds for running jobs before a restart; jobs that have not ended by then are released
 CANCEL_GRACE = 1.0  # seconds for a cancelled handler to end
 
 level = click.option(
@@ -34,21 +33,21 @@ level = click.option(
     type=click.Choice(("DEBUG", "INFO", "WARNING", "ERROR"), case_sensitive=False),
     default="WARNING",
     show_default=True,
-    help="The least level that is logged, beside the lines about jobs.",
+    help="The lowest level that is logged, beside the lines about jobs.",
 )
 concurrency = click.option("--concurrency", type=click.IntRange(min=1), help="Jobs at a time.")
 
 
-@click.command(short_help="Run a program while you write it: show its jobs, reload on change.")
+@click.command(short_help="Run a program while you write it, and reload on change.")
 @click.argument("target", required=False)
 @concurrency
 @level
 @click.pass_context
 def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_level: str) -> None:
-    """Work on a program: migrate, run its jobs, show them, and restart when a file changes.
+    """Run a program while you write it: migrate, run its jobs, print them, and restart when a file changes.
 
-    TARGET is a file such as app.py, or package.module:app; without it, the one file here that makes a Windlass app.
-    Running jobs are given back at a restart, with no attempt counted. Ctrl-C ends it.
+    TARGET is a file such as app.py, or package.module:app. Without it, the command takes the one file in this directory
+    that makes a Windlass app. A restart releases running jobs and counts no attempt for them. Ctrl-C ends the command.
     """
     import asyncio
 
@@ -70,13 +69,13 @@ def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_lev
 @click.argument("target")
 @concurrency
 @level
-@lifeline
+@lifeline_option
 @click.pass_context
 def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_level: str, lifeline: int | None) -> None:
-    """The child of `windlass dev`."""
+    """The child process of `windlass dev`."""
     from windlass.cli.process.child import leave_interrupts_to_parent
-    from windlass.cli.process.run_worker import serve
-    from windlass.cli.show.live_log import JobLines, stop_unread
+    from windlass.cli.process.run_worker import run_worker
+    from windlass.cli.show.live_log import JobLines, stop_own_process
     from windlass.declare.program import load
     from windlass.observe.logs import set_up
 
@@ -89,18 +88,18 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
     )
     if not _prepare(app, target):
         ctx.exit(TRY_AGAIN)
-    lines = JobLines(stop_unread)
-    serve(
+    lines = JobLines(stop_own_process)
+    run_worker(
         lambda: app.worker(concurrency=concurrency),
         subscribers=(lines,),
         lifeline=lifeline,
         interrupts=False,
     )
-    ctx.exit(NO_READER if lines.unread else 0)
+    ctx.exit(NO_READER if lines.has_no_reader else 0)
 
 
 def guess(directory: Path) -> str:
-    """The one file that makes an app, found without running any."""
+    """The one file that makes an app; no file is run to find it."""
     found = [file.name for file in sorted(directory.glob("*.py")) if _makes_app(file)]
     known = [name for name in KNOWN if name in found]
     if len(known) == 1:
@@ -111,7 +110,7 @@ def guess(directory: Path) -> str:
         raise ProgramError(
             "no Python file here makes a Windlass app; name your program, for example: windlass dev path/to/app.py"
         )
-    raise ProgramError(f"{' and '.join(found)} make apps; say which, for example: windlass dev {found[0]}")
+    raise ProgramError(f"{' and '.join(found)} make apps; name one, for example: windlass dev {found[0]}")
 
 
 def _makes_app(file: Path) -> bool:
@@ -122,7 +121,7 @@ def _makes_app(file: Path) -> bool:
 
 
 def _prepare(app: Windlass, target: str) -> bool:
-    """Migrate and say what will run; False while the database cannot be reached."""
+    """Migrate and print the job types; False while the database cannot be reached."""
     from windlass.errors import StoreUnavailable
     from windlass.observe.logs import escape
     from windlass.store import masked
@@ -130,7 +129,7 @@ def _prepare(app: Windlass, target: str) -> bool:
     try:
         steps = app.migrate()
     except StoreUnavailable as error:
-        click.echo(complaint(escape(str(error), lines=True)), err=True)
+        print_note(str(error))
         return False
     finally:
         app.close()

@@ -1,4 +1,4 @@
-"""`windlass doctor`: is everything well, and if not, what is the next command?"""
+"""`windlass doctor`: checks the database, the workers and the queues, and advises the next command."""
 
 from __future__ import annotations
 
@@ -9,47 +9,50 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.parse.store_option import APP, settings_of, url_option
-from windlass.cli.show.output import as_json, click_style, inert, plural, print_json, say, wrapped
+from windlass.cli.exit_codes import REFUSED
+from windlass.cli.parse.options import json_option
+from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.show.output import escape_text, format_count, print_json, print_text, to_click_style, wrap
 
 if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.store.doctor.checkup import Finding
 
-SICK = 1
 LEVEL = len("problem")
 STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
 
 
-@click.command(short_help="Check the database, the workers and the queues, and say what to do.")
+@click.command(short_help="Check the database, the workers and the queues.")
 @click.argument("app", required=False, envvar=APP)
 @url_option
-@as_json
+@json_option
 @click.pass_context
 def doctor(ctx: click.Context, app: str | None, url: str | None, as_json: bool) -> None:
-    """Check the database, the workers and the queues, and say what to do; worst first.
+    """Check the database, the workers and the queues, and advise what to do; problems come first.
 
-    With APP (app.py or package.module:app) the database is the program's own. Reads only. Exit 1 when there is a
-    problem; warnings alone are exit 0.
+    With APP (app.py or package.module:app) the database is that of the program. The doctor only reads. Exit 1 when
+    there is a problem; with warnings alone exit 0.
     """
     import asyncio
 
     from windlass.store import masked
     from windlass.store.doctor.checkup import Level
 
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
     found = asyncio.run(_examine(settings))
-    findings = sorted((_for(app, finding) for finding in found), key=lambda each: list(Level).index(each.level))
+    findings = sorted(
+        (_name_program(app, finding) for finding in found), key=lambda each: list(Level).index(each.level)
+    )
     healthy = all(finding.level is not Level.PROBLEM for finding in findings)
     if as_json:
         print_json({"database": masked(settings.url), "healthy": healthy, "findings": findings})
     else:
-        _tell(findings)
-    ctx.exit(0 if healthy else SICK)
+        _print_findings(findings)
+    ctx.exit(0 if healthy else REFUSED)
 
 
 async def _examine(settings: Settings) -> list[Finding]:
-    """What waits, and for what, can be asked after only where the schema has it."""
+    """All findings; joins and limits are checked only where the schema has their tables."""
     import asyncio
 
     from windlass.store.doctor.admission import examine_admission
@@ -60,14 +63,14 @@ async def _examine(settings: Settings) -> list[Finding]:
     if not any(finding.check == "schema" and finding.level is Level.OK for finding in found):
         return found
     checks = {"joins": examine_joins, "limits": examine_admission}
-    told = await asyncio.gather(*(check(settings) for check in checks.values()), return_exceptions=True)
-    for check, findings in zip(checks, told, strict=True):
+    results = await asyncio.gather(*(check(settings) for check in checks.values()), return_exceptions=True)
+    for check, findings in zip(checks, results, strict=True):
         found += [not_checked(check, findings)] if isinstance(findings, BaseException) else findings
     return found
 
 
-def _for(app: str | None, finding: Finding) -> Finding:
-    """Advice that names the program, where one was named."""
+def _name_program(app: str | None, finding: Finding) -> Finding:
+    """The finding with the program's name in its advice, where the command line has one."""
     import msgspec
 
     if app is None or finding.advice is None:
@@ -78,22 +81,22 @@ def _for(app: str | None, finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, advice=advice)
 
 
-def _tell(findings: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[Finding]) -> None:
     if not sys.stdout.isatty():
         for each in findings:
-            click.echo("\t".join(map(inert, (each.level, each.check, each.said, each.advice or ""))))
+            click.echo("\t".join(map(escape_text, (each.level, each.check, each.said, each.advice or ""))))
         return
-    from windlass.cli.show.live_log import coloured
+    from windlass.cli.show.live_log import uses_colour
 
     width = max(len(each.check) for each in findings)
     margin = " " * (LEVEL + 2 + width + 2)
     for each in findings:
         level = f"{each.level:<{LEVEL}}"
-        shown = click.style(level, **click_style(STYLES[each.level])) if coloured(sys.stdout) else level
-        said = wrapped(inert(each.said), margin, "")
-        click.echo(f"{shown}  {each.check:<{width}}  {said[len(margin) :]}", color=True)
+        shown = click.style(level, **to_click_style(STYLES[each.level])) if uses_colour(sys.stdout) else level
+        text = wrap(escape_text(each.said), margin, "")
+        click.echo(f"{shown}  {each.check:<{width}}  {text[len(margin) :]}", color=True)
         if each.advice is not None:
-            click.echo(wrapped(f"→ {inert(each.advice)}", margin, "  "))
+            click.echo(wrap(f"→ {escape_text(each.advice)}", margin, "  "))
     counts = Counter(each.level.value for each in findings)
-    told = [plural(counts[level], level) for level in ("problem", "warning") if counts[level]]
-    say("\n" + (", ".join(told) if told else "everything is well"), style="bold" if told else "green")
+    results = [format_count(counts[level], level) for level in ("problem", "warning") if counts[level]]
+    print_text("\n" + (", ".join(results) if results else "everything is well"), style="bold" if results else "green")

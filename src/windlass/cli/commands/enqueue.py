@@ -1,4 +1,4 @@
-"""`windlass enqueue`: put a job into its queue from a shell, and leave it there."""
+"""`windlass enqueue`: enqueue a job from a shell, without waiting for its end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, WithNegatives
-from windlass.cli.parse.arguments import read
-from windlass.cli.parse.options import duration, limit
+from windlass.cli.parse.arguments import parse_arguments
+from windlass.cli.parse.options import json_option, limit_option, parse_duration
+from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
 from windlass.cli.parse.store_option import app_option
-from windlass.cli.show.output import as_json, print_json
+from windlass.cli.show.output import print_json, print_note
 from windlass.errors import InvalidInput, ProgramError, SchemaMissing
 
 if TYPE_CHECKING:
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from windlass.handles.job import JobHandle
 
 
-@click.command(cls=WithNegatives, short_help="Enqueue one job and print its id.")
+@click.command(cls=NegativeNumbersCommand, short_help="Enqueue one job and print its id.")
 @click.argument("target", required=False)
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
-@click.option("--type", "type", help="The job type; TARGET is then the program that has it.")
+@click.option("--type", "type", help="The job type; TARGET is then the program that declares it.")
 @click.option("--input", "document", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin.")
 @click.option("--queue", help="The queue, instead of the job type's own.")
-@click.option("--priority", type=int, help="Higher goes first.")
-@click.option("--delay", metavar="DURATION", callback=duration, help="Start after this time, such as 30s.")
-@click.option("--tenant", help="On whose behalf.")
-@click.option("--key", help="Its unique key: where another job of the type holds it, that job is the answer.")
-@click.option("--idempotency-key", help="A key of this request: repeated, it makes no second job.")
-@click.option("--max-attempts", type=click.IntRange(min=1), help="Attempts, instead of the job type's own.")
-@limit
+@click.option("--priority", type=int, help="Jobs with a higher priority start first.")
+@click.option("--delay", metavar="DURATION", callback=parse_duration, help="Start after this time, such as 30s.")
+@click.option("--tenant", help="The tenant of the job.")
+@click.option("--key", help="The unique key; if another job of the type holds it, print that job.")
+@click.option("--idempotency-key", help="A key of this request; repeating the request makes no second job.")
+@click.option(
+    "--max-attempts", type=click.IntRange(min=1), help="The number of attempts, instead of the job type's own."
+)
+@limit_option
 @app_option
-@as_json
+@json_option
 def enqueue(
     target: str | None,
     arguments: tuple[str, ...],
@@ -50,40 +52,42 @@ def enqueue(
     windlass enqueue -a app.py EMAIL_SEND to=ann@example.org
     windlass enqueue app.py --type EMAIL_SEND --input '{"to": "ann@example.org"}'
 
-    TARGET is a job such as app:add or app.py:add; with -a APP (or WINDLASS_APP) it may be a job type's name; with
-    --type it is the program. A VALUE is JSON or plain text, whichever fits the handler's hints.
+    TARGET is a job such as app:add or app.py:add; with -a APP (or WINDLASS_APP) it may be the name of a job type; with
+    --type it is the program. A VALUE is JSON or plain text, whichever fits the handler's type hints.
     """
-    words = [word.removeprefix(SHIELD) for word in arguments]
-    bound = resolve(target, app, type)
-    args, kwargs = _arguments(bound, words, document)
-    handle = put(bound, args, kwargs, options, program=app if type is None and app else (target or app or ""))
+    words = [remove_shield(word) for word in arguments]
+    job_type = resolve(target, app, type)
+    args, kwargs = _read_arguments(job_type, words, document)
+    handle = enqueue_job(
+        job_type, args, kwargs, options, program=app if type is None and app else (target or app or "")
+    )
     if as_json:
-        from windlass.cli.show.job_json import record
+        from windlass.cli.show.job_json import job_document
 
-        print_json({**record(handle.record()), "existing": handle.existing})
+        print_json({**job_document(handle.record()), "existing": handle.existing})
     else:
         click.echo(str(handle.id))
         if handle.existing:
-            click.echo("windlass: nothing was enqueued; that job has the key already", err=True)
+            print_note("nothing was enqueued; that job has the key already")
 
 
 def resolve(target: str | None, app: str | None, type: str | None) -> ConfiguredJob[..., Any]:
-    """The job type that was meant: by its function, or by its name in a program."""
+    """The job type, by its function or by its name in a program."""
     from windlass.declare.program import find_job
 
     if type is not None:
         program = target or app
         if program is None:
-            raise ProgramError(f"--type {type}: say which program has it: windlass enqueue app.py --type {type}")
-        return _of_program(program, type)
+            raise ProgramError(f"--type {type}: name its program: windlass enqueue app.py --type {type}")
+        return _find_in_program(program, type)
     if target is None:
-        raise ProgramError("say which job: windlass enqueue app:add 2 3")
+        raise ProgramError("name a job: windlass enqueue app:add 2 3")
     if app is not None and not any(mark in target for mark in (":", "/")):
-        return _of_program(app, target)
+        return _find_in_program(app, target)
     return find_job(target)
 
 
-def _of_program(program: str, type: str) -> ConfiguredJob[..., Any]:
+def _find_in_program(program: str, type: str) -> ConfiguredJob[..., Any]:
     from windlass.declare.jobtype import ConfiguredJob
     from windlass.declare.options import NONE
     from windlass.declare.pipeline_type import Pipeline
@@ -96,17 +100,17 @@ def _of_program(program: str, type: str) -> ConfiguredJob[..., Any]:
     return ConfiguredJob(app, app.registry.require(type), NONE)
 
 
-def _arguments(
-    bound: ConfiguredJob[..., Any], words: Sequence[str], document: str | None
+def _read_arguments(
+    job_type: ConfiguredJob[..., Any], words: Sequence[str], document: str | None
 ) -> tuple[list[Any], dict[str, Any]]:
     if document is None:
-        return read(bound.definition.signature, words)
+        return parse_arguments(job_type.definition.signature, words)
     if words:
-        raise click.UsageError("--input holds all arguments; leave the others away")
-    return [], _object(document)
+        raise click.UsageError("--input holds all arguments; remove the others")
+    return [], _parse_object(document)
 
 
-def _object(document: str) -> dict[str, Any]:
+def _parse_object(document: str) -> dict[str, Any]:
     """A JSON object, from the option or from stdin."""
     import sys
 
@@ -118,25 +122,25 @@ def _object(document: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f'--input is not JSON: {error}; write it like --input \'{{"to": "ann"}}\'') from None
     if not isinstance(value, dict):
-        raise InvalidInput(f"--input is {_kind(value)}, and arguments are an object: --input '{{\"name\": …}}'")
+        raise InvalidInput(f"--input is {_name_kind(value)}, and arguments are an object: --input '{{\"name\": …}}'")
     return value
 
 
-def _kind(value: object) -> str:
+def _name_kind(value: object) -> str:
     return {list: "an array", str: "a text", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
 
 
-def put(
-    bound: ConfiguredJob[..., Any],
+def enqueue_job(
+    job_type: ConfiguredJob[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
     options: dict[str, Any],
     *,
     program: str,
 ) -> JobHandle[Any]:
-    """Enqueue; where there is no schema yet, say the command for this program."""
+    """Enqueue; where there is no schema yet, the error names the command that makes it for this program."""
     try:
-        return bound.options(**options).enqueue(*args, **kwargs)
+        return job_type.options(**options).enqueue(*args, **kwargs)
     except SchemaMissing as error:
         name = program.rpartition(":")[0] or program
         where = str(error).partition(";")[0]

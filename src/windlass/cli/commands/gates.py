@@ -1,4 +1,4 @@
-"""`windlass gates`: what may start, and who closed what, since when and why."""
+"""`windlass gates`: shows, closes and opens the gates that jobs must pass to start."""
 
 from __future__ import annotations
 
@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import SOON, Listing, gate_options, hint, known_names, target_of
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, explain, note, print_json, print_table, say, since
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import SOON, ListGroup, gate_options, parse_target, read_known_names, suggest_name
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    age_cell,
+    format_age,
+    format_origin,
+    print_detail,
+    print_json,
+    print_note,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
-    from windlass.admin import Target
+    from datetime import datetime
+
+    from windlass.admin import GateName
     from windlass.model.admission import Closure, Gate
     from windlass.store.protocol import Store
 
@@ -28,89 +41,88 @@ STYLES = {"open": "green", "paused": "bold red", "draining": "yellow"}
 
 VERBS = {"pause": "paused", "drain": "draining", "open": "open"}
 ABOUT = {
-    "pause": "Let nothing start; running jobs finish.",
-    "drain": "Claim nothing more; what is claimed still runs.",
-    "open": "Let it start again.",
+    "pause": "Start no more jobs; running jobs finish.",
+    "drain": "Claim no more jobs; claimed jobs still run.",
+    "open": "Let jobs start again.",
 }
 MEANING = {
-    "paused": "running jobs finish; nothing new starts, and what waits in a worker's memory goes back to the queue",
-    "draining": "running jobs finish, and so does what workers have claimed already; nothing more is claimed",
-    "open": "what waits may start",
+    "paused": "running jobs finish; no other job starts, and claimed jobs that wait in a worker go back to the queue",
+    "draining": "running jobs finish, and jobs that workers have claimed still run; no other job is claimed",
+    "open": "waiting jobs may start",
 }
 
 
-@click.group(cls=Listing, short_help="Open and close: everything, a queue, a type, a tenant.")
+@click.group(cls=ListGroup, short_help="Open and close everything, a queue, a type or a tenant.")
 def gates() -> None:
-    """Open and close: everything, a queue, a type of job, or a tenant.
+    """Open and close everything, a queue, a type of job, or a tenant.
 
-    A job starts when no gate that it goes through is closed. Enqueuing goes on: jobs wait in the store. Without a
-    command, this lists the gates that somebody touched.
+    A job starts only if all of its gates are open: the one for everything, and those of its queue, type and tenant.
+    Programs can enqueue while a gate is closed: the jobs wait in the store. Without a command, this lists the gates
+    that an operator has changed.
     """
 
 
-@gates.command("list", short_help="Show the gates that somebody touched, closed ones first.")
-@app_option
-@url_option
-@as_json
+@gates.command("list", short_help="Show the gates that an operator has changed, closed ones first.")
+@store_options
 def list_gates(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show the gates that somebody touched, closed ones first: since when, by whom, and why.
+    """Show the gates that an operator has changed, closed ones first: state, age, actor and reason.
 
     In a pipe: one line per gate, with tabs between the columns and the time in UTC.
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows, closures = ask(settings, _look)
+    settings = load_settings(url, app)
+    rows, closures = call_store(settings, _read)
     if as_json:
-        print_json({"gates": [document(gate) for gate in rows]})
+        print_json({"gates": [gate_document(gate) for gate in rows]})
         return
     if not any(gate.state != "open" for gate in rows):
-        say("every gate is open; close one: windlass gates pause --queue mail --reason …", err=True)
-    _tell_budgets(closures)
+        print_text("every gate is open; close one: windlass gates pause --queue mail --reason …", err=True)
+    _print_spent_budgets(closures)
     now = SystemClock().now()
     if rows:
-        print_table(COLUMNS, [_row(gate, since(gate.since, now)) for gate in rows])
+        print_table(COLUMNS, [_row(gate, now) for gate in rows])
 
 
-async def _look(store: Store) -> tuple[list[Gate], list[Closure]]:
+async def _read(store: Store) -> tuple[list[Gate], list[Closure]]:
     return await store.gates(), await store.closures()
 
 
-def _tell_budgets(closures: Sequence[Closure]) -> None:
-    """A spent budget is no gate, and keeps jobs from starting all the same."""
+def _print_spent_budgets(closures: Sequence[Closure]) -> None:
+    """A spent budget is no gate, but keeps jobs from starting, too."""
     spent = [closure for closure in closures if closure.state == "spent"]
     if spent:
         names = ", ".join(f"{closure.kind} {closure.name}" for closure in spent)
-        note(f"the budget of {names} is spent, which closes like a gate: windlass budgets")
+        print_note(f"the budget of {names} is spent: its jobs do not start; see: windlass budgets")
 
 
-def _row(gate: Gate, age: str) -> list[Cell]:
+def _row(gate: Gate, now: datetime) -> list[Cell]:
     return [
-        Cell(words_of(gate), raw=subject_of(gate)),
+        Cell(describe_gate(gate), raw=audit_subject(gate)),
         Cell(gate.state, STYLES[gate.state]),
-        Cell(age, raw=gate.since.isoformat()),
+        age_cell(gate.since, now),
         Cell(gate.actor or ""),
         Cell(gate.reason or "", "dim"),
     ]
 
 
-def words_of(gate: Gate | Target) -> str:
-    """`queue mail`, as a person says it."""
+def describe_gate(gate: Gate | GateName) -> str:
+    """`queue mail`, for a message."""
     return "everything" if gate.kind == "all" else f"{gate.kind} {gate.name}"
 
 
-def subject_of(gate: Gate) -> str:
+def audit_subject(gate: Gate) -> str:
     """`queue:mail`, as the audit names it."""
     return "all" if gate.kind == "all" else f"{gate.kind}:{gate.name}"
 
 
-def opener(kind: str, name: str) -> str:
-    """The command that opens it."""
-    return "windlass gates open " + (shown([f"--{kind}", name]) if kind != "all" else "--all")
+def open_command(kind: str, name: str) -> str:
+    """The command that opens the gate."""
+    return "windlass gates open " + (join_words([f"--{kind}", name]) if kind != "all" else "--all")
 
 
-def document(gate: Gate) -> dict[str, Any]:
-    """A gate as `--json` tells it."""
+def gate_document(gate: Gate) -> dict[str, Any]:
+    """A gate as `--json` prints it."""
     return {
         "kind": gate.kind,
         "name": gate.name,
@@ -121,16 +133,14 @@ def document(gate: Gate) -> dict[str, Any]:
     }
 
 
-# Turning one
+# Changes
 
 
-def _make(verb: str) -> click.Command:
+def _make_command(verb: str) -> click.Command:
     @click.command(verb, short_help=ABOUT[verb], help=_help(verb))
     @gate_options
-    @click.option("--reason", metavar="TEXT", help="Why; the others will read it.")
-    @app_option
-    @url_option
-    @as_json
+    @click.option("--reason", metavar="TEXT", help="Why; shown to other operators.")
+    @store_options
     def command(
         queue: str | None,
         type: str | None,
@@ -143,17 +153,17 @@ def _make(verb: str) -> click.Command:
     ) -> None:
         from windlass.admin import checked_reason
 
-        target = target_of(verb, queue, type, tenant, everything)
+        target = parse_target(verb, queue, type, tenant, everything)
         why = checked_reason(reason)
-        settings = settings_of(url, app)
-        changed, rows, known = ask(settings, lambda store: _turn(store, target, verb, why, settings.acting))
-        hint(target.kind.value, target.name, known)
+        settings = load_settings(url, app)
+        changed, rows, known = call_store(settings, lambda store: _set_gate(store, target, verb, why, settings.acting))
+        suggest_name(target.kind.value, target.name, known)
         gate = next((gate for gate in rows if (gate.kind, gate.name) == (target.kind, target.name)), None)
         if as_json:
-            print_json(_turned(target, gate, changed))
+            print_json(_result_document(target, gate, changed))
         else:
-            _tell(target, gate, verb, changed=changed)
-            _tell_others(target, rows, verb)
+            _print_result(target, gate, verb, changed=changed)
+            _print_still_closed(target, rows, verb)
 
     return command
 
@@ -162,55 +172,54 @@ def _help(verb: str) -> str:
     meaning = MEANING[VERBS[verb]]
     return f"""{ABOUT[verb]}
 
-    {meaning[0].upper()}{meaning[1:]}; {SOON}. It is written down with --reason, your name and the time
-    (windlass audit). Saying it again changes nothing but the reason, where another one is given."""
+    {meaning[0].upper()}{meaning[1:]}; {SOON}. The audit records the reason, your name and the time
+    (windlass audit). Repeating the command changes nothing, unless another --reason is given."""
 
 
-async def _turn(
-    store: Store, target: Target, verb: str, reason: str | None, actor: str
+async def _set_gate(
+    store: Store, target: GateName, verb: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
     from windlass.admin import turn
     from windlass.model.admission import GateState
 
-    known = await known_names(store, target.kind)
+    known = await read_known_names(store, target.kind)
     changed = await turn(store, target, GateState(VERBS[verb]), reason=reason, actor=actor)
     return changed, await store.gates(), known
 
 
-def _turned(target: Target, gate: Gate | None, changed: bool) -> dict[str, Any]:
-    """A gate that nobody ever touched is open, and has no story."""
+def _result_document(target: GateName, gate: Gate | None, changed: bool) -> dict[str, Any]:
+    """The gate and whether it changed. A gate without a row was never closed."""
     nothing = {"kind": target.kind, "name": target.name, "state": "open", "reason": None, "actor": None, "since": None}
-    return {**(nothing if gate is None else document(gate)), "changed": changed}
+    return {**(nothing if gate is None else gate_document(gate)), "changed": changed}
 
 
-def _tell(target: Target, gate: Gate | None, verb: str, *, changed: bool) -> None:
+def _print_result(target: GateName, gate: Gate | None, verb: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
 
     state = VERBS[verb]
     if changed:
-        say(f"{words_of(target)} is {state}", style=STYLES[state])
-        explain(f"{MEANING[state]}; {SOON}")
+        print_text(f"{describe_gate(target)} is {state}", style=STYLES[state])
+        print_detail(f"{MEANING[state]}; {SOON}")
         if state != "open":
-            explain(f"→ {opener(target.kind, target.name)}", style="dim")
+            print_detail(f"→ {open_command(target.kind, target.name)}", style="dim")
         return
-    story = ""
+    history = ""
     if gate is not None:
-        by = f" by {gate.actor}" if gate.actor else ""
-        why = f": {gate.reason}" if gate.reason else ""
-        story = f", since {since(gate.since, SystemClock().now())}{by}{why}"
-    say(f"{words_of(target)} is {state} already{story}")
+        age = format_age(gate.since, SystemClock().now())
+        history = f", since {age}{format_origin(gate.actor, gate.reason)}"
+    print_text(f"{describe_gate(target)} is {state} already{history}")
 
 
-def _tell_others(target: Target, rows: Sequence[Gate], verb: str) -> None:
-    """Opening one gate starts nothing that another one holds."""
+def _print_still_closed(target: GateName, rows: Sequence[Gate], verb: str) -> None:
+    """Print the other closed gates: opening one gate does not start jobs that another gate keeps back."""
     closed = [gate for gate in rows if gate.state != "open"]
     if verb != "open" or not closed:
         return
     if target.kind == "all":
-        note(f"still closed: {', '.join(words_of(gate) for gate in closed[:5])}; see: windlass gates")
+        print_note(f"still closed: {', '.join(describe_gate(gate) for gate in closed[:5])}; see: windlass gates")
     elif closed[0].kind == "all":
-        note(f"everything is {closed[0].state} still: windlass gates open --all")
+        print_note(f"everything is still {closed[0].state}: windlass gates open --all")
 
 
 for verb in VERBS:
-    gates.add_command(_make(verb))
+    gates.add_command(_make_command(verb))

@@ -1,4 +1,4 @@
-"""`windlass limits hold` and `release`: everybody holds back from a key for a time, and goes on."""
+"""`windlass limits hold` and `release`: stop giving slots and tokens of a key for a time, and end such a hold."""
 
 from __future__ import annotations
 
@@ -7,45 +7,43 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.commands.limits import room_of, rounded, unknown
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import SOON, hint
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import as_json, explain, note, print_json, say
+from windlass.cli.commands.limits import describe_room, round_seconds, unknown_key
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import SOON, suggest_name
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import print_detail, print_json, print_note, print_text
 
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
     from windlass.store.protocol import Store
 
 
-@click.command("hold", short_help="Let everybody hold back from a key for a time.")
+@click.command("hold", short_help="Give no slot and no token of a key for a time.")
 @click.argument("key")
 @click.argument("time")
-@app_option
-@url_option
-@as_json
+@store_options
 def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Let everybody hold back from KEY for a TIME such as 2m: no slot and no token is given.
+    """Give no slot and no token of KEY for a TIME such as 2m.
 
-    Running jobs finish. A longer hold that is there already stays; `limits release` ends it. A day is the most: for
-    longer, close a gate.
+    Running jobs finish. A longer hold that is in effect stays; `limits release` ends it. A hold lasts a day at most:
+    for longer, close a gate.
     """
     from windlass.clock import spell
 
-    span = _span(time)
-    settings = settings_of(url, app)
-    held = ask(settings, lambda store: _hold(store, key, span, settings.acting))
+    span = _parse_duration(time)
+    settings = load_settings(url, app)
+    held = call_store(settings, lambda store: _hold(store, key, span, settings.acting))
     if as_json:
         print_json({"key": key, "held": held})
         return
-    say(f"everybody holds back from {key} for {spell(rounded(held))}", style="yellow")
-    explain(f"running jobs finish; no slot and no token is given until then; {SOON}")
-    explain(f"→ windlass limits release {shown([key])}", style="dim")
+    print_text(f"{key} is held back for {spell(round_seconds(held))}", style="yellow")
+    print_detail(f"running jobs finish; no slot and no token is given until then; {SOON}")
+    print_detail(f"→ windlass limits release {join_words([key])}", style="dim")
     if held > span + 1:
-        note(f"a longer hold was there already, and stays; {spell(span)} changed nothing")
+        print_note(f"a longer hold was in effect already, and stays; {spell(span)} changed nothing")
 
 
-def _span(time: str) -> float:
+def _parse_duration(time: str) -> float:
     from windlass.clock import seconds, spell
     from windlass.errors import ConfigError
     from windlass.policy.limit import LONGEST_HOLD
@@ -55,7 +53,7 @@ def _span(time: str) -> float:
     except ConfigError:
         raise click.UsageError(f"TIME: {time!r} is not a duration; write it like 30s, 2m or 1h30m") from None
     if span <= 0:
-        raise click.UsageError(f"TIME: {time!r} is no time at all; write it like 30s or 2m")
+        raise click.UsageError(f"TIME: {time!r} is no duration above 0; write it like 30s or 2m")
     if span > LONGEST_HOLD:
         raise click.UsageError(
             f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; close a gate: windlass gates --help"
@@ -65,45 +63,43 @@ def _span(time: str) -> float:
 
 async def _hold(store: Store, key: str, span: float, actor: str) -> float:
     rows = await store.limits()
-    _refuse_a_name(key, rows)
+    _refuse_bare_name(key, rows)
     await store.hold_back(key, span, actor=actor)
-    hint("key", key, [row.key for row in rows])
+    suggest_name("key", key, [row.key for row in rows])
     return await store.held_for(key)
 
 
-def _refuse_a_name(key: str, rows: Sequence[LimitRow]) -> None:
-    """Where there is a key per value nobody counts against the bare name, and nobody would hold back."""
+def _refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
+    """Where a limit has a key per value, no job counts against the bare name: a hold of it would have no effect."""
     from windlass.errors import AdmissionError
 
     own = [row.key for row in rows if row.name == key and row.key != key]
     shared = any(row.key == key and (row.used or row.waiting) for row in rows)
     if own and not shared:
         raise AdmissionError(
-            f"{key} has a key per value; say which, as in {own[0]} (windlass limits {shown([key])} lists them); "
+            f"{key} has a key per value; name one, as in {own[0]} (windlass limits {join_words([key])} lists them); "
             "for all of them, close a gate: windlass gates pause --type …"
         )
 
 
-@click.command("release", short_help="End a hold: let nobody hold back from a key any more.")
+@click.command("release", short_help="End a hold of a key.")
 @click.argument("key")
-@app_option
-@url_option
-@as_json
+@store_options
 def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """End a hold of KEY, whoever began it: `limits hold`, or a handler.
+    """End a hold of KEY that `limits hold` or a handler began.
 
-    A rate goes on at its pace: its next token may be as far away as if all of them had just been taken. Where nobody
-    holds back, nothing changes.
+    A rate continues at its pace: its next token may be as far away as if all tokens had just been taken. Where KEY is
+    not held back, nothing changes.
     """
-    settings = settings_of(url, app)
-    released, row = ask(settings, lambda store: _release(store, key, settings.acting))
+    settings = load_settings(url, app)
+    released, row = call_store(settings, lambda store: _release(store, key, settings.acting))
     if as_json:
         print_json({"key": key, "released": released})
     elif released:
-        say(f"nobody holds back from {key} any more", style="green")
-        explain(f"the next one may start: {room_of(row)}; {SOON}")
+        print_text(f"{key} is no longer held back", style="green")
+        print_detail(f"the next job may start: {describe_room(row)}; {SOON}")
     if not released:
-        note(f"nobody holds back from {key}")
+        print_note(f"{key} is not held back")
 
 
 async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
@@ -111,4 +107,4 @@ async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
     for row in await store.limits(key):
         if row.key == key:
             return released, row
-    raise await unknown(store, key)
+    raise await unknown_key(store, key)

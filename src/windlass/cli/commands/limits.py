@@ -1,4 +1,4 @@
-"""`windlass limits`: which limits and rates are in use, who holds what, and who waits."""
+"""`windlass limits`: the keys of limits and rates in use, the jobs that hold them, and the jobs that wait."""
 
 from __future__ import annotations
 
@@ -9,20 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import ListingByName
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, plural, print_json, print_table, say, since
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import NamedListGroup
+from windlass.cli.parse.options import count_option
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    age_cell,
+    format_count,
+    id_cell,
+    number_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
     from windlass.model.job import Job
     from windlass.store.protocol import Store
 
-USUAL = 25  # keys in a list
 SHOWN_HOLDERS = 100
 SHOWN_WAITERS = 10
-EVEN = 1e-6  # seconds by which so many periods may miss a second
+EVEN = 1e-6  # seconds by which a whole number of periods may differ from one second
 
 COLUMNS = (
     Column("KEY", flexible=True),
@@ -47,12 +57,12 @@ WAITERS = (
 )
 
 
-@click.group(cls=ListingByName, short_help="Show limits and rates: who holds what, who waits.")
+@click.group(cls=NamedListGroup, short_help="Show limits and rates: which jobs hold them, which wait.")
 def limits() -> None:
-    """Show limits and rates: who holds what, and who waits.
+    """Show limits and rates: which jobs hold them, and which jobs wait.
 
-    A KEY is the name of a limit or rate, with its value where there is one per value: wikidata, domain:example.org.
-    Without a command, this lists the keys in use.
+    A KEY is the name of a limit or rate, such as wikidata; a limit per value has a key for each value, such as
+    domain:example.org. Without a command, this lists the keys in use.
     """
 
 
@@ -61,45 +71,41 @@ def limits() -> None:
 
 @limits.command("list", short_help="Show the keys in use, those with most jobs waiting first.")
 @click.argument("name", required=False)
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 100_000), default=USUAL, show_default=True, help="At most so many."
-)
-@app_option
-@url_option
-@as_json
+@count_option
+@store_options
 def list_limits(name: str | None, limit: int, app: str | None, url: str | None, as_json: bool) -> None:
     """Show the keys in use, those with most jobs waiting first; with NAME, those of one limit or rate.
 
-    IN USE is slots that are taken of those there are; of a rate, tokens that are left. In a pipe: one line per key,
-    with tabs between the columns, of a rate the tokens that are gone (1/1: none is left, as in --json), and ROOM as
-    seconds until there may be some.
+    IN USE is the number of slots taken and the number of slots; for a rate, the tokens left. ROOM is when the next job
+    may start. In a pipe: one line per key, with tabs between the columns; for a rate the tokens that are taken (1/1:
+    none is left, as in --json), and ROOM in seconds.
     """
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.limits(name))
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.limits(name))
     if as_json:
-        print_json({"limits": [document(row) for row in rows[:limit]], "total": len(rows)})
+        print_json({"limits": [limit_document(row) for row in rows[:limit]], "total": len(rows)})
         return
     if not rows:
-        _explain_nothing(name)
+        _print_nothing_found(name)
         return
     print_table(COLUMNS, [_row(row) for row in rows[:limit]])
     if len(rows) > limit and sys.stdout.isatty():
         words = [*([name] if name else []), "-n", str(len(rows))]
-        say(f"{len(rows) - limit:,} more: windlass limits list {shown(words)}", style="dim")
+        print_text(f"{len(rows) - limit:,} more: windlass limits list {join_words(words)}", style="dim")
 
 
 def _row(row: LimitRow) -> list[Cell]:
     full = row.waiting or row.held
     return [
         Cell(row.key),
-        Cell(rule_of(row)),
-        Cell(use_of(row), raw=f"{row.used}/{capacity(row)}"),
-        Cell(f"{row.waiting:,}", "yellow" if row.waiting else "dim", raw=str(row.waiting)),
-        Cell(room_of(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
+        Cell(describe_rule(row)),
+        Cell(describe_use(row), raw=f"{row.used}/{capacity(row)}"),
+        number_cell(row.waiting, "yellow" if row.waiting else "dim"),
+        Cell(describe_room(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
     ]
 
 
-def rule_of(row: LimitRow) -> str:
+def describe_rule(row: LimitRow) -> str:
     """`2 at a time`, `5 per second`, `1 per 10s, 3 at once`."""
     from windlass.clock import spell
 
@@ -117,8 +123,8 @@ def capacity(row: LimitRow) -> str:
     return "" if row.most is None else str(row.most)
 
 
-def use_of(row: LimitRow) -> str:
-    """`2 of 2` slots that are taken; of a rate, `3 left of 5` tokens."""
+def describe_use(row: LimitRow) -> str:
+    """The slots that are taken, `2 of 2`; for a rate the tokens, `3 left of 5`."""
     if row.period is not None:
         return f"{row.burst - row.used} left of {row.burst}"
     return f"{row.used} of {capacity(row)}" if capacity(row) else str(row.used)
@@ -129,33 +135,33 @@ def free_in(row: LimitRow) -> float:
     return max(row.free_in, row.held)
 
 
-def room_of(row: LimitRow) -> str:
-    """When the next one may start."""
+def describe_room(row: LimitRow) -> str:
+    """When the next job may start."""
     from windlass.clock import spell
 
     if row.held > 0:
-        return f"held back for {spell(rounded(row.held))}"
+        return f"held back for {spell(round_seconds(row.held))}"
     if row.period is not None:
-        return f"in {spell(rounded(row.free_in))}" if row.free_in > 0 else "now"
+        return f"in {spell(round_seconds(row.free_in))}" if row.free_in > 0 else "now"
     if row.most is not None and row.used >= row.most:
         return "when one ends"
     return "now"
 
 
-def rounded(seconds: float) -> float:
-    """As precise as a person wants it."""
+def round_seconds(seconds: float) -> float:
+    """Rounded to a tenth of a second below ten seconds, and to a second above."""
     return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
 
 
-def _explain_nothing(name: str | None) -> None:
+def _print_nothing_found(name: str | None) -> None:
     if name is None:
-        say("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
+        print_text("no key of a limit or rate is in use: no job with limits=[…] has been claimed yet", err=True)
     else:
-        say(f"no key of {name!r} is in use; all that are: windlass limits", err=True)
+        print_text(f"no key of {name!r} is in use; see all keys: windlass limits", err=True)
 
 
-def document(row: LimitRow) -> dict[str, Any]:
-    """A key as `--json` tells it."""
+def limit_document(row: LimitRow) -> dict[str, Any]:
+    """A key as `--json` prints it."""
     return {
         "key": row.key,
         "name": row.name,
@@ -172,8 +178,8 @@ def document(row: LimitRow) -> dict[str, Any]:
 # One key
 
 
-class _Key:
-    """A key, with who holds it and who waits for it."""
+class _KeyUse:
+    """A key, the jobs that hold it, and the jobs that wait for it."""
 
     def __init__(self, row: LimitRow, holders: Sequence[Job], waiters: Sequence[Job], names: dict[Any, str]) -> None:
         self.row = row
@@ -182,116 +188,111 @@ class _Key:
         self.names = names  # of workers
 
     def worker(self, job: Job) -> str:
-        from windlass.cli.show.live_log import short
+        from windlass.cli.show.live_log import short_id
 
-        return "" if job.worker is None else self.names.get(job.worker, f"worker {short(job.worker)}")
+        return "" if job.worker is None else self.names.get(job.worker, f"worker {short_id(job.worker)}")
 
 
-@limits.command("show", short_help="Tell who holds a key, and who waits for it.")
+@limits.command("show", short_help="Show the jobs that hold a key, and those that wait.")
 @click.argument("key")
-@app_option
-@url_option
-@as_json
+@store_options
 def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Tell who holds a slot of KEY, since when, and who waits for one: the next ten, in the order they are let in."""
+    """Show the jobs that hold a slot of KEY, and the next ten jobs that wait for one, in the order they will start."""
     from windlass.clock import SystemClock
 
-    found = ask(settings_of(url, app), lambda store: _look(store, key))
+    found = call_store(load_settings(url, app), lambda store: _read(store, key))
     now = SystemClock().now()
     if as_json:
-        holders = [_holder(found, job) for job in found.holders]
-        waiters = [_waiter(job) for job in found.waiters]
-        print_json({**document(found.row), "holders": holders, "waiters": waiters})
+        holders = [_holder_document(found, job) for job in found.holders]
+        waiters = [_waiter_document(job) for job in found.waiters]
+        print_json({**limit_document(found.row), "holders": holders, "waiters": waiters})
         return
-    _tell_key(found.row)
-    _tell_holders(found, now)
-    _tell_waiters(found, now)
+    _print_key(found.row)
+    _print_holders(found, now)
+    _print_waiters(found, now)
 
 
-async def _look(store: Store, key: str) -> _Key:
+async def _read(store: Store, key: str) -> _KeyUse:
     rows = [row for row in await store.limits(key) if row.key == key]
     if not rows:
-        raise await unknown(store, key)
+        raise await unknown_key(store, key)
     holders = await store.holders(key, page=SHOWN_HOLDERS)
     waiters = await store.waiters(key, page=SHOWN_WAITERS)
-    return _Key(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
+    return _KeyUse(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
 
 
-async def unknown(store: Store, key: str) -> Exception:
-    """A key exists from the first claim or call that meets it."""
+async def unknown_key(store: Store, key: str) -> Exception:
+    """The error for a key that is not in use: a key exists from the first claim or call that uses it."""
     import difflib
 
     from windlass.errors import UnknownLimit
 
     known = [row.key for row in await store.limits()]
     close = difflib.get_close_matches(key, known, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else "; those in use: windlass limits"
+    meant = f"; did you mean {close[0]!r}?" if close else "; see the keys in use: windlass limits"
     return UnknownLimit(f"the key {key!r} is not in use: no job with it has been claimed{meant}")
 
 
-def _tell_key(row: LimitRow) -> None:
+def _print_key(row: LimitRow) -> None:
     from windlass.clock import spell
 
     tokens = f"{row.burst - row.used} of {row.burst} tokens left"
-    say(f"{row.key}  {rule_of(row)}: {f'{use_of(row)} in use' if row.period is None else tokens}", style="bold")
+    print_text(
+        f"{row.key}  {describe_rule(row)}: {f'{describe_use(row)} in use' if row.period is None else tokens}",
+        style="bold",
+    )
     if row.held > 0:
-        say(f"  everybody holds back for {spell(rounded(row.held))} more", style="yellow")
+        print_text(f"  held back for {spell(round_seconds(row.held))} more", style="yellow")
     elif row.period is not None and row.free_in > 0:
-        say(f"  the next token is there in {spell(rounded(row.free_in))}", style="yellow")
+        print_text(f"  the next token is free in {spell(round_seconds(row.free_in))}", style="yellow")
 
 
-def _tell_holders(found: _Key, now: datetime) -> None:
-    heading = "held by" if found.row.period is None else "running, of those that took a token"
+def _print_holders(found: _KeyUse, now: datetime) -> None:
+    heading = "held by" if found.row.period is None else "running jobs that took a token"
     if not found.holders:
-        say(f"\n{heading}: nobody")
+        print_text(f"\n{heading}: no job")
         return
-    say(f"\n{heading}:")
+    print_text(f"\n{heading}:")
     print_table(
         HOLDERS,
         [
             [
-                _id(job),
+                id_cell(job.id),
                 Cell(job.type),
                 Cell(job.tenant),
                 Cell(found.worker(job)),
-                Cell(
-                    "" if job.claimed_at is None else since(job.claimed_at, now),
-                    raw="" if job.claimed_at is None else job.claimed_at.isoformat(),
-                ),
+                age_cell(job.claimed_at, now),
             ]
             for job in found.holders
         ],
     )
 
 
-def _tell_waiters(found: _Key, now: datetime) -> None:
+def _print_waiters(found: _KeyUse, now: datetime) -> None:
     if not found.waiters:
-        say("\nwaiting: nobody")
+        print_text("\nwaiting: no job")
         return
     hidden = found.row.waiting - len(found.waiters)
-    say(f"\nwaiting: {plural(found.row.waiting, 'job')}" + (f", the next {len(found.waiters)}:" if hidden > 0 else ":"))
+    print_text(
+        f"\nwaiting: {format_count(found.row.waiting, 'job')}"
+        + (f", the next {len(found.waiters)}:" if hidden > 0 else ":")
+    )
     print_table(
         WAITERS,
         [
             [
-                _id(job),
+                id_cell(job.id),
                 Cell(job.type),
                 Cell(job.tenant),
                 Cell(job.queue),
-                Cell(since(job.run_at, now), raw=job.run_at.isoformat()),
+                age_cell(job.run_at, now),
             ]
             for job in found.waiters
         ],
     )
 
 
-def _id(job: Job) -> Cell:
-    from windlass.cli.show.live_log import short
-
-    return Cell(short(job.id), raw=str(job.id))
-
-
-def _holder(found: _Key, job: Job) -> dict[str, Any]:
+def _holder_document(found: _KeyUse, job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "type": job.type,
@@ -303,7 +304,7 @@ def _holder(found: _Key, job: Job) -> dict[str, Any]:
     }
 
 
-def _waiter(job: Job) -> dict[str, Any]:
+def _waiter_document(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "type": job.type,

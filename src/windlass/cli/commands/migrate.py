@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from windlass.cli.parse.store_option import APP, settings_of
-from windlass.cli.show.output import as_json, print_json
+from windlass.cli.parse.options import json_option
+from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.show.output import print_json
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Bring the schema up to date.")
 @click.argument("target", required=False, envvar=APP)
-@click.option("--url", help="The database, instead of WINDLASS_URL.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that is missing, and touch nothing.")
-@click.option("--check", is_flag=True, help="Touch nothing; exit 1 when something is missing.")
-@as_json
+@url_option
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of the missing migrations; change nothing.")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 when a migration is missing.")
+@json_option
 @click.pass_context
 def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
     """Bring the schema up to date.
 
     The database is that of the program TARGET (app.py or package.module:app; also WINDLASS_APP), or --url, or
-    WINDLASS_URL, or the file windlass.db here. What is applied already is left alone, so that this can run before
-    every start.
+    WINDLASS_URL, or the file windlass.db in this directory. Migrations that are applied already are skipped, so that
+    this command can run before every start.
     """
     import asyncio
 
@@ -37,13 +38,13 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
         raise click.UsageError("TARGET and --url both name a database; give one of them")
     if as_sql and as_json:
         raise click.UsageError("--sql prints SQL and --json a document; give one of them")
-    settings = settings_of(url, target)
+    settings = load_settings(url, target)
     if as_sql or check:
-        ctx.exit(asyncio.run(_look(settings, as_sql=as_sql, as_json=as_json)))
+        ctx.exit(asyncio.run(_print_missing(settings, as_sql=as_sql, as_json=as_json)))
     asyncio.run(_apply(settings, as_json=as_json))
 
 
-async def _look(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
+async def _print_missing(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
     from windlass.store import dialect_of, make_migrator, masked
     from windlass.store.migrate import missing
 

@@ -1,4 +1,4 @@
-"""`windlass queues`: what waits where, and whether anybody serves it."""
+"""`windlass queues`: the jobs of each queue by state, and the workers that serve it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.gates import STYLES, opener, words_of
+from windlass.cli.commands.gates import STYLES, describe_gate, open_command
 from windlass.cli.commands.workers import is_alive
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since, span
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    format_age,
+    format_origin,
+    format_span,
+    lag_cell,
+    number_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from windlass.model.admission import Gate
     from windlass.store.protocol import QueueRow, Store, WorkerRow
 
-LATE = 60.0  # seconds: a due job that waits longer is shown as late
+LATE = 60.0  # seconds: a queue with a due job that waits longer is shown as late
 
 COLUMNS = (
     Column("QUEUE", flexible=True),
@@ -31,89 +42,89 @@ COLUMNS = (
     Column("DEAD", right=True, spare=1),
     Column("LAG", right=True),
     Column("WORKERS", right=True),
-    Column("GATE"),  # on a terminal only where one is closed
+    Column("GATE"),  # on a terminal only where a gate is closed
 )
 
 
-@click.command(short_help="Show each queue: jobs by state, its lag, its workers.")
-@app_option
-@url_option
-@as_json
+@click.command(short_help="Show each queue: jobs by state, lag, workers.")
+@store_options
 def queues(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each queue: its jobs by state, how long its oldest due job waits (LAG), and the live workers that serve it.
+    """Show each queue: its jobs by state, how long its oldest due job has waited (LAG), and the live workers that serve
+    it.
 
-    A queue with due jobs that no live worker serves is told apart, with the command that starts one, and so is a closed
-    gate, with the command that opens it.
+    Above the table stands each queue with due jobs and no live worker, with the command that starts a worker, and each
+    closed gate, with the command that opens it.
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows, workers, gates = ask(settings, _look)
+    settings = load_settings(url, app)
+    rows, workers, gates = call_store(settings, _read)
     now = SystemClock().now()
-    serving = {row.queue: _serving(row.queue, workers, now) for row in rows}
-    states = {row.queue: _state(row.queue, gates) for row in rows}
+    serving = {row.queue: _count_workers(row.queue, workers, now) for row in rows}
+    states = {row.queue: _gate_state(row.queue, gates) for row in rows}
     if as_json:
         print_json({"queues": [_document(row, serving[row.queue], states[row.queue]) for row in rows]})
         return
     for gate in gates:
-        _tell_gate(gate, now)
+        _print_gate(gate, now)
     if not rows:
         from windlass.store import masked
 
-        say(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
+        print_text(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
         return
     abandoned = [row for row in rows if row.lag is not None and not serving[row.queue]]
     for row in abandoned:
-        _warn(row, app)
-    told = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
-    print_table(told, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
+        _print_unserved(row, app)
+    columns = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
+    print_table(columns, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
 
 
-async def _look(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
-    """With the gates that are closed for queues."""
+async def _read(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
+    """The queues, the workers, and the closed gates of queues and of everything."""
     gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
     return await store.queues(), await store.workers(), gates
 
 
-def _state(queue: str, gates: Sequence[Gate]) -> str:
-    """A queue goes through two gates; its own is named first."""
+def _gate_state(queue: str, gates: Sequence[Gate]) -> str:
+    """The state of the queue's gate, or of the gate of everything where the queue's own is open."""
     mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
     return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
 
 
-def _tell_gate(gate: Gate, now: datetime) -> None:
-    by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
-    say(f"{words_of(gate)} is {gate.state} since {since(gate.since, now)}{by}{why}", style="yellow", err=True)
-    say(f"  → {opener(gate.kind, gate.name)}", err=True)
+def _print_gate(gate: Gate, now: datetime) -> None:
+    origin = format_origin(gate.actor, gate.reason)
+    print_text(
+        f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{origin}", style="yellow", err=True
+    )
+    print_text(f"  → {open_command(gate.kind, gate.name)}", err=True)
 
 
-def _serving(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
+def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
     return sum(is_alive(row, now) and (row.queues is None or queue in row.queues) for row in workers)
 
 
 def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
-    lag = row.lag or 0.0
     abandoned = row.lag is not None and not workers
     return [
         Cell(row.queue, "bold red" if abandoned else ""),
-        Cell(f"{row.queued:,}", raw=str(row.queued)),
-        Cell(f"{row.running:,}", raw=str(row.running)),
-        Cell(f"{row.failed:,}", "yellow" if row.failed else "dim", raw=str(row.failed)),
-        Cell(f"{row.waiting:,}", "" if row.waiting else "dim", raw=str(row.waiting)),
-        Cell(f"{row.dead:,}", "red" if row.dead else "dim", raw=str(row.dead)),
-        Cell(
-            "–" if row.lag is None else span(lag),
-            "yellow" if lag > LATE else "",
-            raw="" if row.lag is None else f"{lag:.3f}",
-        ),
+        number_cell(row.queued),
+        number_cell(row.running),
+        number_cell(row.failed, "yellow" if row.failed else "dim"),
+        number_cell(row.waiting, "" if row.waiting else "dim"),
+        number_cell(row.dead, "red" if row.dead else "dim"),
+        lag_cell(row.lag, "yellow" if (row.lag or 0.0) > LATE else ""),
         Cell(str(workers), "bold red" if abandoned else ""),
         Cell(gate, STYLES[gate]),
     ]
 
 
-def _warn(row: QueueRow, app: str | None) -> None:
-    say(f"no live worker serves {row.queue}: jobs are due since {span(row.lag or 0.0)}", style="bold red", err=True)
-    say(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
+def _print_unserved(row: QueueRow, app: str | None) -> None:
+    print_text(
+        f"no live worker serves {row.queue}: jobs are due since {format_span(row.lag or 0.0)}",
+        style="bold red",
+        err=True,
+    )
+    print_text(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
 
 
 def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:

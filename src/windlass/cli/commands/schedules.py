@@ -1,4 +1,4 @@
-"""`windlass schedules`: which jobs come by themselves and when, and what operators do about it."""
+"""`windlass schedules`: shows schedules, and pauses, edits and fires them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.gate_options import Listing
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say
+from windlass.cli.parse.gate_options import ListGroup
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import Cell, Column, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,59 +32,59 @@ COLUMNS = (
 STYLES = {"paused": "yellow", "late": "bold red", "over": "dim"}
 
 
-@click.group(cls=Listing, short_help="Show jobs that come by themselves; pause, edit and fire them.")
+@click.group(cls=ListGroup, short_help="Show, pause, edit and fire schedules.")
 def schedules() -> None:
-    """Show the jobs that come by themselves; pause, edit and fire them.
+    """Show schedules; pause, edit and fire them.
 
-    Schedules are declared in a program (app.schedule) and known here since its worker first started. What is edited
-    or paused here stays so through the next deploy. Without a command, this lists them.
+    A program declares its schedules (app.schedule); its worker writes them to the database when it starts. An edit or
+    a pause stays in effect through the next deploy. Without a command, this lists the schedules.
     """
 
 
-# Looking
+# Reading
 
 
 @schedules.command("list", short_help="Show each schedule: when, next, last, state.")
-@app_option
-@url_option
-@as_json
+@store_options
 def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each schedule: when it ticks in plain words, its next and its last tick, and its state.
+    """Show each schedule: its timing in plain words, its next and its last tick, and its state.
 
-    `late`: a tick is due for more than 30 seconds, so no worker of its program is there to fire it. `over`: it does not
-    tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
+    `late`: a tick is due for more than 30 seconds, so no worker of its program is running. `over`: the schedule does
+    not tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
     """
-    from windlass.cli.show.schedule_report import document
+    from windlass.cli.show.schedule_report import schedule_document
 
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.schedules())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.schedules())
     if as_json:
-        print_json({"schedules": [document(row) for row in rows]})
+        print_json({"schedules": [schedule_document(row) for row in rows]})
         return
     if not rows:
         from windlass.store import masked
 
-        say(f"no schedule is known in {masked(settings.url)}", err=True)
-        say('  declare one: app.schedule("nightly", report.call(), cron="0 3 * * *"), and start a worker', err=True)
+        print_text(f"no schedule is known in {masked(settings.url)}", err=True)
+        print_text(
+            '  declare one: app.schedule("nightly", report.call(), cron="0 3 * * *"), and start a worker', err=True
+        )
         return
     for row in rows:
-        _warn(row, app)
+        _print_late(row, app)
     print_table(COLUMNS, [_row(row) for row in rows])
 
 
 def _row(row: ScheduleRow) -> list[Cell]:
-    from windlass.cli.show.schedule_report import coming, relative, words
+    from windlass.cli.show.schedule_report import describe_next, describe_timing, format_relative
 
     state = _state(row)
     return [
         Cell(row.name),
-        Cell(words(row.timing)),
+        Cell(describe_timing(row.timing)),
         Cell(
-            coming(row) or "–",
+            describe_next(row) or "–",
             raw="" if row.next_at is None or row.paused else row.next_at.isoformat(),
         ),
         Cell(
-            "–" if row.last_at is None else relative(row.last_at, row.now),
+            "–" if row.last_at is None else format_relative(row.last_at, row.now),
             "dim",
             raw="" if row.last_at is None else row.last_at.isoformat(),
         ),
@@ -96,42 +96,40 @@ def _row(row: ScheduleRow) -> list[Cell]:
 def _state(row: ScheduleRow) -> str:
     from windlass.cli.show.schedule_report import lateness
 
-    standing = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
-    return standing if row.edited is None else f"{standing}, edited"
+    describe_state = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
+    return describe_state if row.edited is None else f"{describe_state}, edited"
 
 
-def _warn(row: ScheduleRow, app: str | None) -> None:
-    from windlass.cli.show.output import span
+def _print_late(row: ScheduleRow, app: str | None) -> None:
+    from windlass.cli.show.output import format_span
     from windlass.cli.show.schedule_report import lateness
 
     late = lateness(row)
     if late is not None:
-        say(f"{row.name} is due since {span(late)}, and no worker fires it", style="bold red", err=True)
-        say(f"  → windlass worker {app or 'app.py'}   or, when it is declared no more:", err=True)
-        say(f"  → windlass schedules forget {shlex.quote(row.name)}", err=True)
+        print_text(f"{row.name} is due since {format_span(late)}, and no worker fires it", style="bold red", err=True)
+        print_text(f"  → windlass worker {app or 'app.py'}   or, if no program declares it any more:", err=True)
+        print_text(f"  → windlass schedules forget {shlex.quote(row.name)}", err=True)
 
 
-@schedules.command("show", short_help="Tell one schedule's story, with its next five fires.")
+@schedules.command("show", short_help="Show one schedule, with its next five fires.")
 @click.argument("name")
-@app_option
-@url_option
-@as_json
+@store_options
 def show(name: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Tell one schedule's story: what it enqueues, what was edited, its next five fires, what became of the last ticks.
+    """Show one schedule: the job that it enqueues, its edits, its next five fires, and its last ticks.
 
-    Times are those of the schedule's own zone, and of this machine's where it has another time.
+    Times are in the schedule's own time zone, and in this machine's where that is another time.
     """
-    from windlass.cli.show.schedule_report import document, tell, tick_document
+    from windlass.cli.show.schedule_report import print_schedule, schedule_document, tick_document
 
-    row, ticks = ask(settings_of(url, app), lambda store: _story(store, name))
+    row, ticks = call_store(load_settings(url, app), lambda store: _read(store, name))
     if as_json:
-        print_json({**document(row), "ticks": [tick_document(tick) for tick in ticks]})
+        print_json({**schedule_document(row), "ticks": [tick_document(tick) for tick in ticks]})
         return
-    _warn(row, app)
-    tell(row, ticks)
+    _print_late(row, app)
+    print_schedule(row, ticks)
 
 
-async def _story(store: Store, name: str) -> tuple[ScheduleRow, list[Any]]:
+async def _read(store: Store, name: str) -> tuple[ScheduleRow, list[Any]]:
     return await _find(store, name), await store.ticks(name, page=TICKS_SHOWN)
 
 
@@ -141,19 +139,17 @@ async def _find(store: Store, name: str) -> ScheduleRow:
     return await find(store, name)
 
 
-# Operating
+# Changes
 
 
-@schedules.command("pause", short_help="Let no tick fire until it is resumed.")
+@schedules.command("pause", short_help="Stop firing until the schedule is resumed.")
 @click.argument("name")
-@click.option("--reason", metavar="TEXT", help="Why; the others will read it.")
-@app_option
-@url_option
-@as_json
+@click.option("--reason", metavar="TEXT", help="Why; shown to other operators.")
+@store_options
 def pause(name: str, reason: str | None, app: str | None, url: str | None, as_json: bool) -> None:
-    """Let no tick of the schedule fire until it is resumed. A deploy does not resume it; jobs that run go on.
+    """Stop firing the schedule until it is resumed. A deploy does not resume it; running jobs go on.
 
-    Said twice it changes nothing, unless another --reason is given.
+    Repeating the command changes nothing, unless another --reason is given.
     """
     from windlass.admin import checked_reason
 
@@ -170,15 +166,13 @@ def pause(name: str, reason: str | None, app: str | None, url: str | None, as_js
     )
 
 
-@schedules.command("resume", short_help="Let its ticks fire again, from now on.")
+@schedules.command("resume", short_help="Fire the schedule again, from now on.")
 @click.argument("name")
-@app_option
-@url_option
-@as_json
+@store_options
 def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Let the schedule's ticks fire again, from now on: those of the pause are gone.
+    """Fire the schedule again, from now on; the ticks during the pause are not fired.
 
-    One time (at=) that fell into the pause counts as missed, and is made up for unless catch_up is skip.
+    A single time (at=) that fell into the pause counts as missed, and is fired late unless catch_up is skip.
     """
     _operate(
         name,
@@ -191,34 +185,35 @@ def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
     )
 
 
-@schedules.command("edit", short_help="Change when and how it fires, until it is reset.")
+@schedules.command("edit", short_help="Change when and how a schedule fires, until it is reset.")
 @click.argument("name")
 @click.option("--cron", metavar="LINE", help="Such as '0 3 * * *'; keeps the time zone unless --tz is given.")
 @click.option("--every", metavar="TIME", help="Such as 15m, counted from the epoch.")
 @click.option("--at", metavar="WHEN", help="Once, such as 2026-08-01T03:00+02:00.")
-@click.option("--tz", metavar="ZONE", help="Of a cron line, such as Europe/Berlin.")
-@click.option("--catch-up", metavar="POLICY", help="skip, one or all.")
-@click.option("--overlap", metavar="POLICY", help="allow, skip or cancel.")
-@click.option("--queue", metavar="QUEUE", help="Where its jobs go.")
-@click.option("--priority", type=int, help="Of its jobs.")
-@app_option
-@url_option
-@as_json
+@click.option("--tz", metavar="ZONE", help="The time zone of a cron line, such as Europe/Berlin.")
+@click.option("--catch-up", metavar="POLICY", help="What happens to missed ticks: skip, one or all.")
+@click.option("--overlap", metavar="POLICY", help="When the last job has not ended: allow, skip or cancel.")
+@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
+@click.option("--priority", type=int, help="The priority of its jobs.")
+@store_options
 def edit(
     name: str, every: str | None, at: str | None, app: str | None, url: str | None, as_json: bool, **given: Any
 ) -> None:
-    """Change when and how a schedule fires. What the code says is kept beside it: `windlass schedules reset` goes back.
+    """Change when and how a schedule fires. `windlass schedules reset` goes back to the code's declaration.
 
-    A new timetable begins with its next tick from now. Deploys leave an edit alone.
+    A new timing begins with its next tick from now. Deploys do not change an edit.
     """
     from windlass.handles.schedule import edit_of
 
-    typed = {"every": None if every is None else _interval(every), "at": None if at is None else _moment(at)}
+    typed = {
+        "every": None if every is None else _parse_interval(every),
+        "at": None if at is None else _parse_moment(at),
+    }
     change: Change = {**given, **typed}  # type: ignore[typeddict-item]
-    wish = edit_of(f"schedule {name!r}", change, flags=True)
+    edited = edit_of(f"schedule {name!r}", change, flags=True)
     _operate(
         name,
-        lambda store, actor: store.edit_schedule(name, wish, actor=actor),
+        lambda store, actor: store.edit_schedule(name, edited, actor=actor),
         app,
         url,
         as_json=as_json,
@@ -228,7 +223,7 @@ def edit(
     )
 
 
-def _interval(text: str) -> float:
+def _parse_interval(text: str) -> float:
     from windlass.clock import seconds
     from windlass.errors import ConfigError
     from windlass.policy.cron import SHORTEST
@@ -236,13 +231,13 @@ def _interval(text: str) -> float:
     try:
         every = seconds(text)
     except ConfigError:
-        raise click.UsageError(f"--every {text!r} is no time; write it like 90s, 15m or 1h30m") from None
+        raise click.UsageError(f"--every {text!r} is no duration; write it like 90s, 15m or 1h30m") from None
     if every < SHORTEST:
-        raise click.UsageError(f"--every {text!r} is too short; {SHORTEST:g} s is the least, and 15m a common one")
+        raise click.UsageError(f"--every {text!r} is too short; it must be {SHORTEST:g} s or more, such as 15m")
     return every
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     from datetime import datetime
 
     try:
@@ -256,85 +251,81 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-@schedules.command("reset", short_help="Go back to what the code says.")
+@schedules.command("reset", short_help="Remove every edit of a schedule.")
 @click.argument("name")
-@app_option
-@url_option
-@as_json
+@store_options
 def reset(name: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Forget every edit: the schedule fires as its program declares it. A pause stays."""
+    """Remove every edit: the schedule fires as its program declares it. A pause stays."""
     _operate(
         name,
         lambda store, actor: store.reset_schedule(name, actor=actor),
         app,
         url,
         as_json=as_json,
-        done="is as the code says",
+        done="is as the code declares it",
         already="was not edited",
     )
 
 
-@schedules.command("fire", short_help="Enqueue a job of it now.")
+@schedules.command("fire", short_help="Enqueue a job of a schedule now.")
 @click.argument("name")
-@app_option
-@url_option
-@as_json
+@store_options
 def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Enqueue a job of the schedule now, whether it is paused or not. Its ticks come as they would have.
+    """Enqueue a job of the schedule now, even while the schedule is paused. Its ticks do not change.
 
-    The job's id is printed. Where another job holds its unique key, that one's id is.
+    The command prints the job's id, or the id of the job that holds its unique key.
     """
-    settings = settings_of(url, app)
-    job, existing = ask(settings, lambda store: store.fire_schedule(name, actor=settings.acting))
+    settings = load_settings(url, app)
+    job, existing = call_store(settings, lambda store: store.fire_schedule(name, actor=settings.acting))
     if as_json:
         print_json({"name": name, "job": job, "existing": existing})
         return
     if existing:
-        say(f"no new job: this one has the unique key of {name}", err=True)
+        print_text(f"no new job: this one has the unique key of {name}", err=True)
     click.echo(str(job))
 
 
-@schedules.command("forget", short_help="Forget one that no program declares any more.")
+@schedules.command("forget", short_help="Remove a schedule that no program declares any more.")
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Although a worker is alive and the schedule is not late.")
-@app_option
-@url_option
-@as_json
+@click.option("-y", "--yes", is_flag=True, help="Even if a worker is alive and the schedule is not late.")
+@store_options
 def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool) -> None:
-    """Forget a schedule that no program declares any more, with its edits and its pause. Its jobs stay.
+    """Remove a schedule that no program declares any more, with its edits and its pause. Its jobs stay.
 
-    One that is still declared would stop, and come back when a worker of its program starts: it is refused where it is
-    not late and a worker is alive, unless you add --yes. To stop a schedule: windlass schedules pause.
+    A schedule that a program still declares would stop, and come back when a worker of the program starts. Therefore
+    the command refuses while the schedule is not late and a worker is alive, unless you add --yes. To stop a schedule:
+    windlass schedules pause.
     """
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
 
     async def act(store: Store) -> None:
         if not yes:
             await _check_forgettable(store, name)
         await store.forget_schedule(name, actor=settings.acting)
 
-    ask(settings, act)
+    call_store(settings, act)
     if as_json:
         print_json({"name": name, "forgotten": True})
     else:
-        say(f"{name} is forgotten", style="green")
+        print_text(f"{name} is forgotten", style="green")
 
 
 async def _check_forgettable(store: Store, name: str) -> None:
-    """Which program declares it, the store does not know: a schedule that ticks in time beside a live worker may be."""
+    """The store does not know which program declares a schedule. One that ticks in time while a worker is alive may
+    still be declared."""
     from windlass.cli.commands.workers import is_alive
-    from windlass.cli.show.schedule_report import lateness, relative
+    from windlass.cli.show.schedule_report import format_relative, lateness
     from windlass.errors import ScheduleError
 
     row = await _find(store, name)
     if lateness(row) is not None or not any(is_alive(worker, row.now) for worker in await store.workers()):
         return
-    said = f"it fired {relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
+    evidence = f"it fired {format_relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
     quoted = shlex.quote(name)
     raise ScheduleError(
-        f"schedule {name!r} is not forgotten: {said} and a worker is alive, so a program may still declare it,\n"
+        f"schedule {name!r} is not forgotten: {evidence} and a worker is alive, so a program may still declare it,\n"
         "  and would bring it back when its next worker starts\n"
-        f"  → windlass schedules pause {quoted}   to stop it, or, when it is declared no more:\n"
+        f"  → windlass schedules pause {quoted}   to stop it, or, if no program declares it any more:\n"
         f"  → windlass schedules forget {quoted} --yes"
     )
 
@@ -350,23 +341,23 @@ def _operate(
     already: str = "",
     hint: str | None = None,
 ) -> None:
-    """Do it, and tell what the schedule looks like now."""
-    from windlass.cli.show.schedule_report import document, standing, tell_fires, words
+    """Change the schedule, and print its new state."""
+    from windlass.cli.show.schedule_report import describe_state, describe_timing, print_fires, schedule_document
 
-    settings = settings_of(url, app)
+    settings = load_settings(url, app)
 
-    async def act_and_look(store: Store) -> tuple[bool, ScheduleRow]:
+    async def act_and_read(store: Store) -> tuple[bool, ScheduleRow]:
         changed = await act(store, settings.acting)
         return changed, await _find(store, name)
 
-    changed, row = ask(settings, act_and_look)
+    changed, row = call_store(settings, act_and_read)
     if as_json:
-        print_json({**document(row), "changed": changed})
+        print_json({**schedule_document(row), "changed": changed})
         return
-    say(f"{name} {done if changed else already}", style="green" if changed else None)
-    say(f"  {words(row.timing)}")
+    print_text(f"{name} {done if changed else already}", style="green" if changed else None)
+    print_text(f"  {describe_timing(row.timing)}")
     if row.paused and not changed:
-        say(f"  {standing(row)[0]}")
+        print_text(f"  {describe_state(row)[0]}")
     if hint is not None and (changed or row.paused):
-        say(f"  → {hint}", style="dim")
-    tell_fires(row)
+        print_text(f"  → {hint}", style="dim")
+    print_fires(row)

@@ -1,4 +1,4 @@
-"""`windlass tenants`: who shares the queues, by which weight, and what it costs."""
+"""`windlass tenants`: the tenants that share the queues, their weights, jobs and costs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.run import SHIELD, WithNegatives
-from windlass.cli.parse.filter_args import shown
-from windlass.cli.parse.gate_options import Listing, hint
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, explain, print_json, print_table, say, span, wrapped
+from windlass.cli.parse.filter_args import join_words
+from windlass.cli.parse.gate_options import ListGroup, suggest_name
+from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    lag_cell,
+    number_cell,
+    print_detail,
+    print_json,
+    print_table,
+    print_text,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from windlass.model.admission import TenantRow
@@ -27,26 +37,25 @@ COLUMNS = (
 )
 
 
-@click.group(cls=Listing, short_help="Show who shares the queues, and weigh tenants.")
+@click.group(cls=ListGroup, short_help="Show tenants, and set their weights.")
 def tenants() -> None:
-    """Show who shares the queues, and weigh tenants.
+    """Show tenants, and set their weights.
 
-    Tenants with jobs in a queue share it by weight: one of weight 3 gets three times as many starts as one of weight 1.
-    Nobody's share stays unused while others have jobs. Without a command, this lists them.
+    Tenants with jobs in a queue share it by weight: of a tenant with weight 3, three times as many jobs start as of one
+    with weight 1. No share stays unused while other tenants have jobs. Without a command, this lists the tenants.
     """
 
 
 @tenants.command("list", short_help="Show each tenant: weight, jobs, lag, and cost.")
-@app_option
-@url_option
-@as_json
+@store_options
 def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each tenant that has a weight or jobs, or cost something in the last 24 hours.
+    """Show each tenant that has a weight or jobs, or that spent cents in the last 24 hours.
 
-    LAG is how long its oldest due job waits, AT A LIMIT how many of the queued ones wait at a limit or rate.
+    LAG is how long the tenant's oldest due job has waited. AT A LIMIT is how many of its queued jobs wait at a limit or
+    rate.
     """
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.tenants())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.tenants())
     if as_json:
         print_json({"tenants": [_document(row) for row in rows]})
         return
@@ -54,8 +63,8 @@ def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
         from windlass.store import masked
 
         place = masked(settings.url)
-        advice = "say whose a job is: windlass enqueue TYPE --tenant acme"
-        say(wrapped(f"no tenant has jobs or a weight in {place}; {advice}"), err=True)
+        advice = "give a job a tenant: windlass enqueue TYPE --tenant acme"
+        print_text(wrap(f"no tenant has jobs or a weight in {place}; {advice}"), err=True)
         return
     print_table(COLUMNS, [_row(row) for row in rows])
 
@@ -64,11 +73,11 @@ def _row(row: TenantRow) -> list[Cell]:
     return [
         Cell(row.name),
         Cell(f"{row.weight:g}"),
-        Cell(f"{row.queued:,}", raw=str(row.queued)),
-        Cell(f"{row.running:,}", raw=str(row.running)),
-        Cell(f"{row.parked:,}", "yellow" if row.parked else "dim", raw=str(row.parked)),
-        Cell("–" if row.lag is None else span(row.lag), raw="" if row.lag is None else f"{row.lag:.3f}"),
-        Cell(f"{row.cents:,}", "" if row.cents else "dim", raw=str(row.cents)),
+        number_cell(row.queued),
+        number_cell(row.running),
+        number_cell(row.parked, "yellow" if row.parked else "dim"),
+        lag_cell(row.lag),
+        number_cell(row.cents, "" if row.cents else "dim"),
     ]
 
 
@@ -84,30 +93,30 @@ def _document(row: TenantRow) -> dict[str, Any]:
     }
 
 
-@tenants.command("weigh", cls=WithNegatives, short_help="Give a tenant its weight.")
+@tenants.command("weigh", cls=NegativeNumbersCommand, short_help="Set the weight of a tenant.")
 @click.argument("tenant")
 @click.argument("weight")
-@app_option
-@url_option
-@as_json
+@store_options
 def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Give TENANT its WEIGHT: a number above 0, such as 3 or 0.5. One without has weight 1."""
+    """Set the weight of TENANT: a number above 0, such as 3 or 0.5. Without one, a tenant has weight 1."""
     from windlass.admin import check_name, checked_weight
 
     check_name("tenant", tenant)
-    given = _number(weight.removeprefix(SHIELD))
+    given = _parse_weight(remove_shield(weight))
     if given <= 0:
-        pause = f"windlass gates pause {shown(['--tenant', tenant])}"
-        raise click.UsageError(f"a weight of {given}: it must be above 0; to let {tenant} start nothing: {pause}")
+        pause = f"windlass gates pause {join_words(['--tenant', tenant])}"
+        raise click.UsageError(f"a weight of {given}: it must be above 0; to start no job of {tenant}: {pause}")
     given = checked_weight(given)
-    settings = settings_of(url, app)
-    known = ask(settings, lambda store: _weigh(store, tenant, given, settings.acting))
-    hint("tenant", tenant, known)
+    settings = load_settings(url, app)
+    known = call_store(settings, lambda store: _weigh(store, tenant, given, settings.acting))
+    suggest_name("tenant", tenant, known)
     if as_json:
         print_json({"tenant": tenant, "weight": given})
         return
-    say(f"tenant {tenant} has weight {given:g}", style="green")
-    explain(f"where others have jobs, too, it starts {given:g} for each 1 of a tenant with weight 1; within seconds")
+    print_text(f"tenant {tenant} has weight {given:g}", style="green")
+    print_detail(
+        f"while others have jobs, {given:g} of its jobs start for each 1 of a tenant with weight 1; within seconds"
+    )
 
 
 async def _weigh(store: Store, tenant: str, weight: float, actor: str) -> set[str]:
@@ -116,7 +125,7 @@ async def _weigh(store: Store, tenant: str, weight: float, actor: str) -> set[st
     return known
 
 
-def _number(text: str) -> float:
+def _parse_weight(text: str) -> float:
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`windlass workers`: who works, on what, and who has gone silent."""
+"""`windlass workers`: each worker with its state, queues, running jobs and lease."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
-from windlass.cli.show.output import Cell, Column, as_json, print_json, print_table, say, since
+from windlass.cli.parse.store_option import call_store, load_settings, store_options
+from windlass.cli.show.output import (
+    Cell,
+    Column,
+    format_age,
+    id_cell,
+    print_json,
+    print_table,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,20 +35,18 @@ COLUMNS = (
 STYLES = {"busy": "green", "idle": "green", "silent": "yellow", "dead": "red"}
 
 
-@click.command(short_help="Show each worker: state, queues, running jobs, last beat.")
-@app_option
-@url_option
-@as_json
+@click.command(short_help="Show each worker: state, queues, running jobs, lease.")
+@store_options
 def workers(app: str | None, url: str | None, as_json: bool) -> None:
-    """Show each worker that the store knows.
+    """Show each worker in the store.
 
-    busy and idle ones are alive. A silent one's lease is over: it will be marked dead, and a dead one's jobs are given
-    to others; its row goes when it holds none.
+    Busy and idle workers are alive. The lease of a silent worker has expired: a sweep will mark it dead. The jobs of
+    a dead worker are released, and its row is removed when it holds no job.
     """
     from windlass.clock import SystemClock
 
-    settings = settings_of(url, app)
-    rows = ask(settings, lambda store: store.workers())
+    settings = load_settings(url, app)
+    rows = call_store(settings, lambda store: store.workers())
     now = SystemClock().now()
     if as_json:
         print_json({"workers": [_document(row, now) for row in rows]})
@@ -48,7 +54,7 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     if not rows:
         from windlass.store import masked
 
-        say(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
+        print_text(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
         return
     print_table(COLUMNS, [_row(row, now) for row in rows])
 
@@ -57,7 +63,7 @@ def is_alive(row: WorkerRow, now: datetime) -> bool:
     return not row.dead and row.alive_until > now
 
 
-def state_of(row: WorkerRow, now: datetime) -> str:
+def worker_state(row: WorkerRow, now: datetime) -> str:
     if row.dead:
         return "dead"
     if not is_alive(row, now):
@@ -66,10 +72,8 @@ def state_of(row: WorkerRow, now: datetime) -> str:
 
 
 def _row(row: WorkerRow, now: datetime) -> list[Cell]:
-    from windlass.cli.show.live_log import short
-
-    state = state_of(row, now)
-    ends = since(now, row.alive_until) if is_alive(row, now) else since(row.alive_until, now)
+    state = worker_state(row, now)
+    ends = format_age(now, row.alive_until) if is_alive(row, now) else format_age(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
     return [
         Cell(row.name),
@@ -82,8 +86,8 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
             "" if is_alive(row, now) else STYLES[state],
             raw=row.alive_until.isoformat(),
         ),
-        Cell(since(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
-        Cell(short(row.id), "dim", raw=str(row.id)),
+        Cell(format_age(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
+        id_cell(row.id, "dim"),
     ]
 
 
@@ -91,7 +95,7 @@ def _document(row: WorkerRow, now: datetime) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
-        "state": state_of(row, now),
+        "state": worker_state(row, now),
         "queues": row.queues,
         "types": row.types,
         "running": row.running,

@@ -1,4 +1,4 @@
-"""Ctrl-C from the first moment on: remembered until somebody can act on it, and never a traceback."""
+"""Ctrl-C from the first moment on: the signal is kept until the loop can act on it, and prints no traceback."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """What signals ask of the demo. `catch` first, `hand_to` as soon as there is a loop."""
+    """The signals that end the demo. `catch` comes first, `deliver_to` as soon as there is a loop."""
 
     def __init__(self) -> None:
         self._early: int | None = None
 
     def catch(self) -> None:
-        """Only remember: imports and the start of a loop must not be torn in the middle."""
+        """Only keep the signal: it must not interrupt imports or the start of the loop."""
         for number in SIGNALS:
-            signal.signal(number, self._remember)
+            signal.signal(number, self._keep)
 
-    def hand_to(self, act: Callable[[int], None]) -> None:
-        """From now on `act` is called by the running loop; at once, if a signal came already."""
+    def deliver_to(self, act: Callable[[int], None]) -> None:
+        """From now on the running loop calls `act` for each signal; at once, if a signal came already."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, act, number)
@@ -30,5 +30,5 @@ class Interrupts:
         if early is not None:
             act(early)
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
+    def _keep(self, number: int, frame: FrameType | None) -> None:
         self._early = number

@@ -1,4 +1,4 @@
-"""The pieces of the demo's screen, each drawn from the scene and a size."""
+"""The panels of the demo's screen, each drawn from the scene and a size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.cli.demo import program
-from windlass.cli.demo.reports import Ended, Slot
-from windlass.cli.demo.scene import Health, Lives, Scene, Sentence, Throughput, Tone, WorkerView
+from windlass.cli.demo.reports import AttemptEnded, Slot
+from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, Tone, WorkerHealth, WorkerView
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
 
-STATES = {  # in the order of the bar: colour, sign, word
+STATES = {  # in the order of the bar: colour, sign, name
     State.SUCCEEDED: ("green", "●", "succeeded"),
     State.DEAD: ("red", "✖", "dead"),
     State.RUNNING: ("cyan", "▶", "running"),
@@ -30,7 +30,7 @@ STATES = {  # in the order of the bar: colour, sign, word
     State.QUEUED: ("bright_black", "○", "queued"),
 }
 TONES = {Tone.PLAIN: "default", Tone.GOOD: "green", Tone.BAD: "red"}
-HEALTH = {Health.STARTING: "bright_black", Health.ALIVE: "green", Health.KILLED: "red"}
+HEALTH = {WorkerHealth.STARTING: "bright_black", WorkerHealth.ALIVE: "green", WorkerHealth.KILLED: "red"}
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = len(BLOCKS) - 1
@@ -40,7 +40,7 @@ CLOCK = 7  # columns before a sentence: its time and a sign
 QUEUE = 5  # columns of a queue's name
 COUNTS = 21  # columns of a queue's counts
 PROCESSOR = 17  # columns of a processor's name
-WITH_IDS = 100  # columns from which the lives of jobs carry their ids
+WITH_IDS = 100  # columns from which the attempts show the ids of their jobs
 ROOMY = 50  # columns from which a worker shows the ids of its jobs
 
 
@@ -61,13 +61,13 @@ def progress(scene: Scene, columns: int) -> RenderableType:
     """One bar of all jobs by state, and a legend that counts them."""
     share = f" {scene.ended} of {scene.enqueued} jobs "
     legend = Text(" ", no_wrap=True, overflow="ellipsis")
-    for state, (colour, sign, word) in STATES.items():
-        legend.append(f"{sign} {scene.counts.get(state, 0)} {word}   ", colour)
+    for state, (colour, sign, name) in STATES.items():
+        legend.append(f"{sign} {scene.counts.get(state, 0)} {name}   ", colour)
     return Group(Text.assemble(" ", _bar(scene, columns - 1 - len(share)), (share, "bold")), legend)
 
 
 def _bar(scene: Scene, columns: int) -> Text:
-    """Each state has its share of the columns; the cuts are rounded, so that the shares add up."""
+    """Each state has its share of the columns; the borders are rounded, so that the shares add up."""
     total = max(1, scene.enqueued, sum(scene.counts.values()))
     bar, seen, drawn = Text(), 0, 0
     for state, (colour, _, _) in STATES.items():
@@ -79,7 +79,7 @@ def _bar(scene: Scene, columns: int) -> Text:
 
 
 def phases(scene: Scene) -> RenderableType:
-    """The way of the orders through their pipeline, and how many are where, by state."""
+    """How many orders are in each phase of their pipeline, by state."""
     line = Text.assemble((" orders ", "bold"), no_wrap=True, overflow="ellipsis")
     for phase in scene.phases:
         line.append(f" {phase.name} ", "default" if phase.jobs else "bright_black")
@@ -139,28 +139,32 @@ def throughput(measured: Throughput, columns: int) -> Panel:
 
 
 def worker(view: WorkerView, columns: int, lines: int) -> Panel:
-    """A worker process and its processors; of a killed one, what it held when it died."""
+    """A worker process and its processors; for a killed worker, the jobs that it held when it died."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, min_width=PROCESSOR)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    dead = view.health is Health.KILLED
-    for slot in _chosen(view.slots, lines - 2):
+    dead = view.health is WorkerHealth.KILLED
+    for slot in _choose_slots(view.slots, lines - 2):
         table.add_row(
-            Text(slot.name, "bright_black strike" if dead else "default"), _doing(slot, dead, columns >= ROOMY)
+            Text(slot.name, "bright_black strike" if dead else "default"), _describe_slot(slot, dead, columns >= ROOMY)
         )
-    state = {Health.STARTING: "starting …", Health.ALIVE: f"pid {view.pid}", Health.KILLED: f"pid {view.pid}, killed"}
+    state = {
+        WorkerHealth.STARTING: "starting …",
+        WorkerHealth.ALIVE: f"pid {view.pid}",
+        WorkerHealth.KILLED: f"pid {view.pid}, killed",
+    }
     title = Text.assemble(f"worker {view.number}", " · ", (state[view.health], HEALTH[view.health]))
-    return _panel(table, title, HEALTH[view.health] if view.health is not Health.ALIVE else "bright_black")
+    return _panel(table, title, HEALTH[view.health] if view.health is not WorkerHealth.ALIVE else "bright_black")
 
 
-def _chosen(slots: Sequence[Slot], room: int) -> list[Slot]:
-    """Where there is no room for all: who works, then who worked last. Phases come in the order of their pipeline."""
+def _choose_slots(slots: Sequence[Slot], room: int) -> list[Slot]:
+    """Where there is no room for all processors: the busy ones, then the latest ones, in the order of the phases."""
     ranks = {phase: rank for rank, phase in enumerate(program.order.phases, 1)}
     latest = sorted(slots, key=lambda slot: (slot.state is ProcessorState.IDLE, slot.seconds))
     return sorted(latest[:room], key=lambda slot: (ranks.get(slot.phase, 0), slot.name))
 
 
-def _doing(slot: Slot, dead: bool, roomy: bool) -> Text:
+def _describe_slot(slot: Slot, dead: bool, roomy: bool) -> Text:
     id = f" {slot.job[-SHORT_ID:]}" if roomy and slot.job is not None else ""
     match slot.state:
         case ProcessorState.BUSY if dead:
@@ -175,62 +179,64 @@ def _doing(slot: Slot, dead: bool, roomy: bool) -> Text:
 
 def story(scene: Scene, columns: int, lines: int) -> Panel:
     """The newest sentence at the bottom, whole; older ones as far as there is room."""
-    room, told = max(1, lines - 2), list[Text]()
+    room, shown = max(1, lines - 2), list[Text]()
     for index, sentence in enumerate(reversed(scene.story)):
-        if len(told) >= room:
+        if len(shown) >= room:
             break
-        told = _sentence(sentence, columns - FRAME - CLOCK, newest=index == 0) + told
-    return _panel(Group(*told[-room:]), "what happens", "blue")
+        shown = _sentence(sentence, columns - FRAME - CLOCK, newest=index == 0) + shown
+    return _panel(Group(*shown[-room:]), "what happens", "blue")
 
 
 def _sentence(sentence: Sentence, columns: int, *, newest: bool) -> list[Text]:
     colour = TONES[sentence.tone] if newest else "bright_black"
-    first, *rest = textwrap.wrap(sentence.words, max(1, columns)) or [""]
+    first, *rest = textwrap.wrap(sentence.text, max(1, columns)) or [""]
     clock = f"{sentence.at:>3.0f}s {'▸' if newest else ' '} "
     line = Text.assemble((clock, "bright_black"), (first, f"bold {colour}" if newest else colour))
     return [line, *(Text(" " * CLOCK + more, f"bold {colour}" if newest else colour) for more in rest)]
 
 
-def lives(scene: Scene, columns: int, lines: int, *, framed: bool) -> RenderableType:
+def attempts(scene: Scene, columns: int, lines: int, *, framed: bool) -> RenderableType:
     """The latest attempts that ended, one line each."""
     room = max(1, lines - 2 if framed else lines)
-    latest = Group(*(_lives(lives, ids=columns >= WITH_IDS) for lives in list(scene.lives)[-room:]))
+    latest = Group(*(_attempt_line(attempts, ids=columns >= WITH_IDS) for attempts in list(scene.attempts)[-room:]))
     return _panel(latest, "jobs") if framed else Padding(latest, (0, 2))
 
 
-def _lives(lives: Lives, *, ids: bool) -> Text:
-    life, once = lives.last, lives.times == 1
-    colour = "green" if life.is_good else "red" if life.state is None else STATES.get(life.state, ("default",))[0]
-    which = f"{lives.times}×" if not once else life.job[-SHORT_ID:] if ids else ""
+def _attempt_line(attempts: AttemptGroup, *, ids: bool) -> Text:
+    attempt, once = attempts.last, attempts.times == 1
+    colour = (
+        "green" if attempt.is_good else "red" if attempt.state is None else STATES.get(attempt.state, ("default",))[0]
+    )
+    which = f"{attempts.times}×" if not once else attempt.job[-SHORT_ID:] if ids else ""
     return Text.assemble(
-        (datetime.fromtimestamp(life.at).astimezone().strftime("%H:%M:%S"), "bright_black"),
+        (datetime.fromtimestamp(attempt.at).astimezone().strftime("%H:%M:%S"), "bright_black"),
         (f"  {which:>{SHORT_ID if ids else 4}}", "bright_black" if once else "default"),
-        f"  {life.type:<14}  ",
-        (_fate(life), colour),
+        f"  {attempt.type:<14}  ",
+        (_describe_end(attempt), colour),
         no_wrap=True,
         overflow="ellipsis",
     )
 
 
-def _fate(life: Ended) -> str:
-    """What became of it, the error first: it is what one wants to see where the line is cut."""
-    if life.error is None or life.state is None:
-        return life.words
-    type, _, message = life.error.partition(": ")
-    return f"{life.state} ({life.attempt}): {type.rpartition('.')[2]}: {message}"
+def _describe_end(attempt: AttemptEnded) -> str:
+    """How the attempt ended; the error stands first, so that a line that is cut still shows it."""
+    if attempt.error is None or attempt.state is None:
+        return attempt.text
+    type, _, message = attempt.error.partition(": ")
+    return f"{attempt.state} ({attempt.attempt}): {type.rpartition('.')[2]}: {message}"
 
 
 def conclusion(summary: Summary) -> RenderableType:
     """What stays on the terminal."""
     table = Table.grid(padding=(0, 1))
     for check in summary.checks:
-        table.add_row(Text("✔", "bold green") if check.holds else Text("✖", "bold red"), check.words)
+        table.add_row(Text("✔", "bold green") if check.holds else Text("✖", "bold red"), check.text)
     colour = "green" if summary.holds else "red"
     parts: list[RenderableType] = [table, Text(), Text(summary.verdict, f"bold {colour}")]
     parts += [Text(line, "bright_black") for line in summary.logs]
     if summary.holds:
         parts.append(Text("your turn: write an app.py as in README.md, then run `windlass dev`", "bright_black"))
-    return Panel(Group(*parts), title="what the store says", title_align="left", border_style=colour, expand=False)
+    return Panel(Group(*parts), title="what the store holds", title_align="left", border_style=colour, expand=False)
 
 
 def _panel(content: RenderableType, title: str | Text, colour: str = "bright_black") -> Panel:

@@ -1,4 +1,4 @@
-"""The program of `windlass demo`: a small shop with every kind of trouble. Its leases are short: a rescue is soon."""
+"""The program of `windlass demo`: a small shop with every kind of failure. Its leases are short, for a quick rescue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEED_ATTEMPTS = 2
 MAX_CRASHES = 3
 BROKEN = "broken.raw"
 FRAMES = 25  # of a film, a tenth of a second each
-UNLUCKY = 1004  # the order for which there is no tape at first
+UNLUCKY = 1004  # the order that fails once in its second phase
 SHIPPED = "picked, packed, shipped"
 AT_ONCE = 2  # prices of one domain that are fetched at a time
 BEAT = 2  # seconds
@@ -37,14 +37,14 @@ app = Windlass(
 
 @app.job(queue="mail", priority=-10)
 async def newsletter(reader: int) -> str:
-    """Can wait."""
+    """A job that can wait."""
     await asyncio.sleep(random.uniform(0.1, 0.25))
     return f"sent to reader {reader}"
 
 
 @app.job(queue="mail", priority=10)
 async def password_reset(user: str) -> str:
-    """Somebody sits there and waits: it goes before every newsletter."""
+    """A user waits for it: it starts before every newsletter."""
     await asyncio.sleep(0.08)
     return f"sent to {user}"
 
@@ -60,7 +60,7 @@ async def sync_stock(ctx: Context, shop: str) -> str:
 
 @app.job(queue="shop", timeout="1s", retry=fixed("500ms"))
 async def ask_partner(ctx: Context, partner: str) -> str:
-    """Hangs at first: the time limit stops it, its processor is in error for a while, and the retry is answered."""
+    """Hangs at first: the timeout stops it, its processor is in error for a while, and the retry succeeds."""
     await asyncio.sleep(60 if ctx.attempt == 1 else 0.2)
     return f"{partner} answered"
 
@@ -74,14 +74,14 @@ async def import_feed(feed: str) -> None:
 
 @app.job(queue="shop")
 async def refund(order: int) -> None:
-    """Knows that no retry can help."""
+    """Raises `Dead`, since no retry can help."""
     await asyncio.sleep(0.1)
     raise Dead(f"the customer of order {order} is gone")
 
 
 @app.job(queue="media", isolation="process", retry=fixed("300ms"))
 def thumbnail(picture: str) -> str:
-    """Runs in a process of its own, since the library it calls may bring that down."""
+    """Runs in its own process, since the library that it calls may crash."""
     if picture == BROKEN:
         _segfault()
     return f"{picture}.thumb"
@@ -89,7 +89,7 @@ def thumbnail(picture: str) -> str:
 
 @app.job(queue="media")
 async def render(ctx: Context, film: str) -> str:
-    """Long enough for its worker to be killed meanwhile."""
+    """Runs long enough for its worker to be killed meanwhile."""
     for frame in range(FRAMES):
         await asyncio.sleep(0.1)
         ctx.progress(frame + 1, total=FRAMES)
@@ -98,14 +98,14 @@ async def render(ctx: Context, film: str) -> str:
 
 @app.job(queue="shop", limits=[per("domain", AT_ONCE)])
 async def fetch_price(domain: str, product: str) -> str:
-    """Polite: however many workers there are, no rival is asked for more than two prices at a time."""
+    """However many workers there are, no domain gets more than two requests at a time."""
     await asyncio.sleep(random.uniform(0.3, 0.5))
     return f"{domain} sells {product}"
 
 
 @app.job(queue="shop", priority=20)
 async def beat() -> str:
-    """Nobody enqueues it: it comes by itself."""
+    """Enqueued by a schedule."""
     await asyncio.sleep(0.05)
     return "all is well"
 
@@ -122,7 +122,7 @@ async def pick(order: int) -> str:
 
 @app.job(queue="shop", retry=fixed("500ms"))
 async def pack(ctx: Context, order: int) -> str:
-    """The second one. A retry stays in it: nothing is picked twice."""
+    """The second phase. A retry repeats only this phase: nothing is picked twice."""
     await asyncio.sleep(0.3)
     if order == UNLUCKY and ctx.attempt == 1:
         raise LookupError(f"no tape for order {order}")
@@ -131,7 +131,7 @@ async def pack(ctx: Context, order: int) -> str:
 
 @app.job(queue="shop")
 async def ship(ctx: Context) -> str:
-    """The last one; what it returns is the result of the order."""
+    """The last phase; its result is the result of the order."""
     await asyncio.sleep(random.uniform(0.2, 0.5))
     return f"{ctx.previous}, shipped"
 
@@ -140,7 +140,7 @@ order = app.pipeline("order", [pick, phase(pack, processors=1), ship])
 
 
 def _segfault() -> None:
-    """A real one, as a broken C library makes it; without a core file of it on the user's disk."""
+    """A real segmentation fault, as a broken C library causes it, but without a core file on the user's disk."""
     import ctypes
     import resource
 

@@ -1,7 +1,7 @@
-"""What a worker process tells the demo: its processors a few times per second, and each attempt that ended.
+"""What a worker process reports to the demo: its processors ten times per second, and each attempt that ended.
 
 A named pipe in the demo's folder carries one JSON line per report. A line is at most PIPE_BUF long, so that the system
-writes it whole or not at all: the lines of several workers never mix, and kill -9 tears none.
+writes it whole or not at all: the lines of several workers never mix, and kill -9 cannot cut one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobsRescued, JobStarted, WorkerStarted
-from windlass.observe.logs import Narrator, describe_end, escape, shortened
+from windlass.observe.logs import EndingTracker, describe_end, escape, shorten_error
 from windlass.runtime.pool import ProcessorState
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Slot(msgspec.Struct, frozen=True):
     state: ProcessorState
     type: str | None  # of the job it is busy with
     job: str | None  # that job's id, as 32 hex digits
-    seconds: float  # since it took its latest job
+    seconds: float  # since the processor took its latest job
 
     @property
     def phase(self) -> str:
@@ -51,18 +51,18 @@ class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     slots: list[Slot]
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
-    """An attempt ended, and what follows is committed."""
+class AttemptEnded(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """An attempt ended, and its transition is committed."""
 
     worker: int
     at: float  # seconds since the epoch
     job: str
     type: str
     attempt: str  # as in "2 of 3"
-    words: str  # the whole of it, for a line
+    text: str  # the end of the attempt, as one line
     error: str | None
     state: State | None  # None: the lease was lost and nothing was written
-    next_phase: str | None = None  # of its pipeline, to which it goes
+    next_phase: str | None = None  # the phase of its pipeline that the job goes to
 
     @property
     def is_good(self) -> bool:
@@ -70,7 +70,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
 
 
 class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
-    """This worker found a dead one and gave its jobs back."""
+    """This worker found dead workers and released their jobs."""
 
     worker: int
     deaths: int
@@ -78,17 +78,17 @@ class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     dead_after_crashes: int
 
 
-Report = Processors | Ended | Rescued
+Report = Processors | AttemptEnded | Rescued
 
 
-class Reporter:
-    """In a worker process: a subscriber that writes. Where the pipe is full or gone, a report is dropped."""
+class WorkerReporter:
+    """In a worker process: a subscriber that writes reports. A report is dropped where the pipe is full or closed."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._number = number
         self._pipe = os.open(folder / PIPE, os.O_WRONLY | os.O_NONBLOCK)
         self._since: dict[str, float] = {}  # processor → when its attempt began
-        self._narrator = Narrator(self._ended)
+        self._tracker = EndingTracker(self._report_end)
         self._worker: Worker | None = None
 
     def follow(self, worker: Worker) -> Worker:
@@ -97,7 +97,7 @@ class Reporter:
         return worker
 
     def __call__(self, event: Event) -> None:
-        self._narrator(event)
+        self._tracker(event)
         match event:
             case WorkerStarted():
                 self._tick()
@@ -122,18 +122,18 @@ class Reporter:
             slots.append(Slot(processor.name, processor.state, name, id, round(now - since, 1)))
         return slots
 
-    def _ended(self, end: JobEnded, state: State | None) -> None:
+    def _report_end(self, end: JobEnded, state: State | None) -> None:
         advance = None if end.flow is None or state is not State.QUEUED else end.flow.advance
         where = "" if advance is None else f": {advance.phase}"
         self._send(
-            Ended(
+            AttemptEnded(
                 worker=self._number,
                 at=time.time(),
                 job=end.job.id.hex,
                 type=end.job.type,
                 attempt=f"{end.job.attempt} of {end.job.max_attempts}",
-                words=escape(describe_end(end, state) + where),
-                error=None if end.error is None else escape(shortened(end.error)),
+                text=escape(describe_end(end, state) + where),
+                error=None if end.error is None else escape(shorten_error(end.error)),
                 state=state,
                 next_phase=None if advance is None else advance.phase,
             )
@@ -148,18 +148,18 @@ class Reporter:
                 pass
 
 
-class EventRecorder:
-    """In the demo: hears every worker. A context manager inside a running loop."""
+class ReportReader:
+    """In the demo: reads the reports of every worker. A context manager inside a running loop."""
 
-    def __init__(self, folder: Path, heard: Callable[[Report], None]) -> None:
+    def __init__(self, folder: Path, receive: Callable[[Report], None]) -> None:
         self._path = folder / PIPE
-        self._heard = heard
+        self._receive = receive
         self._rest = b""
         self._decoder = msgspec.json.Decoder(Report)
 
-    def __enter__(self) -> EventRecorder:
+    def __enter__(self) -> ReportReader:
         os.mkfifo(self._path, 0o600)
-        # For writing too: a pipe whose last writer was killed would otherwise be at its end for ever.
+        # Opened for writing, too: otherwise the pipe would stay at end-of-file once its last writer was killed.
         self._pipe = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._read)
         return self
@@ -171,4 +171,4 @@ class EventRecorder:
     def _read(self) -> None:
         *lines, self._rest = (self._rest + os.read(self._pipe, READ_MOST)).split(b"\n")
         for line in lines:
-            self._heard(self._decoder.decode(line))
+            self._receive(self._decoder.decode(line))

@@ -1,6 +1,6 @@
-"""What is known of the show at a moment: from the store, from the workers' reports, and from who directs it.
+"""The state of the show at a moment: from the store, from the workers' reports, and from the script.
 
-A screen reads it as often as it likes. Plain lines want each piece of news once: `news` hands out what is new.
+A screen reads it at any time. Plain lines print each piece of news once: `take_news` returns what is new.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any
 from uuid import UUID
 
 from windlass.cli.demo import program
-from windlass.cli.demo.reports import Ended, Processors, Report, Rescued, Slot
+from windlass.cli.demo.reports import AttemptEnded, Processors, Report, Rescued, Slot
 from windlass.model.admission import LimitRow
 from windlass.model.job import Job
-from windlass.model.schedule import Outcome, TickRow
+from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import FINAL, State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
 
-KEPT = 200  # lives, sentences and samples that are remembered
-UNREAD_MOST = 2_000  # pieces of news, where nobody asks for them
+KEPT = 200  # attempts, sentences and samples that are kept
+UNREAD_MOST = 2_000  # pieces of news that are kept where the screen takes none
 NOTHING: dict[str, Any] = {"queued": 0, "running": 0, "failed": 0, "waiting": 0, "dead": 0, "lag": None}
-SAMPLE = 0.5  # seconds that one column of the throughput stands for
+SAMPLE = 0.5  # seconds per column of the throughput
 
 
 class Tone(StrEnum):
-    """How a sentence is meant."""
+    """Whether a sentence is good or bad news."""
 
     PLAIN = "plain"
     GOOD = "good"
     BAD = "bad"
 
 
-class Health(StrEnum):
-    """How a worker process is."""
+class WorkerHealth(StrEnum):
+    """The state of a worker process."""
 
     STARTING = "starting"
     ALIVE = "alive"
@@ -47,24 +47,24 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A piece of the story."""
+    """One sentence of the story."""
 
     at: float  # seconds since the show began
-    words: str
+    text: str
     tone: Tone
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """An attempt that ended, or several in a row that ended well: a flood of those must not wash the others away."""
+class AttemptGroup:
+    """An attempt that ended, or several in a row that succeeded: many successes must not push the others out."""
 
-    last: Ended
+    last: AttemptEnded
     times: int = 1
 
-    def and_(self, next: Ended) -> Lives | None:
-        """Both as one; None where they are not of one kind."""
+    def add(self, next: AttemptEnded) -> AttemptGroup | None:
+        """This group with one more attempt; None where that is of another kind."""
         same = next.type == self.last.type and next.state is self.last.state and next.is_good and self.last.is_good
-        return Lives(next, self.times + 1) if same else None
+        return AttemptGroup(next, self.times + 1) if same else None
 
 
 @dataclass(slots=True)
@@ -72,13 +72,13 @@ class WorkerView:
     """A worker process, as its last report shows it."""
 
     number: int
-    health: Health = Health.STARTING
+    health: WorkerHealth = WorkerHealth.STARTING
     pid: int | None = None
     slots: Sequence[Slot] = ()
 
     def busy_with(self, type: str) -> str | None:
-        """The id of a job of this type that it runs."""
-        if self.health is Health.ALIVE:
+        """The id of a job of this type that the worker runs."""
+        if self.health is WorkerHealth.ALIVE:
             for slot in self.slots:
                 if slot.type == type and slot.state is ProcessorState.BUSY:
                     return slot.job
@@ -86,7 +86,7 @@ class WorkerView:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PhaseCounts:
     """A phase of the orders' pipeline, and how many of them are in it, by state."""
 
     name: str
@@ -107,7 +107,7 @@ class Throughput:
     _ended: int = 0
 
     def count(self, ended: int, now: float) -> None:
-        """So many jobs have ended by now; at most one sample per SAMPLE is taken of it."""
+        """`ended` jobs have ended by now; at most one sample is taken per SAMPLE."""
         if self._at is None:
             self._at, self._ended = now, ended
         elif now - self._at >= SAMPLE:
@@ -117,7 +117,7 @@ class Throughput:
 
     @property
     def current(self) -> float:
-        """Over the last second, so that one sample does not make it jump."""
+        """Over the last second, so that the figure does not jump with one sample."""
         last = list(self.samples)[-2:]
         return sum(last) / len(last) if last else 0.0
 
@@ -129,16 +129,16 @@ class Scene:
         self._began = time.monotonic()
         self.workers = {number: WorkerView(number) for number in range(1, workers + 1)}
         self.story: deque[Sentence] = deque(maxlen=KEPT)
-        self.lives: deque[Lives] = deque(maxlen=KEPT)
+        self.attempts: deque[AttemptGroup] = deque(maxlen=KEPT)
         self.throughput = Throughput()
         self.counts: Mapping[State, int] = {}
         self.queues: Sequence[QueueRow] = ()
         self.orders = 0  # of the latest round
-        self.phases: Sequence[Phase] = [Phase(name, {}) for name in program.order.phases]
+        self.phases: Sequence[PhaseCounts] = [PhaseCounts(name, {}) for name in program.order.phases]
         self.limits: Sequence[LimitRow] = ()  # of domains, those in use
         self.beats: dict[datetime, UUID] = {}  # ticks that fired, and the job of each
         self.enqueued = 0
-        self._unread: deque[Sentence | Ended] = deque(maxlen=UNREAD_MOST)
+        self._unread: deque[Sentence | AttemptEnded] = deque(maxlen=UNREAD_MOST)
 
     @property
     def elapsed(self) -> float:
@@ -150,77 +150,77 @@ class Scene:
 
     @property
     def shipped(self) -> int:
-        """Orders that are through all phases."""
+        """The number of orders that have passed all phases."""
         return self.orders - sum(phase.jobs for phase in self.phases)
 
-    def tell(self, words: str, tone: Tone = Tone.PLAIN) -> None:
-        """What happens now, in words."""
-        sentence = Sentence(self.elapsed, words, tone)
+    def narrate(self, text: str, tone: Tone = Tone.PLAIN) -> None:
+        """Add a sentence about what happens now."""
+        sentence = Sentence(self.elapsed, text, tone)
         self.story.append(sentence)
         self._unread.append(sentence)
 
-    def counted(self, counts: Mapping[State, int], queues: Sequence[QueueRow]) -> None:
-        """What the store says."""
+    def set_counts(self, counts: Mapping[State, int], queues: Sequence[QueueRow]) -> None:
+        """The jobs by state and the queues, from the store."""
         empty = {row.queue: QueueRow(queue=row.queue, **NOTHING) for row in self.queues}
-        rows = empty | {row.queue: row for row in queues}  # a queue that is empty is gone from the store, not from here
+        rows = empty | {row.queue: row for row in queues}  # the store does not list empty queues; the scene does
         self.counts, self.queues = counts, [rows[queue] for queue in sorted(rows)]
         self.throughput.count(self.ended, time.monotonic())
 
-    def moved(self, orders: Sequence[Job]) -> None:
-        """Where the orders are, says the store."""
+    def set_orders(self, orders: Sequence[Job]) -> None:
+        """The phases of the orders, from the store."""
         under_way = Counter((job.phase, job.status) for job in orders if job.status is not State.SUCCEEDED)
         self.orders = len(orders)
         self.phases = [
-            Phase(name, {state: count for (phase, state), count in under_way.items() if phase == name})
+            PhaseCounts(name, {state: count for (phase, state), count in under_way.items() if phase == name})
             for name in program.order.phases
         ]
 
-    def limited(self, rows: Sequence[LimitRow]) -> None:
-        """Who holds and who waits at the limits, says the store."""
+    def set_limits(self, rows: Sequence[LimitRow]) -> None:
+        """The limits in use, from the store."""
         self.limits = sorted((row for row in rows if row.used or row.waiting), key=lambda row: row.key)
 
-    def ticked(self, ticks: Sequence[TickRow]) -> None:
-        """What the schedule fired, says the store; each of its jobs is one more that was enqueued."""
-        fired = {tick.at: tick.job for tick in ticks if tick.outcome is Outcome.FIRED and tick.job is not None}
+    def add_ticks(self, ticks: Sequence[TickRow]) -> None:
+        """The ticks of the schedule, from the store; each one that fired enqueued one job."""
+        fired = {tick.at: tick.job for tick in ticks if tick.outcome is TickOutcome.FIRED and tick.job is not None}
         self.enqueued += len(fired.keys() - self.beats.keys())
         self.beats |= fired
 
-    def hear(self, report: Report) -> None:
-        """What a worker says."""
+    def receive(self, report: Report) -> None:
+        """A report of a worker."""
         match report:
             case Processors():
-                self._see(self.workers[report.worker], report)
-            case Ended():
-                self._remember(report)
+                self._update_worker(self.workers[report.worker], report)
+            case AttemptEnded():
+                self._add_attempt(report)
                 self._unread.append(report)
             case Rescued():
-                self._tell_rescue(report)
+                self._narrate_rescue(report)
 
-    def killed(self, number: int) -> None:
-        """Whatever it reported last is what it held."""
-        self.workers[number].health = Health.KILLED
+    def mark_killed(self, number: int) -> None:
+        """The worker's last report shows the jobs that it held."""
+        self.workers[number].health = WorkerHealth.KILLED
 
-    def news(self) -> list[Sentence | Ended]:
-        """What was told and what ended since the last time."""
+    def take_news(self) -> list[Sentence | AttemptEnded]:
+        """The sentences and the attempts that ended since the last call."""
         unread = list(self._unread)
         self._unread.clear()
         return unread
 
-    def _see(self, view: WorkerView, report: Processors) -> None:
-        if view.health is Health.KILLED and report.pid == view.pid:
-            return  # written before its death, read after it
-        if view.health is not Health.ALIVE:
-            how = "is at work" if view.health is Health.STARTING else "is replaced by a new process"
-            self.tell(f"worker {view.number} {how}, pid {report.pid}", Tone.GOOD)
-        view.health, view.pid, view.slots = Health.ALIVE, report.pid, report.slots
+    def _update_worker(self, view: WorkerView, report: Processors) -> None:
+        if view.health is WorkerHealth.KILLED and report.pid == view.pid:
+            return  # written before the worker died, read afterwards
+        if view.health is not WorkerHealth.ALIVE:
+            how = "is at work" if view.health is WorkerHealth.STARTING else "is replaced by a new process"
+            self.narrate(f"worker {view.number} {how}, pid {report.pid}", Tone.GOOD)
+        view.health, view.pid, view.slots = WorkerHealth.ALIVE, report.pid, report.slots
 
-    def _remember(self, life: Ended) -> None:
-        both = self.lives[-1].and_(life) if self.lives else None
+    def _add_attempt(self, attempt: AttemptEnded) -> None:
+        both = self.attempts[-1].add(attempt) if self.attempts else None
         if both is None:
-            self.lives.append(Lives(life))
+            self.attempts.append(AttemptGroup(attempt))
         else:
-            self.lives[-1] = both
+            self.attempts[-1] = both
 
-    def _tell_rescue(self, report: Rescued) -> None:
+    def _narrate_rescue(self, report: Rescued) -> None:
         jobs = "1 job" if report.rescued == 1 else f"{report.rescued} jobs"
-        self.tell(f"its lease ran out: {jobs} given back, to run again", Tone.GOOD)
+        self.narrate(f"its lease has expired: {jobs} released, to run again", Tone.GOOD)

@@ -1,12 +1,12 @@
-"""How the demo looks on a terminal: one screen, drawn anew ten times a second, in whatever size it has.
+"""The demo on a terminal: one screen, drawn ten times a second, in any size of 80×24 or more.
 
 windlass demo                      the time
 a bar of all jobs by state         and its legend
 the phases of a pipeline           and how many jobs are in each
-limits                             and who waits there; in a low terminal in the place of the phases, when in use
+limits                             and the jobs that wait; in a low terminal instead of the phases, when in use
 queues             throughput
 worker 1           worker 2        processors by name
-what happens       jobs            beside each other where there is room, else one below the other
+what happens       jobs            beside each other where there is room, otherwise one below the other
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windlass.cli.demo.scene import Scene
 from windlass.cli.demo.summary import Summary
 
 WIDE = 150  # columns from which the story and the jobs have room beside each other
-TALL = 34  # lines from which there is air, and a longer story
+TALL = 34  # lines from which there are empty lines, and a longer story
 ROOMY = 40  # lines from which all processors have room
 
 FRAME = 2  # lines of a panel's border
@@ -35,7 +35,7 @@ HEADER, PROGRESS, PHASES, LIMITS = 1, 2, 1, 1  # lines
 
 
 class Screen:
-    """The terminal's other screen while the show goes on; afterwards the summary, on the usual one."""
+    """Uses the terminal's alternate screen during the show, and prints the summary on the normal one afterwards."""
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stdout, highlight=False)
@@ -69,7 +69,7 @@ class Screen:
 
 
 def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
-    """Everything fits into the size; whatever is left over goes to the lives of jobs."""
+    """Everything fits into the size; the lines that are left go to the attempts."""
     tall = lines >= TALL
     half = columns // 2
     processors = ALL_PROCESSORS if lines >= ROOMY else BUSY_PROCESSORS
@@ -87,23 +87,23 @@ def lay_out(scene: Scene, columns: int, lines: int) -> Layout:
 
 
 def _under_way(scene: Scene, *, tall: bool) -> list[Layout]:
-    """Orders and limits; where there is no room for both, the one that something happens at."""
+    """Orders and limits; where there is no room for both, the limits while they are in use."""
     if tall:
         return [Layout(panels.phases(scene), size=PHASES), Layout(panels.limits(scene), size=LIMITS + 1)]
     return [Layout(panels.limits(scene) if scene.limits else panels.phases(scene), size=PHASES)]
 
 
 def _beside_or_below(scene: Scene, columns: int, lines: int, *, tall: bool) -> Layout:
-    """The story and the lives of jobs."""
+    """The story and the attempts."""
     both = Layout()
     if columns >= WIDE:
         width = columns * 2 // 5
-        told = Layout(panels.story(scene, width, lines), size=width)
-        both.split_row(told, Layout(panels.lives(scene, columns - width, lines, framed=True)))
+        panel = Layout(panels.story(scene, width, lines), size=width)
+        both.split_row(panel, Layout(panels.attempts(scene, columns - width, lines, framed=True)))
     else:
         height = LONG_STORY if tall else SHORT_STORY
-        told = Layout(panels.story(scene, columns, height), size=height)
-        both.split_column(told, Layout(panels.lives(scene, columns, lines - height, framed=tall)))
+        panel = Layout(panels.story(scene, columns, height), size=height)
+        both.split_column(panel, Layout(panels.attempts(scene, columns, lines - height, framed=tall)))
     return both
 
 

@@ -1,6 +1,6 @@
-"""What happens when: six acts over a stream of newsletters and a heartbeat. Each act waits for what it wants to show.
+"""The script: six acts over a stream of newsletters and a heartbeat. Each act waits for the jobs that it shows.
 
-priorities → failures and retries → a segfault in a process of its own → a limit → three phases → kill -9 of a worker
+priorities → failures and retries → a segfault in a job's own process → a limit → three phases → kill -9 of a worker
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from windlass.store.protocol import WorkerRow
 
 T = TypeVar("T")
 
-LOOK = 0.1  # seconds between two looks for something that should happen
-LOOKS_MOST = 200  # after which an act goes on without it; the check at the end will say so
+CHECK_EVERY = 0.1  # seconds between two checks of a condition
+MAX_CHECKS = 200  # then the act goes on; the check at the end reports what did not happen
 BREATH = 1.2  # seconds to read a sentence
 BEFORE_KILL = 0.8  # seconds of a render before its worker is killed
 
 FIRST_WAVE, WAVE = 90, 50  # newsletters
 FIRST_SEEN = 5  # jobs that ended before the first act
 BACKLOG_MOST = 60  # newsletters that may wait before the next wave
-TICKS = 20  # of the heartbeat, that are looked at
-CAST_KEPT = 1_000  # jobs that are looked at in the end; a show of many hours forgets its oldest
+TICKS = 20  # of the heartbeat, that are read at a time
+CAST_KEPT = 1_000  # jobs that are checked at the end; a show of many hours drops the oldest ones
 
 RESETS = ("ada", "grace", "linus", "barbara", "edsger", "margaret")
 SHOPS = ("antwerp", "lisbon", "bergen")
@@ -41,7 +41,7 @@ FILMS = ("harbour.mp4", "lighthouse.mp4")
 
 
 class Script:
-    """The acts. `kill(number)` ends a worker process the hard way."""
+    """The acts. `kill(number)` kills a worker process with SIGKILL."""
 
     def __init__(self, scene: Scene, *, kill: Callable[[int], None]) -> None:
         self._app = program.app
@@ -65,71 +65,71 @@ class Script:
             if once:
                 await self._finale()
                 return
-            self._scene.tell("all of that once more; Ctrl-C ends it")
+            self._scene.narrate("all of that once more; Ctrl-C ends it")
             await self._newsletters()
 
-    async def settled(self) -> None:
-        """After `play` was cancelled: until an enqueue that was under way is committed and counted."""
+    async def wait_for_enqueue(self) -> None:
+        """After `play` was cancelled: wait until an enqueue that was under way is committed and counted."""
         if self._enqueuing is not None:
             await self._enqueuing
 
-    async def follow_beats(self) -> None:
-        """What the schedule has fired by now."""
-        self._scene.ticked(await program.heartbeat.aticks(TICKS))
+    async def read_beats(self) -> None:
+        """Read the ticks that the schedule has fired."""
+        self._scene.add_ticks(await program.heartbeat.aticks(TICKS))
 
     # The acts
 
     async def _open(self) -> None:
-        self._scene.tell(f"{FIRST_WAVE} newsletters wait in the store; two workers are starting")
+        self._scene.narrate(f"{FIRST_WAVE} newsletters wait in the store; two workers are starting")
         await self._enqueue(program.newsletter.call(reader) for reader in range(FIRST_WAVE))
-        await self._until(self._under_way)
+        await self._until(self._has_begun)
         await asyncio.sleep(BREATH / 2)
 
     async def _priorities(self) -> None:
-        self._scene.tell(f"{len(RESETS)} password resets come in: their priority lets them overtake")
+        self._scene.narrate(f"{len(RESETS)} password resets are enqueued: their priority lets them overtake")
         resets = await self._enqueue(program.password_reset.call(user) for user in RESETS)
         await self._until_ended(resets)
         await asyncio.sleep(BREATH)
 
     async def _failures(self) -> None:
-        self._scene.tell("trouble: errors to retry, a call that hangs, two jobs beyond help")
+        self._scene.narrate("failures: errors to retry, a call that hangs, two jobs that cannot succeed")
         calls: list[TypedCall[Any]] = [program.sync_stock.call(shop) for shop in SHOPS]
         calls += [program.ask_partner.call("acme"), program.import_feed.call("prices.csv"), program.refund.call(4711)]
         troubled = await self._enqueue(calls)
         await self._newsletters()
         await self._until_ended(troubled)
-        self._scene.tell("retries helped where they could; the other two jobs are dead", Tone.GOOD)
+        self._scene.narrate("retries helped where they could; the other two jobs are dead", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
     async def _segfault(self) -> None:
-        self._scene.tell(f"a thumbnail segfaults: {program.BROKEN}, in a process of its own", Tone.BAD)
+        self._scene.narrate(f"a thumbnail segfaults: {program.BROKEN}, in its own process", Tone.BAD)
         before = [worker.pid for worker in self._scene.workers.values()]
         pictures = await self._enqueue(program.thumbnail.call(picture) for picture in PICTURES)
         await self._newsletters()
         await self._until_ended(pictures)
         alive = before == [worker.pid for worker in self._scene.workers.values()]
         unharmed = "; the workers are unharmed" if alive else ""
-        self._scene.tell(f"{program.BROKEN} is in quarantine after 3 crashes{unharmed}", Tone.GOOD)
+        self._scene.narrate(f"{program.BROKEN} is in quarantine after 3 crashes{unharmed}", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
     async def _limit(self) -> None:
         products = [(domain, number) for domain, count in RIVALS.items() for number in range(count)]
         most = program.AT_ONCE
-        self._scene.tell(f"{len(products)} prices of {len(RIVALS)} rivals: at most {most} at a time of each domain")
+        self._scene.narrate(f"{len(products)} prices of {len(RIVALS)} rivals: at most {most} at a time of each domain")
         prices = await self._enqueue(program.fetch_price.call(domain, f"product {n}") for domain, n in products)
         await self._newsletters()
         await self._until_ended(prices)
-        self._scene.tell("all prices are there, and no rival was pressed", Tone.GOOD)
+        self._scene.narrate("all prices are there, and the limit was never exceeded", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
     async def _phases(self) -> None:
         names = ", ".join(program.order.phases)
-        self._scene.tell(f"{len(ORDERS)} orders come in, each one job with three phases: {names}")
+        self._scene.narrate(f"{len(ORDERS)} orders are enqueued, each one job with three phases: {names}")
         orders = await self._enqueue(program.order.call(number) for number in ORDERS)
         self.orders = [order.id for order in orders]
         await self._newsletters()
         await self._until_ended(orders)
-        self._scene.tell("all are shipped; one was packed twice, but picked once", Tone.GOOD)
+        self._scene.narrate("all are shipped; one was packed twice, but picked once", Tone.GOOD)
         await asyncio.sleep(BREATH / 2)
 
     async def _kill_worker(self) -> None:
@@ -144,34 +144,34 @@ class Script:
         job = worker.busy_with("render")
         if row is None or job is None:
             return
-        self._scene.tell(f"kill -9 {worker.pid}: that was worker {number}, in the middle of a film", Tone.BAD)
+        self._scene.narrate(f"kill -9 {worker.pid}: that was worker {number}, in the middle of a film", Tone.BAD)
         self.victims.add(UUID(job))
         self._kill(number)
         await self._watch_lease(row)
         await self._until_ended(films)
-        self._scene.tell("the film was started again, in a process of its own, and is done", Tone.GOOD)
+        self._scene.narrate("the film was started again, in its own process, and is done", Tone.GOOD)
 
     async def _finale(self) -> None:
         await program.heartbeat.apause("the show ends")
-        await self.follow_beats()
-        self._scene.tell("nothing new comes in, the heartbeat is paused; what is left is worked off")
-        await self._until(self._worked_off)
+        await self.read_beats()
+        self._scene.narrate("no more jobs are enqueued, the heartbeat is paused; the remaining jobs finish")
+        await self._until(self._all_ended)
 
     # Steps
 
-    async def _under_way(self) -> bool:
+    async def _has_begun(self) -> bool:
         return self._scene.ended >= FIRST_SEEN
 
-    async def _worked_off(self) -> bool:
+    async def _all_ended(self) -> bool:
         return self._scene.ended == self._scene.enqueued
 
     async def _newsletters(self) -> None:
-        """The next wave, unless the last one still waits."""
+        """Enqueue the next wave, unless most of the last one still waits."""
         if self._scene.counts.get(State.QUEUED, 0) < BACKLOG_MOST:
             await self._enqueue(program.newsletter.call(reader) for reader in range(WAVE))
 
     async def _enqueue(self, calls: Iterable[TypedCall[Any]]) -> list[JobHandle[Any]]:
-        """Shielded: an enqueue that is cancelled half-way may still commit, and would not be counted."""
+        """Shielded from cancellation: an enqueue that is cancelled may still commit, and would not be counted."""
 
         async def enqueue() -> list[JobHandle[Any]]:
             handles = await self._app.aenqueue_many(calls)
@@ -183,7 +183,7 @@ class Script:
         return await asyncio.shield(self._enqueuing)
 
     async def _renderer(self, films: list[JobHandle[Any]]) -> int | None:
-        """The number of a worker that renders one of these."""
+        """The number of a worker that renders one of these films."""
         ids = {film.id.hex for film in films}
         return next((number for number, view in self._scene.workers.items() if view.busy_with("render") in ids), None)
 
@@ -192,11 +192,13 @@ class Script:
         return next((row for row in rows if row.name.endswith(f":{pid}") and not row.dead), None)
 
     async def _watch_lease(self, row: WorkerRow) -> None:
-        """From the last beat of a killed worker to its burial."""
+        """Wait from the last beat of a killed worker until a sweep marks it dead."""
         rows = {row.id: row for row in await self._app.aworkers()}
         held = rows.get(row.id, row)
         left = (held.alive_until - datetime.now(UTC)).total_seconds()
-        self._scene.tell(f"it held {held.running} jobs; nobody takes them before its lease ends, in {left:.0f} s")
+        self._scene.narrate(
+            f"it held {held.running} jobs; no worker claims them before its lease expires, in {left:.0f} s"
+        )
 
         async def buried() -> bool:
             return all(other.dead for other in await self._app.aworkers() if other.id == row.id)
@@ -210,9 +212,9 @@ class Script:
         await self._until(ended)
 
     async def _until(self, find: Callable[[], Awaitable[T]]) -> T | None:
-        """What `find` finds in the end; None when it takes too long."""
-        for _ in range(LOOKS_MOST):
+        """What `find` returns once that is true; None when it takes too long."""
+        for _ in range(MAX_CHECKS):
             if found := await find():
                 return found
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_EVERY)
         return None

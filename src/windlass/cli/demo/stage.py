@@ -14,12 +14,12 @@ DUMB = ("", "dumb", "unknown")
 
 
 class Stage(Protocol):
-    """What the show needs of a place."""
+    """What the show needs of a screen."""
 
     def open(self) -> None: ...
 
     def show(self, scene: Scene) -> bool:
-        """Show the scene as it is now; False when nobody looks any more."""
+        """Show the scene as it is now; False when the terminal or pipe is closed."""
         ...
 
     def close(self) -> None:
@@ -27,12 +27,12 @@ class Stage(Protocol):
         ...
 
     def conclude(self, summary: Summary) -> None:
-        """After the close: say how it went."""
+        """After the close: print the summary."""
         ...
 
 
-def stage() -> Stage:
-    """The best one that fits here."""
+def choose_stage() -> Stage:
+    """A live screen where the terminal can show it, otherwise plain lines."""
     if _is_terminal():
         from windlass.cli.demo.screen import Screen
 
@@ -45,7 +45,7 @@ def stage() -> Stage:
 
 
 def _is_terminal() -> bool:
-    """Whether a person sees our output, who has not said no to colours, and who sees more than ASCII."""
+    """Whether the output is a terminal that shows colours and more than ASCII, and NO_COLOR is not set."""
     return (
         sys.stdout.isatty()
         and not os.environ.get("NO_COLOR")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from windlass.cli.demo.reports import Reporter
-from windlass.cli.process.run_worker import serve
+from windlass.cli.demo.reports import WorkerReporter
+from windlass.cli.process.run_worker import run_worker
 from windlass.declare.program import load
 from windlass.observe.logs import set_up
 
@@ -14,25 +14,25 @@ PROGRAM = "windlass.cli.demo.program:app"
 
 
 def arguments(number: int, folder: Path) -> list[str]:
-    """How the supervisor starts it."""
+    """The command line of a worker, for the supervisor."""
     return ["demo", "--worker", str(number), "--folder", str(folder)]
 
 
 def work(number: int, folder: Path, lifeline: int | None) -> None:
-    """Until told to stop, or until the demo is gone."""
-    _write_to(log_of(number, folder))
+    """Run until a signal, or until the demo's own process ends."""
+    _redirect_output(log_path(number, folder))
     set_up("WARNING", name=str(number))
     app = load(PROGRAM)
-    reporter = Reporter(folder, number)
-    serve(lambda: reporter.follow(app.worker()), subscribers=(reporter,), lifeline=lifeline)
+    reporter = WorkerReporter(folder, number)
+    run_worker(lambda: reporter.follow(app.worker()), subscribers=(reporter,), lifeline=lifeline)
 
 
-def log_of(number: int, folder: Path) -> Path:
+def log_path(number: int, folder: Path) -> Path:
     return folder / f"worker-{number}.log"
 
 
-def _write_to(log: Path) -> None:
-    """Whatever this process and its children print goes there: the terminal belongs to the demo's screen."""
+def _redirect_output(log: Path) -> None:
+    """Write the output of this process and its children to the log: the terminal belongs to the demo's screen."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
     os.dup2(file, 2)

@@ -1,7 +1,7 @@
-"""A job's arguments as they are typed in a shell: `2`, `hello`, `'{"a": [1]}'`, `name=value`.
+"""A job's arguments as the user types them in a shell: `2`, `hello`, `'{"a": [1]}'`, `name=value`.
 
-Whether `2` is a number or a text is for the handler's hints to say. Each argument is first read as JSON; where the
-hints refuse that, it is taken as the text it is.
+The handler's type hints decide whether `2` is a number or a text. Each argument is first read as JSON; where the hints
+refuse that value, the argument is passed as text.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from windlass.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from windlass.payload import Signature
+    from windlass.payload.signature import Signature
 
 KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 STEP = re.compile(r"\$\.(\w+)")
 
 
-def read(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def parse_arguments(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments that fit the signature, or `InvalidInput`."""
-    typed = _Typed(words)
+    typed = _TypedArguments(words)
     refused: dict[str, InvalidInput] = {}
     while True:
         args, kwargs = typed.values()
@@ -31,16 +31,16 @@ def read(signature: Signature, words: Sequence[str]) -> tuple[list[Any], dict[st
             signature.bind(args, kwargs)
             return args, kwargs
         except InvalidInput as error:
-            name = _parameter(error)
+            name = _parameter_of(error)
             if name in refused:
-                raise refused[name] from None  # what is wrong with the JSON is told, not what with the text
+                raise refused[name] from None  # the error about the JSON value helps more than the one about the text
             if name is None or not typed.take_as_text(name, signature.names):
                 raise
             refused[name] = error
 
 
-class _Typed:
-    """The words of a command line, each with what it is read as."""
+class _TypedArguments:
+    """The words of a command line; each is read as JSON or as text."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._positional: list[str] = []
@@ -60,7 +60,7 @@ class _Typed:
         return args, {name: self._read(name, word) for name, word in self._keywords.items()}
 
     def take_as_text(self, name: str, names: Sequence[str]) -> bool:
-        """Read this parameter's word as text from now on; False when it is so already, or was not given."""
+        """Read this parameter's word as text from now on; False when it is read so already, or was not given."""
         place: str | int = name
         if name not in self._keywords:
             if name not in names or names.index(name) >= len(self._positional):
@@ -80,7 +80,7 @@ class _Typed:
             return word
 
 
-def _parameter(error: InvalidInput) -> str | None:
-    """The parameter that an error's path leads into."""
+def _parameter_of(error: InvalidInput) -> str | None:
+    """The parameter that an error's path begins with."""
     found = STEP.match(error.path)
     return found[1] if found else None

@@ -1,4 +1,4 @@
-"""A filter as a shell hands it over: in words, without the quotes that somebody typed around a value."""
+"""A filter as the shell passes it: in words, without the quotes that the user typed around a value."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.shield import SHIELD, remove_shield
+
 if TYPE_CHECKING:
     from windlass.model.filter import Filter
 
 NEGATED = re.compile(r"-(?=[a-z]+[.:]|[0-9a-fA-F-]{6,36}$)", re.IGNORECASE)
-SHIELD = "\0"  # before a negated term, which would be an option; no argument of a process can contain it
 
 
-class Filtering(click.Command):
-    """A command whose arguments are a filter: `-tenant:acme` is a term and no option."""
+class FilterCommand(click.Command):
+    """A command with a filter as its arguments: `-tenant:acme` is a term and no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(_shielded, args[:end]), *args[end:]])
+        return super().parse_args(ctx, [*map(_shield, args[:end]), *args[end:]])
 
 
-def _shielded(word: str) -> str:
+def _shield(word: str) -> str:
     from windlass.model.filter import FIELDS, partial_id
 
     if NEGATED.match(word) is None:
@@ -34,33 +35,33 @@ def _shielded(word: str) -> str:
 
 
 def filter_argument(command: Any) -> Any:
-    return click.argument("words", nargs=-1, metavar="[FILTER]…", shell_complete=complete)(command)
+    return click.argument("words", nargs=-1, metavar="[FILTER]…", shell_complete=complete_filter)(command)
 
 
-def filter_of(words: Sequence[str]) -> Filter:
-    """The filter that these words are. Ids beside each other mean "one of them"."""
+def parse_filter(words: Sequence[str]) -> Filter:
+    """Parse the words as a filter. Several ids mean "one of these"."""
     from windlass.model.filter import parse
 
-    plain = [word.removeprefix(SHIELD) for word in words]
-    ids = ids_of(plain)
-    return parse(f"id:{','.join(ids)}" if len(ids) > 1 else " ".join(map(_requoted, plain)))
+    plain = [remove_shield(word) for word in words]
+    ids = parse_ids(plain)
+    return parse(f"id:{','.join(ids)}" if len(ids) > 1 else " ".join(map(_requote, plain)))
 
 
-def ids_of(words: Sequence[str]) -> list[str]:
-    """The words, when each of them is an id or a part of one; else nothing."""
+def parse_ids(words: Sequence[str]) -> list[str]:
+    """The words, if each of them is an id or a part of one; otherwise an empty list."""
     from windlass.model.filter import partial_id
 
     ids = [partial_id(word) or "" for word in words]
     return [] if "" in ids else ids
 
 
-def shown(words: Sequence[str]) -> str:
-    """The words as they can be typed again."""
-    return shlex.join(word.removeprefix(SHIELD) for word in words)
+def join_words(words: Sequence[str]) -> str:
+    """The words, quoted so that the user can type them again."""
+    return shlex.join(remove_shield(word) for word in words)
 
 
-def _requoted(word: str) -> str:
-    """`error:"timed out"` reaches us without its quotes; a word that is a filter by itself stays as it is."""
+def _requote(word: str) -> str:
+    """The shell passes `error:"timed out"` without its quotes; a word that is a valid filter is left as it is."""
     from windlass.errors import FilterError
     from windlass.model.filter import parse
 
@@ -74,8 +75,8 @@ def _requoted(word: str) -> str:
         return f'{field}:"{value}"' if colon else word
 
 
-def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For the shell: fields, and the states."""
+def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The fields of a filter, and the states, for the completion of the shell."""
     from windlass.model.filter import FIELDS
     from windlass.model.state import State
 

@@ -1,37 +1,51 @@
-"""From what somebody typed to the jobs that were meant."""
+"""Finds the jobs that a filter or an id on the command line means."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from windlass.cli.show.output import note, say
+import click
+
+from windlass.cli.show.output import print_note, print_text
 
 if TYPE_CHECKING:
     from windlass.model.filter import Filter
     from windlass.model.job import Job
     from windlass.store.protocol import Store
 
-PAGE = 1_000  # jobs per question to the store
-ALTERNATIVES = 10  # jobs that an ambiguous id is explained with
+T = TypeVar("T")
+K = TypeVar("K")
+
+PAGE = 1_000  # rows per query
+ALTERNATIVES = 10  # jobs that are listed for an ambiguous id
 
 
-async def look(store: Store, filter: Filter, limit: int, below: UUID | None = None) -> list[Job]:
-    """So many jobs that match, newest first."""
-    found: list[Job] = []
+async def search_jobs(store: Store, filter: Filter, limit: int, below: UUID | None = None) -> list[Job]:
+    """At most `limit` jobs that match, newest first."""
+    return await read_pages(
+        lambda size, below: store.search(filter, page=size, below=below), limit, below, lambda job: job.id
+    )
+
+
+async def read_pages(
+    read_page: Callable[[int, K | None], Awaitable[Sequence[T]]], limit: int, below: K | None, key: Callable[[T], K]
+) -> list[T]:
+    """At most `limit` rows, page by page; each page begins below the key of the last row before it."""
+    found: list[T] = []
     while len(found) < limit:
         size = min(PAGE, limit - len(found))
-        page = await store.search(filter, page=size, below=below)
+        page = await read_page(size, below)
         found += page
         if len(page) < size:
             break
-        below = page[-1].id
+        below = key(page[-1])
     return found
 
 
-async def each_page(store: Store, filter: Filter, use: Callable[[list[Job]], None]) -> None:
-    """Every job that matches, without keeping them all."""
+async def for_each_page(store: Store, filter: Filter, use: Callable[[list[Job]], None]) -> None:
+    """Call `use` with each page of the jobs that match; no more than one page is in memory."""
     below: UUID | None = None
     while page := await store.search(filter, page=PAGE, below=below):
         use(page)
@@ -40,8 +54,8 @@ async def each_page(store: Store, filter: Filter, use: Callable[[list[Job]], Non
         below = page[-1].id
 
 
-async def find(store: Store, id: str) -> list[Job]:
-    """The job with this id, or all whose ids begin or end so; raises JobNotFound."""
+async def find_jobs(store: Store, id: str) -> list[Job]:
+    """The job with this id, or all jobs with an id that begins or ends with it; raises JobNotFound."""
     from windlass.errors import JobNotFound
     from windlass.model.filter import parse, partial_id
 
@@ -50,14 +64,17 @@ async def find(store: Store, id: str) -> list[Job]:
         raise JobNotFound(f"{id[:60]!r} is not a job id: expected a UUID, or 6 or more digits of its beginning or end")
     found = await store.search(parse(digits), page=ALTERNATIVES)
     if not found:
-        raise JobNotFound(f"there is no job {id}: it never was, was discarded, or its history has passed")
+        raise JobNotFound(f"there is no job {id}: it never existed, was discarded, or has left the history")
     return found
 
 
-def explain_ambiguous(id: str, found: Sequence[Job]) -> int:
-    """Tell the jobs that an id may mean; the answer is the exit code."""
-    most = " or more" if len(found) == ALTERNATIVES else ""
-    note(f"{id} is the beginning or end of {len(found)}{most} ids; write more of it:")
-    for job in found:
-        say(f"  {job.id}  {job.type}  {job.status}", err=True)
-    return 2
+async def find_one(ctx: click.Context, store: Store, id: str) -> Job:
+    """The job that an id means; an id that fits several jobs ends the command with a list of them."""
+    found = await find_jobs(store, id)
+    if len(found) > 1:
+        most = " or more" if len(found) == ALTERNATIVES else ""
+        print_note(f"{id} is the beginning or end of {len(found)}{most} ids; write more of it:")
+        for job in found:
+            print_text(f"  {job.id}  {job.type}  {job.status}", err=True)
+        ctx.exit(2)
+    return found[0]

@@ -1,4 +1,4 @@
-"""Which gate, tenant or queue a command means, and a word about a name that looks like a slip."""
+"""The gate, tenant or queue that a command names, and a suggestion where the name may be misspelt."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.show.output import note
+from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
-    from windlass.admin import Target
+    from windlass.admin import GateName
     from windlass.store.protocol import Store
 
 SOON = "workers know within a second"
 
 
-class Listing(click.Group):
+class ListGroup(click.Group):
     """`windlass gates` is short for `windlass gates list`, and so is `windlass gates --json`."""
 
     takes_name = False  # whether a word that is no command is an argument of `list`
@@ -29,41 +29,41 @@ class Listing(click.Group):
         return super().parse_args(ctx, args)
 
 
-class ListingByName(Listing):
+class NamedListGroup(ListGroup):
     """`windlass limits domain` is short for `windlass limits list domain`."""
 
     takes_name = True
 
 
 def gate_options(command: Any) -> Any:
-    """The gate that is meant: exactly one of them."""
+    """The options that name a gate: exactly one of them is given."""
     options = (
         click.option("--queue", metavar="QUEUE", help="The gate of a queue."),
         click.option("--type", metavar="TYPE", help="The gate of a type of job."),
         click.option("--tenant", metavar="TENANT", help="The gate of a tenant."),
         click.option("--all", "everything", is_flag=True, help="The gate of everything."),
     )
-    return _with(options, command)
+    return _apply_options(options, command)
 
 
 def spender_options(command: Any) -> Any:
-    """Whose budget is meant: a tenant's or a queue's."""
+    """The options that name a budget: that of a tenant or of a queue."""
     options = (
         click.option("--tenant", metavar="TENANT", help="The budget of a tenant."),
         click.option("--queue", metavar="QUEUE", help="The budget of a queue."),
     )
-    return _with(options, command)
+    return _apply_options(options, command)
 
 
-def _with(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
+def _apply_options(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
     for option in reversed([*options]):
         command = option(command)
     return command
 
 
-def target_of(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> Target:
+def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> GateName:
     """The one gate that the options name."""
-    from windlass.admin import target
+    from windlass.admin import gate_of
 
     given = {"--queue": queue, "--type": type, "--tenant": tenant, "--all": "" if everything else None}
     named = [option for option, value in given.items() if value is not None]
@@ -71,24 +71,24 @@ def target_of(verb: str, queue: str | None, type: str | None, tenant: str | None
         raise click.UsageError(f"{' and '.join(named)} are {len(named)} gates; {verb} one at a time")
     if not named:
         raise click.UsageError(
-            f"say which gate: --queue, --type or --tenant, or --all for everything, for example: "
+            f"name a gate: --queue, --type or --tenant, or --all for everything, for example: "
             f"windlass gates {verb} --queue mail"
         )
-    return target(queue, type, tenant, everything)
+    return gate_of(queue, type, tenant, everything)
 
 
-def spender_of(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
-    """Whose budget the options name: kind and name."""
+def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
+    """The budget that the options name: `tenant` or `queue`, and its name."""
     from windlass.admin import spender
 
     if (tenant is None) == (queue is None):
-        what = "say whose budget" if tenant is None else "a budget is a tenant's or a queue's"
+        what = "name a budget" if tenant is None else "a budget belongs to a tenant or to a queue"
         raise click.UsageError(f"{what}: --tenant or --queue, for example: windlass budgets {verb} --tenant acme")
     return spender(tenant, queue)
 
 
-async def known_names(store: Store, kind: str) -> set[str]:
-    """Queues, types or tenants that jobs, workers or operators have named."""
+async def read_known_names(store: Store, kind: str) -> set[str]:
+    """The queues, types or tenants that jobs, workers or gates have named."""
     match kind:
         case "queue":
             served = {queue for row in await store.workers() for queue in row.queues or ()}
@@ -102,11 +102,11 @@ async def known_names(store: Store, kind: str) -> set[str]:
     return names | {gate.name for gate in await store.gates() if gate.kind == kind}
 
 
-def hint(what: str, name: str, known: Iterable[str]) -> None:
-    """A name that nobody has used may be one for later; one that looks like another is more likely a slip."""
+def suggest_name(what: str, name: str, known: Iterable[str]) -> None:
+    """Print a note about an unknown name that is close to a known one; any other unknown name may be for later use."""
     import difflib
 
     names = set(known) - {name}
     close = difflib.get_close_matches(name, sorted(names), n=1)
     if name not in known and close:
-        note(f"no {what} {name!r} has been seen yet; did you mean {close[0]!r}?")
+        print_note(f"no {what} {name!r} has been seen yet; did you mean {close[0]!r}?")

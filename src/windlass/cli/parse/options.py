@@ -1,13 +1,17 @@
-"""Options that several commands share, and their types."""
+"""Options that several commands share, and the callbacks that parse their values."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+USUAL_ROWS = 25  # of a list
 
 
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """An option's callback: `30s`, `5m`, `1h30m` or seconds."""
     from windlass.clock import seconds
     from windlass.errors import ConfigError
@@ -20,8 +24,8 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-def limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
-    """An option's callback: `NAME=VALUE`, as often as there are limits to name."""
+def parse_limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
+    """An option's callback: `NAME=VALUE`, once for each limit."""
     given: dict[str, str] = {}
     for word in value:
         name, apart, key = word.partition("=")
@@ -33,23 +37,34 @@ def limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     return given or None
 
 
-limit = click.option(
+limit_option = click.option(
     "--limit",
     "limits",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=limits,
-    help="The value of a limit's key, such as domain=example.org; again for another limit.",
+    callback=parse_limits,
+    help="The value of a limit's key, such as domain=example.org; may be repeated.",
 )
 
-log_level = click.option(
+log_level_option = click.option(
     "-l",
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="The least level that is logged.",
+    help="The lowest level that is logged.",
 )
 
-lifeline = click.option("--lifeline", type=int, hidden=True)
+lifeline_option = click.option("--lifeline", type=int, hidden=True)
 """The read end of a pipe that the parent holds; see `cli/process/child.py`."""
+
+count_option: Callable[[Any], Any] = click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=USUAL_ROWS,
+    show_default=True,
+    help="The maximum number of rows.",
+)
+
+json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

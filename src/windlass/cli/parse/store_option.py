@@ -1,4 +1,4 @@
-"""Which database a command talks to, and a store that is open while it does."""
+"""The database that a command uses, and the store that is open while it does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from windlass.cli.parse.options import json_option
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -22,8 +24,13 @@ app_option: Callable[[Any], Any] = click.option(
 )
 
 
-def settings_of(url: str | None, app: str | None) -> Settings:
-    """--url, else the program's own database, else the environment and the files."""
+def store_options(command: Any) -> Any:
+    """The options of a command that works on a store: which database, and in which form it prints."""
+    return app_option(url_option(json_option(command)))
+
+
+def load_settings(url: str | None, app: str | None) -> Settings:
+    """The settings from --url, else those of the program, else those of the environment and the files."""
     from windlass.config import Settings
 
     if url is None and app is not None:
@@ -35,8 +42,8 @@ def settings_of(url: str | None, app: str | None) -> Settings:
     return settings if url is None or settings.direct_url is None else settings.with_(direct_url=None)
 
 
-def labels_of(app: str | None) -> Callable[[Job], str | None]:
-    """What the program calls a job's state, where it has a name of its own; without a program, nothing."""
+def load_labels(app: str | None) -> Callable[[Job], str | None]:
+    """A function that returns the program's own name for a job's state, or None; without a program always None."""
     if app is None:
         return lambda job: None
     from windlass.declare.program import load
@@ -45,20 +52,20 @@ def labels_of(app: str | None) -> Callable[[Job], str | None]:
 
     def label(job: Job) -> str | None:
         definition = registry.of(job)
-        told = job.status.value if definition is None else definition.label(job)
-        return None if told == job.status.value else told
+        name = job.status.value if definition is None else definition.label(job)
+        return None if name == job.status.value else name
 
     return label
 
 
-def ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
-    """Open the store, ask, close it."""
+def call_store(settings: Settings, action: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, await `action(store)`, close the store."""
     import asyncio
 
-    return asyncio.run(_ask(settings, question))
+    return asyncio.run(_call_store(settings, action))
 
 
-async def _ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) -> T:
+async def _call_store(settings: Settings, action: Callable[[Store], Awaitable[T]]) -> T:
     import asyncio
 
     from windlass.clock import SystemClock
@@ -67,7 +74,7 @@ async def _ask(settings: Settings, question: Callable[[Store], Awaitable[T]]) ->
     store = make_store(settings, SystemClock())
     await store.open()
     try:
-        answer = await question(store)
+        answer = await action(store)
     except asyncio.CancelledError:
         raise  # Ctrl-C: closing would wait for the statement that runs
     except BaseException:

@@ -1,0 +1,1 @@
+"""The processes that `windlass worker` and `windlass dev` start, watch and replace."""

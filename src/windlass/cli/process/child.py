@@ -1,7 +1,7 @@
 """A child process of the command line: a fresh interpreter that runs `windlass …` and never outlives its parent.
 
-The lifeline is a pipe whose write end only the parent holds. When the parent is gone, by whatever death, the child
-reads the end of it and stops as if it had been asked to.
+The lifeline is a pipe, and only the parent holds its write end. When the parent process ends for any reason, kill -9
+included, the child reads end-of-file from the pipe and stops as if it had received SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,37 +14,41 @@ import threading
 from collections.abc import Callable, Sequence
 
 
-class Child:
-    """One process: started once, waited for once."""
+class WindlassProcess:
+    """One child process: started once, waited for once."""
 
     def __init__(self, arguments: Sequence[str], *, foreground: bool = False) -> None:
         self._arguments = tuple(arguments)
-        self._foreground = foreground  # shares the terminal: a debugger in a handler can read from it
+        self._foreground = foreground  # it shares the terminal: a debugger in a handler can read from it
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
 
     async def start(self) -> None:
-        """Start the interpreter; raises OSError when the system has no room for it."""
-        theirs, self._lifeline = os.pipe()
-        command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(theirs)]
+        """Start the interpreter; raises OSError when the system cannot start another process."""
+        read_end, self._lifeline = os.pipe()
+        command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(read_end)]
         try:
-            self._process = await (self._spawn_beside(command, theirs) if self._foreground else _spawn(command, theirs))
+            self._process = await (
+                self._spawn_in_foreground(command, read_end)
+                if self._foreground
+                else _spawn_in_own_group(command, read_end)
+            )
         except BaseException:
-            self._cut()
+            self._close_lifeline()
             raise
         finally:
-            os.close(theirs)
+            os.close(read_end)
 
     async def wait(self) -> int:
-        """The exit status; negative is the signal that ended it."""
+        """The exit status; a negative one is the number of the signal that ended the process."""
         assert self._process is not None
         try:
             return await self._process.wait()
         finally:
-            self._cut()
+            self._close_lifeline()
 
     def signal(self, number: int) -> None:
-        """Send a signal, if there is still somebody to receive it."""
+        """Send a signal, if the process still runs."""
         if self._process is not None and self._process.returncode is None:
             try:
                 self._process.send_signal(number)
@@ -55,30 +59,33 @@ class Child:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def _spawn_beside(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
-        """In our own process group, where Ctrl-C reaches both. The parent decides what it means, so the child is born
-        with SIGINT blocked, and unblocks it when it has a handler that does nothing."""
+    async def _spawn_in_foreground(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+        """Start the child in the parent's process group, where Ctrl-C reaches both.
+
+        The parent decides what Ctrl-C means: the child starts with SIGINT blocked, and unblocks it once it has a signal
+        handler that does nothing.
+        """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _cut(self) -> None:
+    def _close_lifeline(self) -> None:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
 
-async def _spawn(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
-    """In a process group of its own: Ctrl-C reaches the parent alone, and what handlers started stays untouched."""
+async def _spawn_in_own_group(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+    """Start the child in its own process group: Ctrl-C reaches the parent alone, and no process a handler started."""
     return await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(lifeline,), process_group=0
     )
 
 
-def hold(lifeline: int, orphaned: Callable[[], object]) -> None:
-    """In the child: call `orphaned`, on a thread, when the parent is gone."""
+def watch_lifeline(lifeline: int, on_parent_exit: Callable[[], object]) -> None:
+    """In the child: call `on_parent_exit`, on a thread, when the parent has ended."""
     os.set_inheritable(lifeline, False)
 
     def watch() -> None:
@@ -87,19 +94,19 @@ def hold(lifeline: int, orphaned: Callable[[], object]) -> None:
                 pass
         except OSError:
             pass
-        orphaned()
+        on_parent_exit()
 
     threading.Thread(target=watch, name="windlass-lifeline", daemon=True).start()
 
 
 def leave_interrupts_to_parent() -> None:
-    """In a foreground child: Ctrl-C is the parent's. Not SIG_IGN, which everything a handler starts would inherit."""
+    """In a foreground child: the parent handles Ctrl-C. Not SIG_IGN: processes that a handler starts inherit it."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def ended_how(status: int) -> str:
-    """An exit status in words."""
+def describe_exit(status: int) -> str:
+    """An exit status as text: `exit 1`, `killed by SIGKILL`."""
     if status >= 0:
         return f"exit {status}"
     try:

@@ -24,60 +24,57 @@ log = logging.getLogger("windlass")
 LAST_THREADS = 1.0  # seconds for idle threads to notice that their pool is closed
 
 
-def serve(
-    make: Callable[[], Worker],
+def run_worker(
+    make_worker: Callable[[], Worker],
     *,
     subscribers: tuple[Callable[[Event], None], ...],
     lifeline: int | None = None,
     interrupts: bool = True,
 ) -> None:
-    """Work until SIGTERM or SIGINT (or the parent's end). A second signal ends the process at once."""
+    """Run the worker until SIGTERM, SIGINT or the end of the parent. A second signal ends the process at once."""
     try:
-        asyncio.run(_serve(make, subscribers, lifeline, interrupts))
+        asyncio.run(_run_worker(make_worker, subscribers, lifeline, interrupts))
     finally:
         leave_stuck_threads(failed=sys.exc_info()[0] is not None)
 
 
-async def _serve(
-    make: Callable[[], Worker],
+async def _run_worker(
+    make_worker: Callable[[], Worker],
     subscribers: tuple[Callable[[Event], None], ...],
     lifeline: int | None,
     interrupts: bool,
 ) -> None:
-    worker = make()
+    worker = make_worker()
     for subscriber in subscribers:
         worker.subscribe(subscriber)
     loop = asyncio.get_running_loop()
     wanted = asyncio.Event()
-    stop = _Stop(lambda: loop.call_soon_threadsafe(wanted.set))
+    stop = _StopSignals(lambda: loop.call_soon_threadsafe(wanted.set))
     stop.install(interrupts)
     if lifeline is not None:
-        from windlass.cli.process.child import hold
+        from windlass.cli.process.child import watch_lifeline
 
-        hold(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
+        watch_lifeline(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
     async with worker:
         finished = asyncio.ensure_future(worker.finished())
         asked = asyncio.ensure_future(wanted.wait())
         try:
             await asyncio.wait({finished, asked}, return_when=asyncio.FIRST_COMPLETED)
             if finished.done():
-                await finished  # raises what made it impossible to go on
+                await finished  # raises the error that ended the worker
             elif worker.state.leases.attempts:
-                log.info("stopping; %d running jobs have %g s to end", *_to_wait_for(worker))
+                running, grace = len(worker.state.leases.attempts), worker.settings.grace
+                log.info("stopping; %d running jobs have %g s to end", running, grace)
         finally:
             finished.cancel()
             asked.cancel()
 
 
-def _to_wait_for(worker: Worker) -> tuple[int, float]:
-    return len(worker.state.leases.attempts), worker.settings.grace
-
-
-class _Stop:
-    """What signals do. Python's own handlers and not the loop's: they run while a handler blocks the loop."""
+class _StopSignals:
+    """Handles signals. Python's own signal handlers, not the loop's: they run while a job's handler blocks the loop."""
 
     def __init__(self, first: Callable[[], object]) -> None:
-        self._first = first
+        self._on_first = first
         self._count = 0
 
     def install(self, interrupts: bool) -> None:
@@ -89,21 +86,21 @@ class _Stop:
         self._count += 1
         if self._count > 1:
             end_at_once(128 + number)
-        self._first()
+        self._on_first()
 
 
 def end_at_once(code: int) -> None:
-    """Leave now, with the logs written; the lease's end gives the jobs back."""
+    """End the process now, with the logs flushed. Its jobs are released when its lease expires."""
     for flush in (logging.shutdown, sys.stdout.flush, sys.stderr.flush):
         try:
             flush()
-        except (OSError, ValueError, RuntimeError):  # a closed pipe, or the signal came in the middle of a write
+        except (OSError, ValueError, RuntimeError):  # a closed pipe, or the signal interrupted a write
             pass
     os._exit(code)
 
 
 def leave_stuck_threads(*, failed: bool) -> None:
-    """A handler's thread cannot be killed, and Python would wait for it for ever: its job is given back already."""
+    """A handler's thread cannot be killed, and Python would wait for it for ever; its job has been released already."""
     deadline = time.monotonic() + LAST_THREADS
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:

@@ -1,8 +1,8 @@
 """The supervisor: keeps a number of worker processes alive, and does nothing else.
 
-It holds no database connection and never imports the program, so that nothing a program or a database does can end
-it. A child that dies is replaced after a pause that doubles with every early death, with jitter, so that the workers
-of many machines do not come back as one.
+It holds no database connection and never imports the program, so that no fault of a program or a database can end it.
+A worker process that dies is replaced after a delay. The delay doubles with every early death and has jitter, so that
+the workers of many machines do not restart at the same moment.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from windlass.cli.process.child import Child, ended_how
+from windlass.cli.process.child import WindlassProcess, describe_exit
 
 log = logging.getLogger("windlass")
 
 FIRST_PAUSE = 0.5  # seconds
 LONGEST_PAUSE = 30.0  # seconds
-STEADY = 10.0  # seconds after which a child's death counts as its first
+STEADY = 10.0  # seconds: the death of a child that ran this long counts as the first one
 
 
 class Supervisor:
-    """`processes` children, numbered from 1; `arguments(number)` is what each is started with."""
+    """Runs `processes` children, numbered from 1; `arguments(number)` is the command line of each."""
 
     def __init__(self, arguments: Callable[[int], Sequence[str]], *, processes: int) -> None:
         self._arguments = arguments
         self._processes = processes
         self._stopping = asyncio.Event()
         self._signals: list[int] = []
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, WindlassProcess] = {}
 
     async def run(self) -> int:
-        """Until told to stop and every child has ended; the answer is the exit code."""
+        """Run until a signal asks to stop and every child has ended; returns the exit code."""
         loop = asyncio.get_running_loop()
         for wanted in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(wanted, self.stop, wanted)
         log.info("supervising %d worker processes", self._processes)
         async with asyncio.TaskGroup() as group:
             for number in range(1, self._processes + 1):
-                group.create_task(self._keep(number))
+                group.create_task(self._keep_running(number))
         log.info("every worker process has ended")
         return 128 + self._signals[-1] if len(self._signals) > 1 else 0
 
     def stop(self, number: int) -> None:
-        """Once: gracefully. Twice: the children end at once. Three times: they are killed."""
+        """First call: the children stop gracefully. Second: they end at once. Third: they are killed."""
         self._signals.append(number)
         self._stopping.set()
         if len(self._signals) == 1:
@@ -54,7 +54,7 @@ class Supervisor:
         for child in self.children.values():
             child.signal(signal.SIGTERM if len(self._signals) < 3 else signal.SIGKILL)
 
-    async def _keep(self, number: int) -> None:
+    async def _keep_running(self, number: int) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -62,7 +62,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             failures = 1 if time.monotonic() - began >= STEADY else failures + 1
-            wait = pause(failures)
+            wait = restart_delay(failures)
             log.warning("worker process %d ended (%s); a new one starts in %.1f s", number, how, wait)
             try:
                 async with asyncio.timeout(wait):
@@ -71,22 +71,22 @@ class Supervisor:
                 pass
 
     async def _run_child(self, number: int) -> str:
-        """One life of a child; how it ended."""
-        child = Child(self._arguments(number))
+        """Run one child to its end; returns how it ended."""
+        child = WindlassProcess(self._arguments(number))
         try:
             await child.start()
         except OSError as error:
             return f"it could not be started: {error}"
         self.children[number] = child
         try:
-            if self._stopping.is_set():  # the signal came while it was being started
+            if self._stopping.is_set():  # the signal came while the child was being started
                 child.signal(signal.SIGTERM)
-            return ended_how(await child.wait())
+            return describe_exit(await child.wait())
         finally:
             del self.children[number]
 
 
-def pause(failures: int) -> float:
-    """Seconds before the next start: half of a bound that doubles, and a random share of the other half."""
+def restart_delay(failures: int) -> float:
+    """Seconds before the next start: half of a bound that doubles, plus a random part of the other half."""
     bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
     return bound * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Which Python files changed: a look at their times, twice a second. No dependency, and the same everywhere."""
+"""Finds Python files that changed by reading their times twice a second: no dependency, the same on every system."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist"})
-ENVIRONMENT = "pyvenv.cfg"  # a directory that holds it is a virtual environment, whatever its name
+ENVIRONMENT = "pyvenv.cfg"  # a directory with this file is a virtual environment, whatever its name
 
 Stamp = tuple[int, int]  # nanoseconds of the last change, bytes
 
 
-class Watch:
-    """Remembers how the files looked; `changed` tells what is different since the last time."""
+class FileWatch:
+    """Keeps the time and size of each file; `read_changes` returns the files that changed since the last call."""
 
     def __init__(self, directories: Iterable[Path]) -> None:
         self._directories = tuple(dict.fromkeys(directories))
-        self._seen = self._look()
+        self._seen = self._read()
 
-    def changed(self) -> list[Path]:
-        now = self._look()
+    def read_changes(self) -> list[Path]:
+        now = self._read()
         before, self._seen = self._seen, now
         return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def _look(self) -> dict[Path, Stamp]:
-        return {path: stamp for directory in self._directories for path, stamp in _files(directory)}
+    def _read(self) -> dict[Path, Stamp]:
+        return {path: stamp for directory in self._directories for path, stamp in _walk_files(directory)}
 
 
-def _files(top: Path) -> Iterator[tuple[Path, Stamp]]:
+def _walk_files(top: Path) -> Iterator[tuple[Path, Stamp]]:
     for folder, folders, names in os.walk(top):
         if ENVIRONMENT in names:
             folders.clear()
@@ -42,6 +42,6 @@ def _files(top: Path) -> Iterator[tuple[Path, Stamp]]:
                 path = Path(folder, name)
                 try:
                     state = path.stat()
-                except OSError:  # it went while we looked
+                except OSError:  # the file was removed during the walk
                     continue
                 yield path, (state.st_mtime_ns, state.st_size)

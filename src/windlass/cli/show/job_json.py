@@ -1,4 +1,4 @@
-"""A job as `--json` tells it: the same object wherever a command prints one. docs/cli.md describes it."""
+"""A job as a JSON object: the same fields wherever a command prints a job with `--json`. docs/cli.md lists them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import msgspec
 from windlass.model.job import Attempt, Failure, Job, attempts_in
 
 LISTED = 120  # characters of an error in a list
-UNREADABLE = "unreadable"  # the type of an error that Windlass did not write
+UNREADABLE = "unreadable"  # the type of an error that is not in the form Windlass writes
 
 
-def record(job: Job, label: str | None = None) -> dict[str, Any]:
-    """Everything about a job but its lease's token. Input, output and errors are documents and not texts.
-
-    The label is the program's own name for the state.
-    """
+def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
+    """Everything about a job except its lease's token. `label` is the program's own name for the state."""
     return {
         "id": job.id,
         "type": job.type,
@@ -56,8 +53,8 @@ def record(job: Job, label: str | None = None) -> dict[str, Any]:
     }
 
 
-def failure_of(job: Job) -> Failure | None:
-    """The last error; None where there is none. An error of another shape is shown as it was written."""
+def read_failure(job: Job) -> Failure | None:
+    """The last error, or None. An error in another form is returned with its text as the message."""
     if job.error is None:
         return None
     try:
@@ -66,12 +63,12 @@ def failure_of(job: Job) -> Failure | None:
         return Failure(type=UNREADABLE, message=job.error, attempt=job.attempt, attempted_at=job.updated_at)
 
 
-def attempts_of(job: Job) -> list[Attempt]:
-    """The attempts worth a word, oldest first, without those of another shape."""
+def read_attempts(job: Job) -> list[Attempt]:
+    """The recorded attempts, oldest first, without entries in another form."""
     return attempts_in(job.attempts)
 
 
-def summary(failure: Failure) -> str:
+def summarize_failure(failure: Failure) -> str:
     """An error on one line: its type, and the first line of its message."""
     first = failure.message.strip().partition("\n")[0]
     text = f"{failure.type.rpartition('.')[2]}: {first}" if first else failure.type
@@ -79,7 +76,7 @@ def summary(failure: Failure) -> str:
 
 
 def _document(text: str | None) -> msgspec.Raw | str | None:
-    """A JSON document; a text that is no JSON is shown as a text."""
+    """A stored text as the JSON document that it is, and not as a string; a text that is no JSON stays a string."""
     if text is None:
         return None
     try:

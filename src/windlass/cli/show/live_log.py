@@ -1,4 +1,4 @@
-"""A job's life on the terminal, one readable line for each attempt: time, id, type, what happened."""
+"""The live log of `windlass dev`, one line for each attempt that ended: time, id, type, outcome."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import click
 from windlass.clock import spell
 from windlass.model.state import State
 from windlass.observe.events import Event, JobEnded, JobStarted
-from windlass.observe.logs import Narrator, attempt_of, describe_end, escape
+from windlass.observe.logs import EndingTracker, attempt_of, describe_end, escape
 
 if TYPE_CHECKING:
     from windlass.model.flow import Flow
     from windlass.model.job import Job
 
 TYPE_WIDTH = 20  # characters
-SHORT_ID = 8  # characters: the last ones, since the first ones of neighbours are the same millisecond
-LONG = 1.0  # seconds after which a job that still runs gets a line of its own
+SHORT_ID = 8  # characters: the last ones; the first ones are the time, and jobs of the same millisecond share them
+LONG = 1.0  # seconds after which a job that still runs is printed
 
 COLOURS = {
     State.SUCCEEDED: "green",
@@ -36,56 +36,56 @@ COLOURS = {
 
 
 class JobLines:
-    """A subscriber that prints. It never raises: when nobody reads any more, it says so once to `closed`."""
+    """A subscriber that prints. It never raises: when the reader has closed the pipe, it calls `on_closed` once."""
 
-    def __init__(self, closed: Callable[[], object], stream: TextIO | None = None) -> None:
+    def __init__(self, on_closed: Callable[[], object], stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._colour = coloured(self._stream)
-        self._closed: Callable[[], object] | None = closed
+        self._colour = uses_colour(self._stream)
+        self._on_closed: Callable[[], object] | None = on_closed
         self._timers: dict[UUID, asyncio.TimerHandle] = {}
-        self._narrator = Narrator(self._ended)
+        self._tracker = EndingTracker(self._print_end)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, JobStarted):
             loop = asyncio.get_running_loop()
-            self._timers[event.job.id] = loop.call_later(LONG, self._still_runs, event.job)
+            self._timers[event.job.id] = loop.call_later(LONG, self._print_running, event.job)
         elif isinstance(event, JobEnded):
             timer = self._timers.pop(event.job.id, None)
             if timer is not None:
                 timer.cancel()
-        self._narrator(event)
+        self._tracker(event)
 
     @property
-    def unread(self) -> bool:
-        return self._closed is None
+    def has_no_reader(self) -> bool:
+        return self._on_closed is None
 
-    def _still_runs(self, job: Job) -> None:
+    def _print_running(self, job: Job) -> None:
         self._timers.pop(job.id, None)
         self._print(job, f"runs since {LONG:g}s ({attempt_of(job)})", "cyan")
 
-    def _ended(self, end: JobEnded, state: State | None) -> None:
+    def _print_end(self, end: JobEnded, state: State | None) -> None:
         flow: Flow | None = end.flow
         more = "" if flow is None or state not in (State.WAITING, State.QUEUED) else describe_flow(flow)
-        said = f"{describe_end(end, state)}: {more}" if more else describe_end(end, state)
-        self._print(end.job, said, "red" if state is None else COLOURS.get(state))
+        text = f"{describe_end(end, state)}: {more}" if more else describe_end(end, state)
+        self._print(end.job, text, "red" if state is None else COLOURS.get(state))
 
     def _print(self, job: Job, what: str, colour: str | None) -> None:
-        if self._closed is None:
+        if self._on_closed is None:
             return
         now = datetime.now().astimezone().strftime("%H:%M:%S")
         type = escape(job.type)
-        said = escape(what)
+        text = escape(what)
         if self._colour and colour is not None:
-            said = click.style(said, fg=colour)
+            text = click.style(text, fg=colour)
         try:
-            print(f"{now}  {short(job.id)}  {type:<{TYPE_WIDTH}}  {said}", file=self._stream, flush=True)
+            print(f"{now}  {short_id(job.id)}  {type:<{TYPE_WIDTH}}  {text}", file=self._stream, flush=True)
         except (BrokenPipeError, ValueError):
-            closed, self._closed = self._closed, None
-            closed()
+            on_closed, self._on_closed = self._on_closed, None
+            on_closed()
 
 
 def describe_flow(flow: Flow) -> str:
-    """What a job waits for, or where it goes: `for 2 of 3 jobs, 1h at most`, `for the signal approved`, `form`."""
+    """What a job waits for, or its next phase: `for 2 of 3 jobs, 1h at most`, `for the signal approved`, `form`."""
     if flow.advance is not None:
         return flow.advance.phase
     wait = flow.wait
@@ -102,15 +102,15 @@ def describe_flow(flow: Flow) -> str:
     return ", ".join(parts)
 
 
-def stop_unread() -> None:
-    """Nobody reads what this process prints: stop gracefully."""
+def stop_own_process() -> None:
+    """Stop this process gracefully, as no process reads its output any more."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def short(job: UUID) -> str:
+def short_id(job: UUID) -> str:
     return job.hex[-SHORT_ID:]
 
 
-def coloured(stream: TextIO) -> bool:
-    """Colours only for a person at a terminal who has not said no: https://no-color.org."""
+def uses_colour(stream: TextIO) -> bool:
+    """Whether the stream is a terminal and NO_COLOR is not set: https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR")

@@ -1,6 +1,6 @@
-"""What a command prints: a table for a person at a terminal, tab-separated lines for a pipe, or one JSON document.
+"""What a command prints: a table on a terminal, tab-separated lines in a pipe, or one JSON document.
 
-Whatever comes out of a job may have been written by anybody: it is escaped before it is printed, in all three.
+The content of a job may come from any user of the program: it is escaped before it is printed, in all three forms.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +16,12 @@ import msgspec
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from rich.table import Table
 
-NARROWEST = 20  # characters that a flexible column should keep, unless it says otherwise; before, others are left out
+NARROWEST = 20  # characters that a flexible column keeps by default: other columns are left out before it gets narrower
 GAP = 2  # spaces between two columns
-
-as_json: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -30,69 +29,90 @@ class Column(msgspec.Struct, frozen=True):
 
     heading: str
     right: bool = False
-    flexible: bool = False  # gives way, with an ellipsis
+    flexible: bool = False  # may be cut, with an ellipsis
     spare: int = 0  # left out of a narrow table, the highest first; 0: never
-    least: int = NARROWEST  # characters that it should keep, where it is flexible
+    least: int = NARROWEST  # characters that a flexible column keeps
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What stands in a column: for a person, and for a program when that is something else."""
+    """A value in a table: its text on a terminal, and its raw form in a pipe where that is another one."""
 
     text: str
     style: str = ""
     raw: str | None = None
 
 
+def id_cell(id: UUID, style: str = "") -> Cell:
+    """A short id on a terminal, the whole one in a pipe."""
+    from windlass.cli.show.live_log import short_id
+
+    return Cell(short_id(id), style, raw=str(id))
+
+
+def number_cell(number: int, style: str = "") -> Cell:
+    return Cell(f"{number:,}", style, raw=str(number))
+
+
+def age_cell(moment: datetime | None, now: datetime) -> Cell:
+    """The age of a moment on a terminal, the moment in a pipe."""
+    return Cell("", raw="") if moment is None else Cell(format_age(moment, now), raw=moment.isoformat())
+
+
+def lag_cell(lag: float | None, style: str = "") -> Cell:
+    """How long the oldest due job has waited: on a terminal in one unit, in a pipe in seconds."""
+    return Cell("–", style, raw="") if lag is None else Cell(format_span(lag), style, raw=f"{lag:.3f}")
+
+
 def print_json(value: object) -> None:
-    """One document: on one line in a pipe, indented for a person."""
+    """Print one document: on one line in a pipe, indented on a terminal."""
     from windlass.observe.logs import UNPRINTABLE
 
-    # A document may hold another as it was stored, with line breaks between its values. Without them, only strings can
-    # hold such characters, and there \uXXXX means the same.
+    # A document may contain a stored document with line breaks between its values. After they are removed, only strings
+    # can contain unprintable characters, and there \uXXXX means the same.
     compact = msgspec.json.format(msgspec.json.encode(value).decode(), indent=-1)
     text = UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", compact)
     click.echo(msgspec.json.format(text, indent=2) if sys.stdout.isatty() else text)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-    """Aligned, with headings, as wide as the terminal; or, in a pipe, whole values between tabs and no headings."""
+    """Print columns with headings, as wide as the terminal; in a pipe whole values between tabs, and no headings."""
     if not sys.stdout.isatty():
         for row in rows:
-            click.echo("\t".join(inert(cell.text if cell.raw is None else cell.raw) for cell in row))
+            click.echo("\t".join(escape_text(cell.text if cell.raw is None else cell.raw) for cell in row))
         return
-    from windlass.cli.show.live_log import coloured
+    from windlass.cli.show.live_log import uses_colour
 
     width = shutil.get_terminal_size().columns
-    click.echo(_rendered(_table(columns, rows, width), width, colour=coloured(sys.stdout)), nl=False, color=True)
+    click.echo(_render(_make_table(columns, rows, width), width, colour=uses_colour(sys.stdout)), nl=False, color=True)
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Table:
+def _make_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    kept = _kept(columns, rows, width)
+    kept = _choose_columns(columns, rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
     for place in kept:
         column = columns[place]
         table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=not column.flexible)
     for row in rows:
         cells = (row[place] for place in kept)
-        table.add_row(*(Text(inert(cell.text), cell.style, no_wrap=True, overflow="ellipsis") for cell in cells))
+        table.add_row(*(Text(escape_text(cell.text), cell.style, no_wrap=True, overflow="ellipsis") for cell in cells))
     return table
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
-    """The places of the columns that there is room for."""
+def _choose_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """The positions of the columns that the width has room for."""
     from rich.cells import cell_len
 
     def widest(place: int) -> int:
-        return max(cell_len(inert(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
+        return max(cell_len(escape_text(text)) for text in [columns[place].heading, *(row[place].text for row in rows)])
 
     def least(place: int) -> int:
         return min(widest(place), columns[place].least) if columns[place].flexible else widest(place)
 
     kept = list(range(len(columns)))
-    if sum(widest(place) + GAP for place in kept) - GAP > width:  # before anything is cut, what says nothing goes
+    if sum(widest(place) + GAP for place in kept) - GAP > width:  # empty columns go first
         kept = [place for place in kept if not columns[place].spare or any(row[place].text for row in rows)]
     while sum(least(place) + GAP for place in kept) - GAP > width:
         spare = max(kept, key=lambda place: columns[place].spare)
@@ -102,8 +122,8 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
     return kept
 
 
-def _rendered(table: Table, width: int, *, colour: bool) -> str:
-    """As text: click prints it, and knows what to do when the pipe closes."""
+def _render(table: Table, width: int, *, colour: bool) -> str:
+    """The table as text: click prints it, and handles a pipe that closes."""
     import io
 
     from rich.console import Console
@@ -123,17 +143,17 @@ def _rendered(table: Table, width: int, *, colour: bool) -> str:
     return re.sub(r"[ ]+$", "", stream.getvalue(), flags=re.MULTILINE)
 
 
-def say(text: str, *, style: str | None = None, err: bool = False) -> None:
-    """A line for a person; in colour where that is wanted."""
-    from windlass.cli.show.live_log import coloured
+def print_text(text: str, *, style: str | None = None, err: bool = False) -> None:
+    """Print text, in colour where the terminal and the user want colours."""
+    from windlass.cli.show.live_log import uses_colour
 
-    shown = inert(text, lines=True)
-    wanted = style is not None and coloured(sys.stderr if err else sys.stdout)
-    click.echo(click.style(shown, **click_style(style)) if wanted and style else shown, err=err, color=True)
+    shown = escape_text(text, lines=True)
+    wanted = style is not None and uses_colour(sys.stderr if err else sys.stdout)
+    click.echo(click.style(shown, **to_click_style(style)) if wanted and style else shown, err=err, color=True)
 
 
-def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
-    """The text in the room beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
+def wrap(text: str, margin: str = "", hanging: str = "", *, err: bool = False) -> str:
+    """The text, wrapped beside the margin; a long word, such as a path to copy, stays whole. In a pipe: one line."""
     import textwrap
 
     if not (sys.stderr if err else sys.stdout).isatty():
@@ -148,36 +168,32 @@ def wrapped(text: str, margin: str = "", hanging: str = "", *, err: bool = False
     )
 
 
-def explain(text: str, *, style: str | None = None) -> None:
-    """What the line above means, below it; on a terminal it breaks between words."""
-    say(wrapped(text, "  "), style=style)
+def print_detail(text: str, *, style: str | None = None) -> None:
+    """Print what the line above means, indented below it; on a terminal the text is wrapped."""
+    print_text(wrap(text, "  "), style=style)
 
 
-def note(text: str) -> None:
-    """Something beside the answer: on stderr, so that a pipe gets the answer alone."""
-    say(wrapped(f"windlass: {text}", hanging="  ", err=True), err=True)
+def print_note(text: str) -> None:
+    """Print an error or a remark on stderr, so that a pipe gets the answer alone."""
+    lines = f"windlass: {escape_text(text, lines=True)}".splitlines()
+    click.echo("\n".join(wrap(line, hanging="  ", err=True) for line in lines), err=True)
 
 
-def complaint(text: str) -> str:
-    """What went wrong, for stderr: each of its lines breaks between words where there is a terminal."""
-    return "\n".join(wrapped(line, hanging="  ", err=True) for line in f"windlass: {text}".splitlines())
-
-
-def click_style(style: str) -> dict[str, Any]:
+def to_click_style(style: str) -> dict[str, Any]:
     words = style.split()
     colours = [word for word in words if word not in ("bold", "dim")]
     return {"fg": colours[0] if colours else None, "bold": "bold" in words or None, "dim": "dim" in words or None}
 
 
-def inert(text: str, *, lines: bool = False) -> str:
-    """The text without anything that a terminal would obey."""
+def escape_text(text: str, *, lines: bool = False) -> str:
+    """The text with its control characters escaped, so that a terminal does not obey them."""
     from windlass.observe.logs import escape
 
     return escape(text, lines=lines)
 
 
-def span(seconds: float) -> str:
-    """A time in one unit, to be read at a glance: `45s`, `12m`, `30h`, `9d`."""
+def format_span(seconds: float) -> str:
+    """A duration in one unit: `45s`, `12m`, `30h`, `9d`."""
     seconds = max(0.0, seconds)
     for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
         if seconds < size * most:
@@ -185,18 +201,23 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f}d"
 
 
-def since(moment: datetime, now: datetime) -> str:
-    return span((now - moment).total_seconds())
+def format_age(moment: datetime, now: datetime) -> str:
+    return format_span((now - moment).total_seconds())
 
 
-def local(moment: datetime) -> datetime:
-    """In this machine's time zone; at the ends of the calendar, where no zone has such a time, as it is."""
+def format_origin(actor: str | None, reason: str | None) -> str:
+    """The actor and the reason of a change: ` by ann: the server moves`."""
+    return (f" by {actor}" if actor else "") + (f": {reason}" if reason else "")
+
+
+def to_local(moment: datetime) -> datetime:
+    """The moment in this machine's time zone; unchanged at the ends of the calendar, where no zone can show it."""
     try:
         return moment.astimezone()
     except (OverflowError, ValueError):
         return moment
 
 
-def plural(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """`1 job`, `1,204 jobs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

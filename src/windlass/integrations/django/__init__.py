@@ -1,7 +1,7 @@
-"""Django: jobs on the project's own database.
+"""The integration with Django: jobs in the project's own database, and backends for `django.tasks`.
 
     INSTALLED_APPS += ["windlass.integrations.django"]
-    WINDLASS = {"CONCURRENCY": 20}                      # all of it may be left out
+    WINDLASS = {"CONCURRENCY": 20}                      # optional
 
     # shop/jobs.py
     from windlass.integrations.django import app
@@ -9,7 +9,7 @@
     @app.job
     def send(to: str) -> None: ...
 
-`app` is made when it is first asked for, because the project's settings have to be there.
+`app` is made when it is first used, because it needs the project's settings.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ __all__ = ["app"]
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from windlass.integrations.django.instance import the_app
+    from windlass.integrations.django.instance import get_app
 
-    return the_app()
+    return get_app()

@@ -1,11 +1,11 @@
-"""Windlass as an installed app: `manage.py windlass …`, and the schema with `manage.py migrate`."""
+"""Windlass as an installed app: `manage.py windlass …`, and Windlass's schema with `manage.py migrate`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.apps import AppConfig
-from django.core import mail
+from django.core import checks, mail
 from django.db.models.signals import post_migrate
 
 
@@ -17,25 +17,25 @@ class WindlassConfig(AppConfig):  # type: ignore[misc]  # Django has no types
     verbose_name = "Windlass"
 
     def ready(self) -> None:
-        from django.core import checks
-
-        from windlass.integrations.django.checks import check_settings
+        from windlass.integrations.django.config import check_settings
 
         checks.register(check_settings)
-        post_migrate.connect(bring_up_to_date, sender=self)
+        post_migrate.connect(migrate_windlass, sender=self)
 
 
-def bring_up_to_date(sender: object, *, using: str, verbosity: int = 1, **rest: Any) -> None:
-    """After `manage.py migrate`, and for the database of a test run: Windlass's own schema, in the same database."""
+def migrate_windlass(sender: object, *, using: str, verbosity: int = 1, **rest: Any) -> None:
+    """Apply Windlass's own migrations to the same database, after `manage.py migrate` and for a test run's database."""
     from windlass.integrations.django import app
     from windlass.integrations.django.config import Configuration
     from windlass.integrations.django.database import in_memory
 
     if Configuration.read().database != using or in_memory(using):
-        return  # jobs are elsewhere: `manage.py windlass migrate` goes there
+        return  # the jobs are in another database: `manage.py windlass migrate` migrates that one
     steps = app.migrate()
     if hasattr(mail, "outbox"):
-        app.counts()  # a test run: opens a file's store, which waits for ever once a TestCase holds its lock
+        # A test run. This opens a SQLite file's store now: later, while a TestCase holds the file's lock, the opening
+        # would wait for ever.
+        app.counts()
     else:
         app.close()
     if steps and verbosity >= 1:

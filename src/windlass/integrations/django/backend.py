@@ -1,8 +1,8 @@
-"""A backend for `django.tasks`, which came with Django 6.0.
+"""A backend for `django.tasks`, which is part of Django since 6.0.
 
 TASKS = {"default": {"BACKEND": "windlass.integrations.django.backend.WindlassBackend", "QUEUES": ["default", "mail"]}}
 
-Not called `tasks`: whoever looks for the tasks of installed apps, as Celery also does, would import it.
+This module is not called `tasks`: Celery, for example, imports the `tasks` of every installed app.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ try:
     from django.tasks.backends.base import BaseTaskBackend
 except ImportError as error:
     raise ImportError(
-        "this Django has no django.tasks, which came with 6.0; with the backport django-tasks the backend is "
-        "windlass.integrations.django.backport.WindlassBackend"
+        "this Django has no django.tasks, which is part of Django since 6.0; the backend for the backport "
+        "django-tasks is windlass.integrations.django.backport.WindlassBackend"
     ) from error
 from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
 from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
 from django.tasks.signals import task_enqueued, task_finished, task_started
 from django.utils.json import normalize_json
 
-from windlass.integrations.django.contract import Contract
-from windlass.integrations.django.flavour import Flavour
+from windlass.integrations.django.backend_base import BackendBase
+from windlass.integrations.django.task_registry import TaskApi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindlassTask(Task):  # type: ignore[misc]  # Django has no types
-    """`@task(max_attempts=4)`: a task that may be repeated after an error."""
+    """`@task(max_attempts=4)`: a task that is tried again after an error."""
 
     max_attempts: int | None = None
 
 
-class WindlassBackend(Contract, BaseTaskBackend):  # type: ignore[misc]  # Django has no types
+class WindlassBackend(BackendBase, BaseTaskBackend):  # type: ignore[misc]  # Django has no types
     """Django's tasks as durable jobs."""
 
     task_class = WindlassTask
-    flavour: ClassVar[Flavour] = Flavour(
+    api: ClassVar[TaskApi] = TaskApi(
         result=TaskResult,
         status=TaskResultStatus,
         error=TaskError,

@@ -14,22 +14,22 @@ from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
 from django_tasks.signals import task_enqueued, task_finished, task_started
 from django_tasks.utils import normalize_json
 
-from windlass.integrations.django.contract import Contract
-from windlass.integrations.django.flavour import Flavour
+from windlass.integrations.django.backend_base import BackendBase
+from windlass.integrations.django.task_registry import TaskApi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindlassTask(Task[..., Any]):
-    """`@task(max_attempts=4)`: a task that may be repeated after an error."""
+class BackportTask(Task[..., Any]):
+    """`@task(max_attempts=4)`: a task that is tried again after an error."""
 
     max_attempts: int | None = None
 
 
-class WindlassBackend(Contract, BaseTaskBackend):
+class WindlassBackend(BackendBase, BaseTaskBackend):
     """Django's tasks as durable jobs."""
 
-    task_class = WindlassTask  # type: ignore[assignment]  # a subclass without the type variables
-    flavour: ClassVar[Flavour] = Flavour(
+    task_class = BackportTask  # type: ignore[assignment]  # a subclass without the type variables
+    api: ClassVar[TaskApi] = TaskApi(
         result=TaskResult,
         status=TaskResultStatus,
         error=TaskError,

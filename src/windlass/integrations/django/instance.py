@@ -1,4 +1,4 @@
-"""The one `Windlass` of a Django project. It follows the project's settings, also when a test run changes them."""
+"""The one `Windlass` of a Django project. It uses the project's current settings: a test run changes them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from django.db import close_old_connections
 from windlass.app import Windlass
 from windlass.client import Client
 from windlass.config import Settings
-from windlass.integrations.around import Surrounded
 from windlass.integrations.django.config import Configuration
 from windlass.integrations.django.database import url_of
+from windlass.integrations.wrapping_registry import WrappingRegistry
 from windlass.model.job import NewJob
 from windlass.store import dialect_of
 from windlass.store.protocol import Store
@@ -26,12 +26,12 @@ from windlass.store.sqlite.connection import locate
 T = TypeVar("T")
 
 PROGRAM = "windlass.integrations.django.program:app"
-"""How a worker's processes find the project: by a module that sets Django up."""
+"""The module by which a worker's processes find the project: it sets Django up."""
 
 
 @cache
-def the_app() -> DjangoWindlass:
-    """Made once, when somebody first declares a job or enqueues one."""
+def get_app() -> DjangoWindlass:
+    """The project's app. It is made once, when the first job is declared or enqueued."""
     return DjangoWindlass(Configuration.read())
 
 
@@ -43,13 +43,15 @@ class DjangoWindlass(Windlass):
     def __init__(self, configuration: Configuration) -> None:
         self._given = configuration
         super().__init__(_url(configuration), **configuration.settings)
-        self.client = FollowingClient(self)
-        self.registry = Surrounded(self.registry, around=fresh_connections, awaited=awaited_fresh_connections)
+        self.client = ProjectClient(self)
+        self.registry = WrappingRegistry(
+            self.registry, around=fresh_connections, around_coroutine=async_fresh_connections
+        )
         self.program = PROGRAM
 
     @property
     def settings(self) -> Settings:
-        """With the URL of the database that the project uses now: in a test run that is another one."""
+        """The settings, with the URL of the database that the project uses now: a test run uses another one."""
         url = _url(self._given)
         if url != self._settings.url:
             self._settings = self._settings.with_(url=url)
@@ -67,8 +69,8 @@ def _url(configuration: Configuration) -> str:
     return url_of(configuration.database)
 
 
-class FollowingClient(Client):
-    """A client whose store is that of the app's present URL."""
+class ProjectClient(Client):
+    """A client that uses the store at the app's current URL."""
 
     def __init__(self, app: DjangoWindlass) -> None:
         self._app = app
@@ -91,21 +93,21 @@ class FollowingClient(Client):
         return await super().store()
 
     async def _where(self) -> str:
-        """A file says where it is by itself; to open the store would wait for the caller's own transaction."""
+        """The location of a SQLite file is its path. To open the store would wait for the caller's own transaction."""
         url = self.settings.url
         return f"sqlite:{locate(url)}" if dialect_of(url) == "sqlite" else await super()._where()
 
-    # In a test run no connection is kept: the runner drops its PostgreSQL database, and cannot while one is open.
+    # A test run keeps no connection: the runner drops its PostgreSQL database, and an open connection prevents that.
 
-    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, twin: str) -> Mapping[UUID, UUID]:
-        existing = super().enqueue(jobs, conn, twin=twin)
-        if self._is_dropped():
-            self.portal.run(self._close_store, twin=twin)
+    def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
+        existing = super().enqueue(jobs, conn, async_name=async_name)
+        if self._is_test_database():
+            self.portal.run(self._close_store, async_name=async_name)
         return existing
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
         existing = await super().aenqueue(jobs, conn)
-        if self._is_dropped():
+        if self._is_test_database():
             await self.portal.arun(self._close_store)
         return existing
 
@@ -113,21 +115,21 @@ class FollowingClient(Client):
         try:
             return await super()._answer(question)
         finally:
-            if self._is_dropped():
+            if self._is_test_database():
                 await self._close_store()
 
     def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
-        if not self._is_dropped():
+        if not self._is_test_database():
             super()._wake_soon(jobs)
 
-    def _is_dropped(self) -> bool:
-        """Whether Django's test environment is set up: it puts an outbox in the place of the mails."""
+    def _is_test_database(self) -> bool:
+        """Whether this is a PostgreSQL database of a test run: Django's test environment adds `mail.outbox`."""
         return hasattr(mail, "outbox") and dialect_of(self.settings.url) == "postgres"
 
 
 @contextmanager
 def fresh_connections() -> Iterator[None]:
-    """As around a request: a connection that the server has closed meanwhile must not fail a job."""
+    """Close old connections, as Django does around a request: one that the server has closed must not fail a job."""
     close_old_connections()
     try:
         yield
@@ -136,8 +138,8 @@ def fresh_connections() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def awaited_fresh_connections() -> AsyncIterator[None]:
-    """The same for a coroutine, whose queries run on asgiref's thread."""
+async def async_fresh_connections() -> AsyncIterator[None]:
+    """The same for a coroutine. Its queries run on asgiref's thread."""
     close = sync_to_async(close_old_connections)
     await close()
     try:

@@ -1,4 +1,4 @@
-"""The project as a program: what `manage.py windlass worker` runs, and each of its processes imports.
+"""The project as a program: `manage.py windlass worker` runs it, and each process of the worker imports it.
 
 With DJANGO_SETTINGS_MODULE in the environment, `windlass worker windlass.integrations.django.program` does the same.
 """
@@ -12,10 +12,10 @@ if not apps.ready:
     django.setup()
 
 from windlass.integrations.django import app
-from windlass.integrations.django.discovery import discover
-from windlass.integrations.django.run import carrier
+from windlass.integrations.django.task_job import task_job_type
+from windlass.integrations.django.task_registry import discover
 
-carrier()
+task_job_type()
 discover()
 
 __all__ = ["app"]

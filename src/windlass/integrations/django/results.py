@@ -16,7 +16,7 @@ import msgspec
 from django.conf import settings
 from django.utils import timezone
 
-from windlass.integrations.django.flavour import Flavour
+from windlass.integrations.django.task_registry import TaskApi
 from windlass.model.job import Attempt, Failure, Job, attempts_in
 from windlass.model.outcome import Ending
 from windlass.model.state import State
@@ -31,14 +31,14 @@ STATUSES = {
     State.CANCELLED: "FAILED",
 }
 NO_ATTEMPT = frozenset({Ending.SNOOZED.value, Ending.RELEASED.value})
-"""Ends of what Windlass does not count as an attempt."""
+"""Endings that Windlass does not count as attempts."""
 
-ENGINES_OWN = {"Timeout": "builtins.TimeoutError"}
-ENGINES_OTHER = "windlass.errors.WindlassError"
+ENGINE_ERRORS = {"Timeout": "builtins.TimeoutError"}  # errors that no handler raised: the engine recorded them
+OTHER_ENGINE_ERROR = "windlass.errors.WindlassError"
 
 
-class Input(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a job carries: a task's path and its arguments."""
+class TaskInput(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The input of a job: a task's path and its arguments."""
 
     task: str
     args: list[Any]
@@ -47,13 +47,13 @@ class Input(msgspec.Struct, kw_only=True, omit_defaults=True):
     run_after: str | None = None
 
 
-class Seen(msgspec.Struct, kw_only=True):
-    """As much of a job as a result needs. The defaults are those of a job that nobody has claimed yet."""
+class TaskRecord(msgspec.Struct, kw_only=True):
+    """The part of a job that a result needs. The defaults are those of a job that no worker has claimed yet."""
 
     id: UUID
     queue: str
     priority: int
-    input: Input
+    input: TaskInput
     created_at: datetime
     status: State = State.QUEUED
     output: str | None = None
@@ -63,12 +63,12 @@ class Seen(msgspec.Struct, kw_only=True):
     attempts: list[Attempt] = []
 
 
-def seen(job: Job) -> Seen:
-    return Seen(
+def read_record(job: Job) -> TaskRecord:
+    return TaskRecord(
         id=job.id,
         queue=job.queue,
         priority=job.priority,
-        input=msgspec.json.decode(job.input, type=Input),
+        input=msgspec.json.decode(job.input, type=TaskInput),
         created_at=job.created_at,
         status=job.status,
         output=job.output,
@@ -83,21 +83,21 @@ def _attempts(job: Job) -> list[Attempt]:
     return [attempt for attempt in attempts_in(job.attempts) if attempt.outcome not in NO_ATTEMPT]
 
 
-def make_result(flavour: Flavour, task: Any, job: Seen) -> Any:
+def make_result(api: TaskApi, task: Any, job: TaskRecord) -> Any:
     """The `TaskResult`."""
-    status = flavour.status(STATUSES[job.status])
-    result = flavour.result(
-        task=_as_enqueued(flavour, task, job),
+    status = api.status(STATUSES[job.status])
+    result = api.result(
+        task=_as_enqueued(api, task, job),
         id=str(job.id),
         status=status,
-        enqueued_at=moment(job.created_at),
-        started_at=moment(_first_start(job)),
-        finished_at=moment(job.finished_at) if status in ("FAILED", "SUCCESSFUL") else None,
-        last_attempted_at=moment(job.started_at),
+        enqueued_at=to_project_time(job.created_at),
+        started_at=to_project_time(_first_start(job)),
+        finished_at=to_project_time(job.finished_at) if status in ("FAILED", "SUCCESSFUL") else None,
+        last_attempted_at=to_project_time(job.started_at),
         args=job.input.args,
         kwargs=job.input.kwargs,
         backend=job.input.backend,
-        errors=[make_error(flavour, attempt.error) for attempt in job.attempts if attempt.error is not None],
+        errors=[make_error(api, attempt.error) for attempt in job.attempts if attempt.error is not None],
         worker_ids=_workers(job),
     )
     if status == "SUCCESSFUL":
@@ -105,20 +105,20 @@ def make_result(flavour: Flavour, task: Any, job: Seen) -> Any:
     return result
 
 
-def make_error(flavour: Flavour, failure: Failure) -> Any:
-    """A `TaskError` whose class can be imported, also for what the engine itself has to say."""
+def make_error(api: TaskApi, failure: Failure) -> Any:
+    """A `TaskError` with an importable class, also for an error that the engine itself recorded."""
     kind = failure.type
     if "." in kind:
         path = kind
     elif isinstance(getattr(builtins, kind, None), type):
         path = f"builtins.{kind}"
     else:
-        path = ENGINES_OWN.get(kind, ENGINES_OTHER)
-    return flavour.error(exception_class_path=path, traceback=failure.traceback or f"{kind}: {failure.message}")
+        path = ENGINE_ERRORS.get(kind, OTHER_ENGINE_ERROR)
+    return api.error(exception_class_path=path, traceback=failure.traceback or f"{kind}: {failure.message}")
 
 
-def moment(value: datetime | None) -> datetime | None:
-    """As the project wants its times: aware, or naive in its own zone."""
+def to_project_time(value: datetime | None) -> datetime | None:
+    """A time as the project's USE_TZ asks for it: aware, or naive in the project's zone."""
     if value is None:
         return None
     aware = value.astimezone(UTC)
@@ -126,19 +126,19 @@ def moment(value: datetime | None) -> datetime | None:
     return aware if settings.USE_TZ else naive
 
 
-def _first_start(job: Seen) -> datetime | None:
+def _first_start(job: TaskRecord) -> datetime | None:
     return job.attempts[0].started_at if job.attempts else job.started_at
 
 
-def _workers(job: Seen) -> list[str]:
-    """One per attempt; the one under way, and a success without a word, have no entry of their own."""
-    told = [str(attempt.worker) for attempt in job.attempts]
-    silent = job.status is State.SUCCEEDED and not any(a.outcome == Ending.SUCCEEDED for a in job.attempts)
-    return [*told, str(job.worker)] if silent or job.status is State.RUNNING else told
+def _workers(job: TaskRecord) -> list[str]:
+    """The worker of each attempt. A running attempt, and a success without an entry, are known from the job itself."""
+    workers = [str(attempt.worker) for attempt in job.attempts]
+    unrecorded = job.status is State.SUCCEEDED and not any(a.outcome == Ending.SUCCEEDED for a in job.attempts)
+    return [*workers, str(job.worker)] if unrecorded or job.status is State.RUNNING else workers
 
 
-def _as_enqueued(flavour: Flavour, task: Any, job: Seen) -> Any:
-    """The declared task with what its enqueue said otherwise."""
+def _as_enqueued(api: TaskApi, task: Any, job: TaskRecord) -> Any:
+    """The declared task with the options of its enqueue."""
     after = job.input.run_after
     try:
         return task.using(
@@ -147,5 +147,5 @@ def _as_enqueued(flavour: Flavour, task: Any, job: Seen) -> Any:
             backend=job.input.backend,
             run_after=None if after is None else datetime.fromisoformat(after),
         )
-    except flavour.invalid:  # its queue has been taken out of the settings since
+    except api.invalid:  # its queue has been removed from the settings since
         return task

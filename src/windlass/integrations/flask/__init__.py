@@ -1,4 +1,4 @@
-"""Flask: jobs that run inside the application's context, and `flask windlass worker`.
+"""The integration with Flask: jobs that run inside the application's context, and `flask windlass worker`.
 
     windlass = Windlass()
     jobs = WindlassFlask(windlass=windlass)
@@ -25,17 +25,17 @@ from flask.cli import ScriptInfo
 
 from windlass.app import Windlass
 from windlass.errors import ConfigError
-from windlass.integrations.around import Surrounded
-from windlass.integrations.commands import pass_on
+from windlass.integrations.commands import run_command_line
+from windlass.integrations.wrapping_registry import WrappingRegistry
 
 EXTENSION = "windlass"
 PREFIX = "WINDLASS_"
 PROGRAM = "windlass.integrations.flask.program:app"
-"""How a worker's processes find the application: by a module that loads it as `flask` does."""
+"""The module by which a worker's processes find the application: it loads the application as `flask` does."""
 
 
 class WindlassFlask:
-    """An extension in Flask's usual form; without a `windlass` of yours it makes one from WINDLASS_* in the config."""
+    """A Flask extension. Without `windlass=` it makes a `Windlass` from WINDLASS_* in the application's config."""
 
     def __init__(self, app: Flask | None = None, windlass: Windlass | None = None) -> None:
         self._windlass = windlass
@@ -48,18 +48,20 @@ class WindlassFlask:
         """The `Windlass` that jobs are declared on."""
         if self._windlass is None:
             raise ConfigError(
-                "WindlassFlask makes its Windlass from an application's config and has none yet; call init_app(app) "
-                "first, or give it yours: WindlassFlask(windlass=Windlass())"
+                "WindlassFlask makes its Windlass from an application's config and has no application yet; call "
+                "init_app(app) first, or pass your own: WindlassFlask(windlass=Windlass())"
             )
         return self._windlass
 
     def init_app(self, app: Flask) -> None:
-        """Belong to this application: its context is around every handler from now on, and its CLI has our commands."""
+        """Run every handler inside this application's context from now on, and add `flask windlass` to its CLI."""
         if self._windlass is None:
-            self._windlass = Windlass(**_configured(app))
+            self._windlass = Windlass(**_read_config(app))
         if self._flask is None:
             windlass = self._windlass
-            windlass.registry = Surrounded(windlass.registry, around=self._context, awaited=self._awaited_context)
+            windlass.registry = WrappingRegistry(
+                windlass.registry, around=self._context, around_coroutine=self._async_context
+            )
             windlass.program = windlass.program or PROGRAM
         self._flask = app
         app.extensions[EXTENSION] = self
@@ -67,17 +69,17 @@ class WindlassFlask:
 
     @contextmanager
     def _context(self) -> Iterator[None]:
-        assert self._flask is not None, "handlers are surrounded by init_app"
+        assert self._flask is not None, "init_app sets it before it wraps handlers"
         with self._flask.app_context():
             yield
 
     @asynccontextmanager
-    async def _awaited_context(self) -> AsyncIterator[None]:
+    async def _async_context(self) -> AsyncIterator[None]:
         with self._context():
             yield
 
 
-def _configured(app: Flask) -> dict[str, Any]:
+def _read_config(app: Flask) -> dict[str, Any]:
     return {key.removeprefix(PREFIX).lower(): value for key, value in app.config.items() if key.startswith(PREFIX)}
 
 
@@ -94,7 +96,9 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     script = ctx.ensure_object(ScriptInfo)
     app = script.load_app()
     with app.app_context():
-        import_module(PROGRAM.partition(":")[0])  # finds the application that is here already: a factory runs once
+        import_module(PROGRAM.partition(":")[0])  # it finds the loaded application, so that a factory runs once
     if script.app_import_path:
-        os.environ["FLASK_APP"] = script.app_import_path  # as `flask --app` said it, for a worker's own processes
-    pass_on(arguments, target=PROGRAM, url=app.extensions[EXTENSION].windlass.settings.url, name="flask windlass")
+        os.environ["FLASK_APP"] = script.app_import_path  # as given to `flask --app`, for a worker's processes
+    run_command_line(
+        arguments, target=PROGRAM, url=app.extensions[EXTENSION].windlass.settings.url, name="flask windlass"
+    )

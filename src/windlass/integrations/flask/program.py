@@ -1,4 +1,4 @@
-"""The Flask application as a program: what `flask windlass worker` runs, and each of its processes imports.
+"""The Flask application as a program: `flask windlass worker` runs it, and each process of the worker imports it.
 
 With FLASK_APP in the environment, `windlass worker windlass.integrations.flask.program` does the same.
 """
@@ -18,7 +18,7 @@ from windlass.integrations.flask import EXTENSION, WindlassFlask
 def _load() -> Windlass:
     loaded: Flask
     if has_app_context():
-        loaded = current_app._get_current_object()  # type: ignore[attr-defined]  # what the proxy stands for
+        loaded = current_app._get_current_object()  # type: ignore[attr-defined]  # the application behind the proxy
     else:
         loaded = ScriptInfo(app_import_path=os.environ.get("FLASK_APP")).load_app()
     extension = loaded.extensions.get(EXTENSION)

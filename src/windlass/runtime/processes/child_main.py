@@ -26,12 +26,13 @@ from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.declare.pipeline import next_phase
 from windlass.declare.registry import Definition, Registry
-from windlass.handler.context import Context, handler_log
+from windlass.handler.context import Context
+from windlass.handler.log import handler_log
 from windlass.model.admission import Grant
 from windlass.model.flow import Linked, Memory, Recollection
 from windlass.model.job import Job, Lease
 from windlass.model.outcome import Ending, Outcome
-from windlass.payload import describe, sanitise_text
+from windlass.payload.sanitise import describe, sanitise_text
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow

@@ -135,7 +135,7 @@ class ChildProcess:
         if attempt is None or attempt.context is None or attempt.job.id != message.job:
             return  # a thread that outlived its attempt
         if isinstance(message, Said):
-            attempt.context.log._say(message.level, message.text, ())
+            attempt.context.log.write(message.level, message.text, ())
         else:
             attempt.context._spending.reach(message.spent)
             attempt.context.progress(message.processed, total=message.total, failed=message.failed)

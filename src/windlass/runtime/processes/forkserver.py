@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from windlass.app import Windlass
 from windlass.clock import SystemClock
-from windlass.payload import describe
+from windlass.payload.sanitise import describe
 from windlass.runtime.processes import child_main
 from windlass.runtime.processes.wire import (
     Exited,

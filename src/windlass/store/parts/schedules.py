@@ -13,7 +13,7 @@ from windlass.config import suggest
 from windlass.errors import ScheduleError, ScheduleNotFound
 from windlass.model import audit
 from windlass.model.job import new_id
-from windlass.model.schedule import Declared, Edit, Edited, Outcome, ScheduleRow, Ticked, TickRow
+from windlass.model.schedule import Declared, Edit, Edited, ScheduleRow, Ticked, TickOutcome, TickRow
 from windlass.store.parts.admission import record_subject_action
 from windlass.store.parts.messages import cancel_message
 from windlass.store.parts.statements import Statements, run, uuid_of
@@ -75,7 +75,7 @@ class SchedulesPart:
         return [
             TickRow(
                 at=time_of(at),
-                outcome=Outcome(outcome),
+                outcome=TickOutcome(outcome),
                 job=None if job is None else uuid_of(job),
                 noted_at=time_of(noted),
                 reason=reason,
@@ -92,7 +92,7 @@ class SchedulesPart:
         return await self._run_in_transaction(lambda: resume(name, actor))
 
     async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
-        return await self._run_in_transaction(lambda: apply_edit(name, edit, actor))
+        return await self._run_in_transaction(lambda: edit_schedule(name, edit, actor))
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
         return await self._run_in_transaction(lambda: reset(name, actor))
@@ -145,11 +145,11 @@ def resume(name: str, actor: str | None) -> Statements[bool]:
     return True
 
 
-def apply_edit(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
-    from windlass.policy.cron import changed, first
+def edit_schedule(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
+    from windlass.policy.cron import apply_edit, first
 
     row = yield from _lock(name)
-    timing = changed(f"schedule {name!r}", row.timing, edit)
+    timing = apply_edit(f"schedule {name!r}", row.timing, edit)
     if timing.at is not None and timing != row.timing and timing.at <= row.now:
         raise ScheduleError(
             f"schedule {name!r}: {timing.at} has passed; to fire it now: windlass schedules fire {name}"
@@ -190,7 +190,7 @@ def fire_now(name: str, actor: str | None) -> Statements[tuple[UUID, bool]]:
     job = msgspec.structs.replace(row.job, id=new_id())
     holder = (yield from enqueue_new([job])).get(job.id)
     reason = None if holder is None else KEY_IS_HELD
-    yield from run("record_ticks", [tick_record(name, row.now, Outcome.BY_HAND, holder or job.id, reason)])
+    yield from run("record_ticks", [tick_record(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
     yield from record_subject_action(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
     return holder or job.id, holder is not None
 

@@ -23,7 +23,7 @@ from windlass import failpoints
 from windlass.errors import ScheduleError
 from windlass.model import audit
 from windlass.model.job import NewJob, new_id
-from windlass.model.schedule import Declared, Edited, Outcome, Overlap, ScheduleRow, Ticked
+from windlass.model.schedule import Declared, Edited, Overlap, ScheduleRow, Ticked, TickOutcome
 from windlass.model.state import State, Verb
 from windlass.store.parts.consequences import enqueue_jobs, propagate, record_job_action
 from windlass.store.parts.statements import Statements, run, uuid_of
@@ -72,13 +72,13 @@ def tick_page(name: str) -> Statements[TickResult]:
     records = []
     if missed:
         records.append(
-            tick_record(name, missed[0], Outcome.MISSED, reason=f"{len(missed):,} tick{'s' * (len(missed) > 1)}")
+            tick_record(name, missed[0], TickOutcome.MISSED, reason=f"{len(missed):,} tick{'s' * (len(missed) > 1)}")
         )
     reason = f"for {len(missed) + 1:,} missed ticks" if missed else "missed, and made up for"
     fired, asked = yield from _fire(row, fresh, {} if found.caught is None else {found.caught: reason})
     if fired or records:
         yield from run("record_ticks", [*records, *fired])
-    jobs = sum(record["outcome"] == Outcome.FIRED for record in fired)
+    jobs = sum(record["outcome"] == TickOutcome.FIRED for record in fired)
     ticked = Ticked(fired=jobs, skipped=len(fired) - jobs, missed=len(missed), moved=True)
     return TickResult(ticked, {row.job.queue} if jobs else set(), asked)
 
@@ -108,21 +108,21 @@ def _fire(
     for tick in ticks:
         job = jobs.get(tick)
         if job is None:
-            records.append(tick_record(row.name, tick, Outcome.SKIPPED, reason=left[tick]))
+            records.append(tick_record(row.name, tick, TickOutcome.SKIPPED, reason=left[tick]))
         elif job.id in holders:
-            records.append(tick_record(row.name, tick, Outcome.SKIPPED, holders[job.id], "this job has its unique key"))
+            records.append(tick_record(row.name, tick, TickOutcome.SKIPPED, holders[job.id], KEY_IS_HELD))
         else:
-            records.append(tick_record(row.name, tick, Outcome.FIRED, job.id, reasons.get(tick)))
+            records.append(tick_record(row.name, tick, TickOutcome.FIRED, job.id, reasons.get(tick)))
     return records, asked
 
 
 def enqueue_new(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
     """Write jobs; returns, for each job that was not written, the job that holds its key: it may be one of these."""
-    from windlass.policy.unique import merged
+    from windlass.policy.unique import merge_repeated
 
     if not jobs:
         return {}
-    fresh, repeated = merged(jobs)
+    fresh, repeated = merge_repeated(jobs)
     existing = yield from enqueue_jobs(fresh)
     return {**existing, **{id: existing.get(holder, holder) for id, holder in repeated.items()}}
 
@@ -145,7 +145,7 @@ def _cancel_last_job(row: ScheduleRow) -> Statements[tuple[UUID, ...]]:
 
 
 def tick_record(
-    schedule: str, at: datetime, outcome: Outcome, job: UUID | None = None, reason: str | None = None
+    schedule: str, at: datetime, outcome: TickOutcome, job: UUID | None = None, reason: str | None = None
 ) -> TickRecord:
     return {"schedule": schedule, "at": micros_of(at), "outcome": outcome, "job": job, "reason": reason}
 

@@ -259,7 +259,7 @@ class Claiming(Looks):
         for group, quotas in wish.shares:
             got = taken.get(group, Counter())
             left = any(got[tenant] - by_age[group, tenant] > quota for tenant, quota in quotas)
-            others |= self._fairness.granted(group, quotas, got, self._weights, filled=filled, left=left)
+            others |= self._fairness.record_claim(group, quotas, got, self._weights, filled=filled, reassigned=left)
         return others
 
     # Who is parked

@@ -163,7 +163,7 @@ class QueueShares:
         if len(self._readers) == 1:
             return
         quotas = [(tenant, self._taken[tenant]) for tenant in self._readers]
-        self._fairness.granted(self._group, quotas, self._taken, self._weights, filled=True)
+        self._fairness.record_claim(self._group, quotas, self._taken, self._weights, filled=True)
 
 
 def _places(queues: list[QueueShares], room: int) -> list[tuple[QueueShares, int]]:

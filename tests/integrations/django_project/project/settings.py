@@ -1,4 +1,4 @@
-"""A shop. Its database comes from the environment, so that the stories can use one of their own each."""
+"""A shop. Its database comes from the environment, so that each test can use one of its own."""
 
 from __future__ import annotations
 

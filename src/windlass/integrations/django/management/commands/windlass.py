@@ -7,22 +7,24 @@ from typing import Any
 from django.core.management.base import BaseCommand, SystemCheckError
 from django.db import connections
 
-from windlass.integrations.commands import pass_on
-from windlass.integrations.django.instance import PROGRAM, the_app
+from windlass.integrations.commands import run_command_line
+from windlass.integrations.django.instance import PROGRAM, get_app
 
-WORKS = frozenset({"worker", "dev"})
-DJANGOS = ("--settings", "--pythonpath")
-"""Options that manage.py has read already."""
+CHECKED_FIRST = frozenset({"worker", "dev"})
+"""Commands that run `manage.py check` first."""
+
+READ_BY_DJANGO = ("--settings", "--pythonpath")
+"""Options that manage.py has already read."""
 
 
 class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
-    """Passes on what follows, unread: the options are Windlass's own."""
+    """Passes all arguments on unread: the options are Windlass's own."""
 
     help = "Windlass's command line for this project: worker, dev, migrate, run; see: manage.py windlass --help"
 
     def run_from_argv(self, argv: list[str]) -> None:
         try:
-            self.handle(*_without_djangos(argv[2:]))
+            self.handle(*_without_django_options(argv[2:]))
         except SystemCheckError as error:
             self.stderr.write(str(error), lambda text: text)
             raise SystemExit(1) from None
@@ -33,24 +35,24 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         parser.add_argument("arguments", nargs="*")
 
     def handle(self, *arguments: str, **options: Any) -> None:
-        words = arguments or tuple(options.get("arguments", ()))
-        if words and words[0] in WORKS:
+        given = arguments or tuple(options.get("arguments", ()))
+        if given and given[0] in CHECKED_FIRST:
             self.check()
         try:
-            pass_on(words, target=PROGRAM, url=the_app().settings.url, name="manage.py windlass")
+            run_command_line(given, target=PROGRAM, url=get_app().settings.url, name="manage.py windlass")
         except SystemExit as end:
             if end.code or not options:
-                raise  # `call_command("windlass", "migrate")` returns when it is done
+                raise  # `call_command("windlass", "migrate")` returns when the command is done
 
 
-def _without_djangos(words: list[str]) -> list[str]:
+def _without_django_options(arguments: list[str]) -> list[str]:
     kept: list[str] = []
     skip = False
-    for word in words:
-        if skip or word.startswith(tuple(f"{option}=" for option in DJANGOS)):
+    for argument in arguments:
+        if skip or argument.startswith(tuple(f"{option}=" for option in READ_BY_DJANGO)):
             skip = False
-        elif word in DJANGOS:
+        elif argument in READ_BY_DJANGO:
             skip = True
         else:
-            kept.append(word)
+            kept.append(argument)
     return kept

@@ -1,39 +1,39 @@
-"""The program whose limits are measured: each job once without limits and once counted against a key of its own name.
+"""The program of the limits benchmark: each job without limits, and again with a limit per key.
 
-A module of its own: a program that declares no limit is what the quick benchmark measures.
+It is separate from program.py, because the quick benchmark measures a program that declares no limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from tally import tally
+from run_counter import counter
 from windlass import Windlass, per
 
 KEYS = 1_000
-MOST = 2  # at a time, of each key
-INPUT_OUTPUT = 0.001  # seconds that a job waits for something else
+MOST = 2  # jobs at a time per key
+INPUT_OUTPUT = 0.001  # seconds of waiting in a job
 
-app = Windlass()  # the worker's process has WINDLASS_URL
+app = Windlass()  # its URL is WINDLASS_URL, in the worker's process
 
 
 @app.job
 async def plain(number: int) -> None:
-    tally.count()
+    counter.count()
 
 
 @app.job(limits=[per("key", MOST, key="key")])
 async def limited(number: int, key: int) -> None:
-    tally.count()
+    counter.count()
 
 
 @app.job
 async def plain_io(number: int) -> None:
     await asyncio.sleep(INPUT_OUTPUT)
-    tally.count()
+    counter.count()
 
 
 @app.job(limits=[per("key", MOST, key="key")])
 async def limited_io(number: int, key: int) -> None:
     await asyncio.sleep(INPUT_OUTPUT)
-    tally.count()
+    counter.count()

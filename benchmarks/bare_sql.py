@@ -1,7 +1,7 @@
-"""What PostgreSQL itself does with these statements: one connection, a tight loop, no engine around it.
+"""How fast PostgreSQL runs the engine's statements by themselves: one connection, a tight loop, no engine around it.
 
-The texts are the engine's own (candidates.sql with claim.sql, finish.sql, COPY of the same columns), so that the
-engine's share of this is the price of everything that is not SQL.
+The texts are the engine's own (candidates.sql with claim.sql, finish.sql, COPY of the same columns). So the difference
+between these figures and the engine's is the cost of everything that is not SQL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 60.0  # seconds
 
 
 async def enqueue(connection: Any, jobs: int) -> float:
-    """COPY so many jobs in; how many per second. The rows are made before the watch starts."""
+    """COPY so many jobs into the table; returns jobs per second. The rows are made before the time starts."""
     rows = [copy_row(NewJob(id=new_id(), type="noop", input=f'{{"number":{number}}}')) for number in range(jobs)]
     began = time.perf_counter()
     for start in range(0, jobs, BATCH):
@@ -33,40 +33,42 @@ async def enqueue(connection: Any, jobs: int) -> float:
 
 
 async def drain(connection: Any) -> None:
-    """Claim and finish until nothing is left, with a floor, as a worker does."""
+    """Claim and finish until no job is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
     await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
-    while claimed := await connection.fetch(ordered_query("postgres", "claim", "run_at"), *_wish(worker, floor)):
+    while claimed := await connection.fetch(
+        ordered_query("postgres", "claim", "run_at"), *_claim_parameters(worker, floor)
+    ):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
-        await connection.fetch(query("postgres", "finish"), *_endings(claimed))
+        await connection.fetch(query("postgres", "finish"), *_finish_parameters(claimed))
         if time.monotonic() > end:
             raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
 
 
-def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
+def _claim_parameters(worker: Any, floor: Floor) -> tuple[Any, ...]:
     lane = (["default"], [0], [0], ["default"], [False], [BATCH], [floor.run_at], [floor.id])
     return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, False, [None], None)
 
 
-def _endings(claimed: list[Any]) -> tuple[Any, ...]:
-    """A success with the result null for each, as a handler that returns nothing leaves it."""
+def _finish_parameters(claimed: list[Any]) -> tuple[Any, ...]:
+    """A success for each job, with the result null of a handler that returns nothing."""
     jobs = len(claimed)
     leases = sorted((record["id"], record["token"]) for record in claimed)
-    nothing = [None] * jobs
+    nulls = [None] * jobs
     return (
         [job for job, _ in leases],
         [token for _, token in leases],
         ["succeeded"] * jobs,
         ["null"] * jobs,
-        nothing,  # errors
-        nothing,  # attempt entries
+        nulls,  # errors
+        nulls,  # attempt entries
         [0.0] * jobs,
-        nothing,  # totals
+        nulls,  # totals
         [0] * jobs,
         [0] * jobs,
         [0] * jobs,
         [1] * jobs,
-        nothing,  # reasons
+        nulls,  # reasons
         ["JOB_SUCCEEDED"] * jobs,
         Reach.PLAIN,
     )

@@ -1,4 +1,4 @@
-"""What the engine does: enqueues from this process, no-op jobs through a worker in another one."""
+"""How fast the engine is: enqueues from this process, and no-op jobs through a worker in another process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bare import BATCH
-from database import Batch, drained, finished, now, rate
-from hand import hand
+from bare_sql import BATCH
+from database import Batch, finished_batches, now, rate, wait_until_drained
 from program import Sender
+from worker_process import run_worker
 
 LIMIT = 60.0  # seconds until all handlers must have run
 
@@ -25,7 +25,7 @@ SELECT finished_at / 1e6, count(*) FROM windlass_history GROUP BY 1
 
 
 async def enqueue(sender: Sender, jobs: int) -> float:
-    """`aenqueue_many` in batches as large as the bare ones; how many jobs per second."""
+    """`aenqueue_many` in batches as large as those of bare SQL; returns jobs per second."""
     began = time.perf_counter()
     for start in range(0, jobs, BATCH):
         calls = (sender.noop.call(number) for number in range(start, min(start + BATCH, jobs)))
@@ -34,24 +34,24 @@ async def enqueue(sender: Sender, jobs: int) -> float:
 
 
 async def drain(url: str, connection: Any, jobs: int, *, limit: float = LIMIT) -> list[Batch]:
-    """Start a worker on a full queue; the batches in which the jobs were finished."""
+    """Start a worker on a full queue; returns the batches in which the jobs were finished."""
     since = await now(connection)
-    async with hand(url, tell=jobs) as worker:
-        await worker.says("done", limit=limit)
-        await drained(connection)
-    return await finished(connection, since)
+    async with run_worker(url, expected=jobs) as worker:
+        await worker.wait_for("done", limit=limit)
+        await wait_until_drained(connection)
+    return await finished_batches(connection, since)
 
 
 async def drain_sqlite(jobs: int) -> dict[str, float]:
-    """The same on a SQLite file, for information: enqueues and jobs per second."""
+    """The same on a SQLite file, for information; returns enqueues and jobs per second."""
     with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
         path = Path(folder) / "jobs.db"
         sender = Sender(f"sqlite:///{path}")
         try:
             await sender.app.amigrate()
             enqueued = await enqueue(sender, jobs)
-            async with hand(sender.app.settings.url, tell=jobs) as worker:
-                await worker.says("done", limit=LIMIT)
+            async with run_worker(sender.app.settings.url, expected=jobs) as worker:
+                await worker.wait_for("done", limit=LIMIT)
         finally:
             await sender.app.aclose()
         with closing(sqlite3.connect(path)) as connection:

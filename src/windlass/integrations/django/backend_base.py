@@ -1,7 +1,7 @@
-"""What both task backends do: a Django task becomes a job, and a job's record becomes its result.
+"""What both task backends share: a Django task becomes a job, and the job's record becomes the task's result.
 
 An enqueue inside `transaction.atomic` on the database that holds the jobs is part of that transaction: the task exists
-if and only if it commits.
+if and only if the transaction commits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from windlass.config import suggest
 from windlass.connection.django import DjangoConnection
 from windlass.errors import JobNotFound
 from windlass.handles.job import JobHandle
-from windlass.integrations.django.checks import check_installed
-from windlass.integrations.django.config import Configuration
-from windlass.integrations.django.flavour import Flavour
-from windlass.integrations.django.instance import the_app
-from windlass.integrations.django.register import REGISTER
-from windlass.integrations.django.results import Input, Seen, make_result, seen
-from windlass.integrations.django.run import TYPE, carrier
+from windlass.integrations.django.config import Configuration, check_installed
+from windlass.integrations.django.instance import get_app
+from windlass.integrations.django.results import TaskInput, TaskRecord, make_result, read_record
+from windlass.integrations.django.task_job import TYPE, task_job_type
+from windlass.integrations.django.task_registry import TASK_REGISTRY, TaskApi
 from windlass.model.job import parse_id
 from windlass.store.sql import query
 from windlass.store.sqlite.rows import job as sqlite_job
@@ -37,13 +35,13 @@ UNCOMMITTED = """
 SELECT type, queue, priority, CAST(input AS text), CAST(extract(epoch FROM created_at) * 1000000 AS bigint)
   FROM windlass.jobs WHERE id = CAST($1 AS uuid)
 """
-"""On PostgreSQL: a job that only its own transaction sees, and that nobody has claimed therefore."""
+"""On PostgreSQL: a job that only its own transaction sees. So no worker can have claimed it."""
 
 
-class Contract:
-    """A mixin in front of `BaseTaskBackend`."""
+class BackendBase:
+    """A mixin that stands before `BaseTaskBackend` in a backend's bases."""
 
-    flavour: ClassVar[Flavour]
+    api: ClassVar[TaskApi]
 
     supports_defer = True
     supports_async_task = True
@@ -59,26 +57,26 @@ class Contract:
             if key not in OPTIONS:
                 known = dict.fromkeys(OPTIONS)
                 raise ImproperlyConfigured(f'TASKS[{alias!r}]["OPTIONS"] has no key {key!r}{suggest(key, known)}')
-        self._max_attempts = _attempts(self.options.get("MAX_ATTEMPTS", 1), ImproperlyConfigured)
+        self._max_attempts = _check_attempts(self.options.get("MAX_ATTEMPTS", 1), ImproperlyConfigured)
 
-    # A task is declared
+    # Declare
 
     def validate_task(self, task: Any) -> None:
-        """Called for every `Task` that is made, so that this is also where tasks become known."""
+        """Check a task and register it: Django calls this for every `Task` that is made."""
         super().validate_task(task)  # type: ignore[misc]
         if getattr(task, "max_attempts", None) is not None:
-            _attempts(task.max_attempts, self.flavour.invalid)
-        REGISTER.add(task, self.flavour)
+            _check_attempts(task.max_attempts, self.api.invalid)
+        TASK_REGISTRY.add(task, self.api)
 
-    # …enqueued
+    # Enqueue
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self.validate_task(task)
-        result = self._ready(task, args, kwargs)
-        options = carrier().options(
+        result = self._make_ready_result(task, args, kwargs)
+        options = task_job_type().options(
             queue=task.queue_name,
             priority=int(task.priority),
-            run_at=_aware(task.run_after),
+            run_at=_make_aware(task.run_after),
             max_attempts=getattr(task, "max_attempts", None) or self._max_attempts,
             conn=_open_transaction(),
         )
@@ -87,15 +85,15 @@ class Contract:
             given["run_after"] = task.run_after.isoformat()
         handle = options.enqueue(**given)
         object.__setattr__(result, "id", str(handle.id))
-        self.flavour.enqueued.send_robust(type(self), task_result=result)
+        self.api.enqueued.send_robust(type(self), task_result=result)
         return result
 
-    def _ready(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """A result that nothing has come of yet; its arguments are what JSON makes of them."""
-        return self.flavour.result(
+    def _make_ready_result(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a task that has not run yet. Its arguments are as JSON returns them."""
+        return self.api.result(
             task=task,
             id="",
-            status=self.flavour.status.READY,
+            status=self.api.status.READY,
             enqueued_at=timezone.now(),
             started_at=None,
             finished_at=None,
@@ -107,35 +105,35 @@ class Contract:
             worker_ids=[],
         )
 
-    # …and asked after
+    # Read results
 
     def get_result(self, result_id: str) -> Any:
         try:
             id = parse_id(result_id)
         except JobNotFound as error:
-            raise self.flavour.missing(str(error)) from None
+            raise self.api.missing(str(error)) from None
         job = _find(id)
         if job is None or job.input.backend != self.alias:
-            raise self.flavour.missing(f"backend {self.alias!r} has no result {result_id}")
-        known = REGISTER.look(job.input.task)
-        if known is None:
-            raise self.flavour.missing(
-                f"result {result_id} belongs to {job.input.task!r}, and this project declares no such task any more"
+            raise self.api.missing(f"backend {self.alias!r} has no result {result_id}")
+        declared = TASK_REGISTRY.find(job.input.task)
+        if declared is None:
+            raise self.api.missing(
+                f"result {result_id} belongs to {job.input.task!r}, and this project no longer declares such a task"
             )
-        return make_result(self.flavour, known.task, job)
+        return make_result(self.api, declared.task, job)
 
     def check(self, **rest: Any) -> list[Any]:
         return check_installed()
 
 
-def _attempts(value: object, complaint: type[Exception]) -> int:
+def _check_attempts(value: object, error: type[Exception]) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise complaint(f"max_attempts={value!r} is not a whole number from 1")
+        raise error(f"max_attempts={value!r} is not a whole number from 1")
     return value
 
 
-def _aware(moment: datetime | None) -> datetime | None:
-    """A project without time zones means its own."""
+def _make_aware(moment: datetime | None) -> datetime | None:
+    """A naive time of a project without time zones is in the project's own zone."""
     if moment is None or timezone.is_aware(moment):
         return moment
     aware: datetime = timezone.make_aware(moment)
@@ -143,13 +141,13 @@ def _aware(moment: datetime | None) -> datetime | None:
 
 
 def _open_transaction() -> Any:
-    """The project's connection, where a transaction on the database with the jobs is open."""
+    """The project's connection to the database with the jobs, if a transaction is open on it."""
     alias = Configuration.read().database
     return connections[alias] if alias is not None and connections[alias].in_atomic_block else None
 
 
-def _find(id: UUID) -> Seen | None:
-    """Where a transaction is open, it may have enqueued the task a moment ago: then only it can see the job."""
+def _find(id: UUID) -> TaskRecord | None:
+    """Find a job. An open transaction may have enqueued it: then only that transaction can see the job."""
     conn = _open_transaction()
     if conn is None or conn.needs_rollback:
         return _find_committed(id)
@@ -159,25 +157,25 @@ def _find(id: UUID) -> Seen | None:
     return _find_committed(id) or _find_uncommitted(borrowed, id)
 
 
-def _find_committed(id: UUID) -> Seen | None:
+def _find_committed(id: UUID) -> TaskRecord | None:
     try:
-        job = JobHandle[Any](the_app().client, id).record()
+        job = JobHandle[Any](get_app().client, id).record()
     except JobNotFound:
         return None
-    return seen(job) if job.type == TYPE else None
+    return read_record(job) if job.type == TYPE else None
 
 
-def _find_in_file(borrowed: DjangoConnection, id: UUID) -> Seen | None:
-    """The whole record, because the store might have to be opened first, and would wait for this transaction."""
+def _find_in_file(borrowed: DjangoConnection, id: UUID) -> TaskRecord | None:
+    """Read the whole record here. The store may not be open yet, and its opening would wait for this transaction."""
     rows = borrowed.run(query("sqlite", "find").replace(":id", "?1"), str(id))
     jobs = [job for job in map(sqlite_job, rows) if job.type == TYPE]
-    return seen(jobs[0]) if jobs else None
+    return read_record(jobs[0]) if jobs else None
 
 
-def _find_uncommitted(borrowed: DjangoConnection, id: UUID) -> Seen | None:
+def _find_uncommitted(borrowed: DjangoConnection, id: UUID) -> TaskRecord | None:
     for type, queue, priority, input, created_at in borrowed.run(UNCOMMITTED, str(id)):
         if type == TYPE:
-            made = datetime.fromtimestamp(int(created_at) / 1_000_000, UTC)
-            decoded = msgspec.json.decode(input, type=Input)
-            return Seen(id=id, queue=queue, priority=priority, input=decoded, created_at=made)
+            created = datetime.fromtimestamp(int(created_at) / 1_000_000, UTC)
+            decoded = msgspec.json.decode(input, type=TaskInput)
+            return TaskRecord(id=id, queue=queue, priority=priority, input=decoded, created_at=created)
     return None

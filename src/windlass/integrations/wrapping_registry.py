@@ -1,7 +1,7 @@
-"""Something around every handler: an application context, fresh database connections.
+"""A registry that runs every handler inside a context manager: an application context, fresh database connections.
 
-It is laid around the definitions that a worker runs and not around the functions themselves: whoever just calls a job's
-function gets just the call.
+The context manager wraps the definitions that a worker runs, and not the functions themselves: a program that calls a
+job's function directly gets the plain call.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import msgspec
 from windlass.declare.registry import Definition, Registry
 
 Around = Callable[[], AbstractContextManager[object]]
-AroundAwaited = Callable[[], AbstractAsyncContextManager[object]]
+AroundCoroutine = Callable[[], AbstractAsyncContextManager[object]]
 
 
-class Surrounded(Registry):
-    """A registry whose plain handlers run inside `around()`, and its coroutines inside `awaited()`."""
+class WrappingRegistry(Registry):
+    """A registry that runs plain handlers inside `around()`, and coroutines inside `around_coroutine()`."""
 
-    def __init__(self, plain: Registry, *, around: Around, awaited: AroundAwaited) -> None:
+    def __init__(self, plain: Registry, *, around: Around, around_coroutine: AroundCoroutine) -> None:
         super().__init__()
         self._around = around
-        self._awaited = awaited
+        self._around_coroutine = around_coroutine
         for definition in plain:
             self.add(definition)
 
     def add(self, definition: Definition) -> None:
-        super().add(msgspec.structs.replace(definition, fn=self._surround(definition.fn)))
+        super().add(msgspec.structs.replace(definition, fn=self._wrap(definition.fn)))
 
-    def _surround(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(fn):
 
             @functools.wraps(fn)
             async def coroutine(*args: Any, **kwargs: Any) -> Any:
-                async with self._awaited():
+                async with self._around_coroutine():
                     return await fn(*args, **kwargs)
 
             return coroutine

@@ -1,4 +1,4 @@
-"""From what a handler said to what is written: the verb, the attempts that count, the audit's word, and the flow."""
+"""From an outcome to the transition: the verb, the attempts that count, the audit action, and the flow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_of(*, log: list[str] | None = None, spent: int = 0, **changes: Any) -> R
     )  # fmt: skip
 
 
-def judged(run: Run, outcome: Outcome, **more: Any) -> Any:
+def decided(run: Run, outcome: Outcome, **more: Any) -> Any:
     return decide(run, outcome, retry=fixed(10), settings=Settings(), **more)
 
 
@@ -56,10 +56,10 @@ def judged(run: Run, outcome: Outcome, **more: Any) -> Any:
         (Ending.CANCELLED, {}, Verb.STOP, 1, "JOB_CANCELLED"),
     ],
 )
-def test_an_ending_has_its_verb_its_attempts_and_its_word(
+def test_an_ending_has_its_verb_its_attempts_and_its_audit_action(
     ending: Ending, more: dict[str, Any], verb: Verb, attempt: int, action: str | None
 ) -> None:
-    transition = judged(run_of(followed=True), Outcome(ending=ending, flow=FLOW, **more))
+    transition = decided(run_of(followed=True), Outcome(ending=ending, flow=FLOW, **more))
 
     assert (transition.verb, transition.attempt, transition.action) == (verb, attempt, action)
     assert transition.followed
@@ -67,7 +67,7 @@ def test_an_ending_has_its_verb_its_attempts_and_its_word(
 
 
 def test_the_last_attempt_that_fails_has_exhausted_its_retries() -> None:
-    transition = judged(run_of(attempt=4), Outcome(ending=Ending.RAISED, **ERROR))
+    transition = decided(run_of(attempt=4), Outcome(ending=Ending.RAISED, **ERROR))
 
     assert (transition.verb, transition.reason, transition.action) == (Verb.BURY, "exhausted", "JOB_EXHAUSTED_RETRIES")
 
@@ -95,18 +95,18 @@ def test_a_crash_uses_up_its_attempt_where_crashes_count(
     assert (ended.verb, ended.attempt, ended.crashes, ended.reason, ended.action) == expected
 
 
-def test_a_type_has_its_own_word_for_a_success_or_none() -> None:
+def test_a_type_has_its_own_audit_action_for_a_success_or_none() -> None:
     success = Outcome(ending=Ending.SUCCEEDED)
 
-    assert judged(run_of(), success, success="EMAIL_SENT").action == "EMAIL_SENT"
-    assert judged(run_of(), success, success=None).action is None
-    assert judged(run_of(attempt=4), Outcome(ending=Ending.DEAD, **ERROR), success=None).action == "JOB_DEAD"
+    assert decided(run_of(), success, success="EMAIL_SENT").action == "EMAIL_SENT"
+    assert decided(run_of(), success, success=None).action is None
+    assert decided(run_of(attempt=4), Outcome(ending=Ending.DEAD, **ERROR), success=None).action == "JOB_DEAD"
 
 
 def test_a_success_before_the_last_phase_advances_with_fresh_attempts_and_is_remembered() -> None:
     run = run_of(pipeline="site", phase="analyse", crashes=1)
 
-    transition = judged(run, Outcome(ending=Ending.SUCCEEDED, output="7", flow=FLOW), advance=NEXT)
+    transition = decided(run, Outcome(ending=Ending.SUCCEEDED, output="7", flow=FLOW), advance=NEXT)
 
     assert (transition.verb, transition.attempt, transition.crashes) == (Verb.ADVANCE, 0, 0)
     assert (transition.output, transition.action) == ("7", None)
@@ -115,23 +115,23 @@ def test_a_success_before_the_last_phase_advances_with_fresh_attempts_and_is_rem
     assert (entry.outcome, entry.phase, entry.attempt) == ("succeeded", "analyse", 2)
 
 
-def test_a_wait_is_worth_a_word_only_when_it_logged_something() -> None:
+def test_a_wait_has_an_entry_only_when_it_logged_something() -> None:
     waiting = Outcome(ending=Ending.WAITING, flow=FLOW)
 
-    assert judged(run_of(), waiting).entry is None
-    assert msgspec.json.decode(judged(run_of(log=["INFO so far"]), waiting).entry)["outcome"] == "waiting"
+    assert decided(run_of(), waiting).entry is None
+    assert msgspec.json.decode(decided(run_of(log=["INFO so far"]), waiting).entry)["outcome"] == "waiting"
 
 
 @pytest.mark.parametrize("outcome", [Outcome(ending=Ending.LOST), Outcome(ending=Ending.SUCCEEDED, finished=True)])
 def test_nothing_is_written_twice_or_under_a_lost_lease(outcome: Outcome) -> None:
-    assert judged(run_of(), outcome, advance=NEXT) is None
+    assert decided(run_of(), outcome, advance=NEXT) is None
 
 
 @pytest.mark.parametrize("ending", [each for each in Ending if each is not Ending.LOST])
 @pytest.mark.parametrize("spent", [0, 7])
-def test_every_ending_says_what_the_attempt_cost_and_whether_it_held_slots(ending: Ending, spent: int) -> None:
-    limited = judged(run_of(spent=spent, cost_cents=5, limits=["wiki"]), Outcome(ending=ending, **ERROR))
-    free = judged(run_of(spent=spent, cost_cents=5), Outcome(ending=ending, **ERROR))
+def test_every_transition_has_the_cost_of_the_attempt_and_whether_it_held_slots(ending: Ending, spent: int) -> None:
+    limited = decided(run_of(spent=spent, cost_cents=5, limits=["wiki"]), Outcome(ending=ending, **ERROR))
+    free = decided(run_of(spent=spent, cost_cents=5), Outcome(ending=ending, **ERROR))
 
     assert (limited.cost_cents, limited.charged, limited.limited) == (5 + spent, spent > 0, True)
     assert (free.cost_cents, free.charged, free.limited) == (5 + spent, spent > 0, False)
@@ -141,17 +141,17 @@ def test_every_ending_says_what_the_attempt_cost_and_whether_it_held_slots(endin
     ("attempt", "delay", "verb", "hold"),
     [
         (2, 120.0, Verb.FAIL, ("wiki", 120.0)),
-        (2, None, Verb.FAIL, ("wiki", 10.0)),  # as the policy says
+        (2, None, Verb.FAIL, ("wiki", 10.0)),  # the policy's delay
         (4, 120.0, Verb.BURY, ("wiki", 120.0)),
         (4, None, Verb.BURY, ("wiki", 10.0)),
     ],
 )
-def test_a_retry_with_a_bucket_moves_it_also_when_it_is_the_last(
+def test_a_retry_with_a_bucket_holds_the_bucket_also_after_the_last_attempt(
     attempt: int, delay: float | None, verb: Verb, hold: tuple[str, float]
 ) -> None:
     retry = Outcome(ending=Ending.RETRY, delay=delay, bucket="wiki", **ERROR)
 
-    transition = judged(run_of(attempt=attempt), retry)
+    transition = decided(run_of(attempt=attempt), retry)
 
     assert (transition.verb, transition.hold) == (verb, hold)
-    assert judged(run_of(attempt=attempt), Outcome(ending=Ending.RETRY, delay=delay, **ERROR)).hold is None
+    assert decided(run_of(attempt=attempt), Outcome(ending=Ending.RETRY, delay=delay, **ERROR)).hold is None
