@@ -2,7 +2,7 @@
 
 In:   a job type, arguments and options
 Out:  a NewJob, checked against the hints and the JSON profile, on its way to the store
-Next: store/protocol.py, where it becomes a row
+Next: store/postgres/store.py and store/sqlite/store.py, whose `enqueue` makes it a row
 
 One store per process lives on the portal's loop; blocking and asynchronous callers both go there, from any thread and
 any loop. A call with `conn=` runs on the caller's connection, and one inside `ctx.transaction()` joins it.

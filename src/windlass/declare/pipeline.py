@@ -1,8 +1,9 @@
 """What follows a success: the next phase of the job's pipeline, or the end.
 
-In:   a job whose attempt succeeded
-Out:  the move that the finishing transition carries; None at the end, and outside of pipelines
-Next: nothing; this is the last of the nine steps
+The next phase is decided before the attempt: the coordinator calls `next_phase` when it starts a job. The answer waits
+in the execution, and a success carries it into the finishing transition, which moves the job to that phase. So a job
+with an unknown next phase fails before its handler runs. A child process that commits the finish itself calls
+`next_phase` after its handler.
 
 A pipeline is a list of phases with a job type each. One job moves through them: it keeps its id and its input, and
 takes over type, queue and attempts of the phase it enters.

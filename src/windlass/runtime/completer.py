@@ -2,7 +2,7 @@
 
 In:   the transition of every attempt that ended
 Out:  fenced writes, one round trip per batch
-Next: declare/pipeline.py, which says what follows a success
+Next: store/postgres/finish.py and store/sqlite/finish.py, which change the rows
 
 A group commit without a delay: while one batch is being written the next one gathers, so that a busy worker writes
 hundreds at once and an idle one writes a single transition at once. Nothing is dropped because the database is away or

@@ -1,8 +1,8 @@
 """Hands the next job of each phase to an idle processor.
 
 In:   the local queue and the pools
-Out:  attempts that run
-Next: runtime/processor.py, which runs one
+Out:  an execution, which knows the job's next phase: that is decided here, before the attempt
+Next: runtime/processor.py, which runs it
 
 Eager: as soon as there is a job and a processor. Steady: every few seconds, a few per phase (the seeds' five and
 three). An earlier phase of a pipeline is served first.

@@ -1,8 +1,8 @@
 """Finds work: claims as much as there is room for, when something happened or a poll is due.
 
 In:   a wake-up, a poll, or free room
-Out:  claimed jobs in the local queue
-Next: runtime/local_queue.py, where they wait for a processor
+Out:  a Claim: for how many jobs there is room, and which types and queues are served here
+Next: store/postgres/claim.py and store/sqlite/claim.py, which lease due jobs to this worker
 
 Two kinds of claim. A plain one looks above the floors and costs little; a rescan looks everywhere, finds what committed
 late, and is made once per poll, or less often when it is slow: it may take a twentieth of the time at most. A worker

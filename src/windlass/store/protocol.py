@@ -1,9 +1,5 @@
 """The store: the only truth about jobs. Two implementations, PostgreSQL and SQLite, one contract suite.
 
-In:   NewJob, Claim, Transition
-Out:  rows, committed together with whatever follows from them
-Next: store/postgres/queries/candidates.sql and store/sqlite/claim.py, where a stored job is claimed
-
 Rules every implementation keeps:
 
 - Time is the database's. No caller passes "now".

@@ -1,8 +1,6 @@
 """Asks what is closed, once a second and whenever somebody says so, and gives back what must not start.
 
-In:   gates, spent budgets and held rates, as the store knows them
-Out:  `state.gates`, which the coordinator looks at before it starts a job
-Next: runtime/coordinator.py
+It fills `state.gates`, which the coordinator reads before it starts a job.
 
 Claims look for themselves. This is for what was claimed before: it waits in memory, and goes back to its place with no
 attempt burned. What runs goes on. A store that can't be asked leaves what was known.

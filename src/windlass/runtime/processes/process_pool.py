@@ -1,8 +1,7 @@
 """The third way to execute: a process of its own, for handlers that crash, leak, hold the GIL or must be killable.
 
-In:   an attempt of a type with isolation="process", or of a suspect
-Out:  its outcome; a dead child is the crash of its one attempt
-Next: runtime/processes/child_main.py, which runs it over there
+The processor gives it each attempt of a type with isolation="process", and each attempt of a suspect.
+`child_main.py` runs the attempt in the child and returns the outcome. A dead child is the crash of its one attempt.
 
 A forkserver imports the program once; children are forked from it, reused, and recycled before they grow old. A child
 runs one attempt at a time, so that its death names the culprit. The death of one busy worker makes hundreds of

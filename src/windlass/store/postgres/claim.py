@@ -1,4 +1,9 @@
-"""Claiming on PostgreSQL: lanes with floors and shares in, leased jobs out; one round trip where nobody has limits."""
+"""Claiming on PostgreSQL: lanes with floors and shares in, leased jobs out; one round trip where nobody has limits.
+
+In:   a Claim of runtime/discovery.py
+Out:  due jobs, each with a lease of this worker
+Next: runtime/local_queue.py, where discovery puts them
+"""
 
 from __future__ import annotations
 
