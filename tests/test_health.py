@@ -27,13 +27,12 @@ async def test_a_job_that_waits_in_memory_for_a_lease_goes_back(
         clock=clock,
         local_queue=queue,
         pools=Pools(total=1, size=None),
-        completer=SimpleNamespace(submit=given_back.append),
     )
     waiting = job(attempt=1, crashes=0, processed=0, failed=0, cost_cents=0)
     queue.enqueue(waiting, clock.monotonic())
     clock.advance(passed)
 
-    await Health(cast(Any, state), freed=lambda: None).round()
+    await Health(cast(Any, state), cast(Any, SimpleNamespace(submit=given_back.append))).round()
 
     assert [(each.job, each.verb, each.attempt) for each in given_back] == (
         [(waiting.id, Verb.RELEASE, waiting.attempt - 1)] if back else []

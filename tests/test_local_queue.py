@@ -10,7 +10,7 @@ import pytest
 
 from windlass.model.job import Job, new_id
 from windlass.model.state import State
-from windlass.runtime.local_queue import LocalQueue, Refusal
+from windlass.runtime.local_queue import LocalQueue, QueueRefusal
 from windlass.runtime.pool import Pools, ProcessorState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,14 +82,14 @@ def test_the_four_checks_have_four_reasons() -> None:
     queue.dequeue("crawl", "crawl-processor-1")
     queue.enqueue(waiting)
 
-    assert queue.enqueue(waiting) is Refusal.SAME_PHASE
-    assert queue.enqueue(moved(waiting, "parse")) is Refusal.OTHER_PHASE
-    assert queue.enqueue(running) is Refusal.PROCESSING
-    assert queue.enqueue(moved(running, "parse")) is Refusal.PROCESSING
+    assert queue.enqueue(waiting) is QueueRefusal.SAME_PHASE
+    assert queue.enqueue(moved(waiting, "parse")) is QueueRefusal.OTHER_PHASE
+    assert queue.enqueue(running) is QueueRefusal.PROCESSING
+    assert queue.enqueue(moved(running, "parse")) is QueueRefusal.PROCESSING
     assert queue.enqueue(job()) is None
-    assert queue.enqueue(job()) is Refusal.FULL
+    assert queue.enqueue(job()) is QueueRefusal.FULL
     assert queue.enqueue(job("parse")) is None  # the room is each phase's own
-    assert len({reason.value for reason in Refusal}) == 4
+    assert len({reason.value for reason in QueueRefusal}) == 4
 
 
 def test_what_is_refused_changes_nothing() -> None:
@@ -122,7 +122,7 @@ def test_a_released_job_is_at_the_head_again() -> None:
     assert queue.release("crawl-processor-1") is first
 
     assert queue.processing == {}
-    assert queue.enqueue(first) is Refusal.SAME_PHASE
+    assert queue.enqueue(first) is QueueRefusal.SAME_PHASE
     assert queue.dequeue("crawl", "crawl-processor-2") is first
 
 

@@ -18,7 +18,7 @@ from windlass.handler.context import Context
 from windlass.model.job import Job, Lease
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.policy.failure import Run
-from windlass.runtime.execution import from_error
+from windlass.runtime.handler_call import from_error
 from windlass.store.protocol import Store
 
 log = logging.getLogger("windlass")

@@ -35,9 +35,10 @@ from windlass.observe.events import JobEnded, JobFinished, JobStarted
 from windlass.payload import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
-from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
+from windlass.runtime.completer import Completer
+from windlass.runtime.handler_call import call_coroutine, from_error, in_thread, with_a_key, with_flow
 from windlass.runtime.pool import Processor
-from windlass.runtime.refused import untold
+from windlass.runtime.refused_transitions import burial_without_transition
 from windlass.runtime.state import WorkerState
 
 log = logging.getLogger("windlass")
@@ -63,9 +64,9 @@ class Execution:
         "_stopping",
         "_thread",
         "advance",
+        "completer",
         "context",
         "definition",
-        "freed",
         "isolation",
         "job",
         "processor",
@@ -79,14 +80,14 @@ class Execution:
         definition: Definition,
         processor: Processor,
         state: WorkerState,
-        freed: Callable[[Processor], None],
+        completer: Completer,
         advance: Advance | None = None,
     ) -> None:
         self.job = job
         self.definition = definition
         self.processor = processor
         self.state = state
-        self.freed = freed
+        self.completer = completer
         self.advance = advance  # where a success leads: the next phase of its pipeline
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
@@ -106,7 +107,7 @@ class Execution:
 
     def start(self) -> None:
         """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
-        self.state.leases.attempts[self.job.id] = self
+        self.state.leases.executions[self.job.id] = self
         self.task = self.state.loop.create_task(self._run(), name=self.processor.name)
 
     async def _run(self) -> None:
@@ -161,7 +162,7 @@ class Execution:
                 transaction_limit=state.settings.lease / 3,
                 time_limit=limit,
                 waited=self._waited(self._started),
-                on_progress=lambda context: state.progress.mark(self),
+                on_progress=lambda context: state.signals.progress_made(self),
             )
         if state.subscribers:
             state.emit(JobStarted(self.job, self.processor.name))
@@ -274,16 +275,16 @@ class Execution:
         state = self.state
         if self._cancel_timer is not None:
             self._cancel_timer()
-        if state.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
-            del state.leases.attempts[self.job.id]
+        if state.leases.executions.get(self.job.id) is self:  # else the same job runs here again, under a new lease
+            del state.leases.executions[self.job.id]
         transition = self._verdict(outcome)
         if state.subscribers:
             self._tell(outcome, transition)
         state.local_queue.complete(self.processor.name)
         if self.context is not None and self.context.spent:
-            state.gates.pay(self.job, self.context.spent)
+            state.closures.charge(self.job, self.context.spent)
         if transition is not None:
-            state.completer.submit(transition)
+            self.completer.submit(transition)
         else:
             state.leases.forget([self.job.lease])
         if stuck or outcome.ending is Ending.TIMED_OUT:
@@ -292,7 +293,7 @@ class Execution:
             state.pools.fail(self.processor, stuck=stuck)
         else:
             state.pools.release(self.processor)
-        self.freed(self.processor)
+        state.signals.slot_freed(self.processor)
 
     def _unstuck(self, thread: asyncio.Future[Outcome]) -> None:
         """The fenced-out thread ended at last; the health check may reset its processor."""
@@ -306,7 +307,7 @@ class Execution:
             return self._judge(outcome)
         except Exception as error:
             log.exception("the end of job %s cannot be told", self.job.id)
-            return untold(self.job, outcome, error, self.state.clock)
+            return burial_without_transition(self.job, outcome, error, self.state.clock)
 
     def _judge(self, outcome: Outcome) -> Transition | None:
         state = self.state

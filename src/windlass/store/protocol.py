@@ -64,8 +64,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     rescan: bool = False  # look below the claim floor too, for what committed late
     aged: int = 0  # so many places of `room` go to the oldest due jobs of any priority
     suspects: Suspects = Suspects.WITH
-    rest: float = 0.0  # only rows untouched for so many seconds (the steady pace)
-    by_creation: bool = False  # order by created_at instead of run_at (the steady pace)
+    untouched: float = 0.0  # only jobs whose row did not change for so many seconds (setting `untouched`)
+    by_creation: bool = False  # order by created_at instead of run_at (setting `order`)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

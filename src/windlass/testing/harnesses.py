@@ -268,7 +268,7 @@ class Harness:
             self.app.settings,
             self.app.registry,
             clock=self.clock,
-            desk=self._desk,
+            claims=self._desk,
             patience=self._patience,
             threads=here,
             limited=limited,

@@ -17,8 +17,8 @@ from windlass.client import Client
 from windlass.model.admission import Grant
 from windlass.model.job import Job
 from windlass.model.state import CLAIMABLE
-from windlass.runtime.demand import LARGEST_CLAIM
-from windlass.runtime.leases import give_back
+from windlass.runtime.claims.demand import LARGEST_CLAIM
+from windlass.runtime.leases import release_unstarted
 from windlass.store import dialect_of
 from windlass.store.protocol import Claim, Claimed, Store
 
@@ -69,7 +69,7 @@ class SingleClaims:
                 if not claimed.jobs:
                     break
         finally:
-            await store.finish([give_back(job) for job in held])
+            await store.finish([release_unstarted(job) for job in held])
         return Claimed(jobs=found)
 
 

@@ -62,7 +62,7 @@ async def _serve(
             await asyncio.wait({finished, asked}, return_when=asyncio.FIRST_COMPLETED)
             if finished.done():
                 await finished  # raises what made it impossible to go on
-            elif worker.state.leases.attempts:
+            elif worker.state.leases.executions:
                 log.info("stopping; %d running jobs have %g s to end", *_to_wait_for(worker))
         finally:
             finished.cancel()
@@ -70,7 +70,7 @@ async def _serve(
 
 
 def _to_wait_for(worker: Worker) -> tuple[int, float]:
-    return len(worker.state.leases.attempts), worker.settings.grace
+    return len(worker.state.leases.executions), worker.settings.grace
 
 
 class _Stop:

@@ -34,7 +34,7 @@ from windlass.model.outcome import Ending, Outcome
 from windlass.payload import describe, sanitise_text
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
-from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_flow
+from windlass.runtime.handler_call import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.processes import importing
 from windlass.runtime.processes.wire import (
     Advanced,

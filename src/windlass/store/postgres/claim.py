@@ -174,7 +174,7 @@ class Claiming(Looks):
             claim.types,
             min(aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
-            claim.rest,
+            claim.untouched,
             [lane.queue for lane in lanes],
             [lane.phase_rank for lane in lanes],
             [lane.urgency for lane in lanes],
