@@ -333,7 +333,7 @@ async def rests(worker: Worker) -> bool:
     """Whether nothing makes the worker look for jobs any more."""
     rested = []
     for _ in range(20):
-        rested.append(worker.parts.discovery.is_waiting and worker.parts.discovery.is_marked_idle)
+        rested.append(worker.parts.discovery.is_waiting and worker.parts.discovery.idle_mark.is_set)
         await asyncio.sleep(0.005)
     return all(rested)
 

@@ -17,7 +17,9 @@ import logging
 
 from windlass.config import Order
 from windlass.model.job import Job
+from windlass.runtime.claims.ageing import AgeingShare
 from windlass.runtime.claims.demand import Demand, Demands
+from windlass.runtime.claims.idle_mark import IdleMark
 from windlass.runtime.claims.lost_answers import LostAnswers
 from windlass.runtime.claims.rescans import RescanPacing
 from windlass.runtime.claims.suspects import SuspectClaims
@@ -33,7 +35,6 @@ from windlass.store.protocol import Claim, Claimed, Suspects
 
 log = logging.getLogger("windlass")
 
-BUSY_BEFORE_UNMARKED = 0.2  # seconds of full claims before the idle mark is taken back
 AFTER_DUE = 0.001  # seconds after a job is due that a claim for it is made
 
 
@@ -62,9 +63,8 @@ class Discovery(Service):
         self._suspects = SuspectClaims(state, types, send=self._send)
         self._lost_answers = LostAnswers(state)
         self._by_creation = state.settings.order is Order.CREATED_AT
-        self._oldest_owed = 0.0  # places that the oldest jobs are owed
-        self._marked_at = 0.0  # when the idle mark was committed
-        self.is_marked_idle = False
+        self._ageing = AgeingShare(state.settings.ageing)
+        self.idle_mark = IdleMark(state)
         self.isolates = self._suspects.isolates
         self.last_success: float | None = None  # when a claim last worked: readiness
         self._subscribe(state.signals)
@@ -100,8 +100,8 @@ class Discovery(Service):
             self._state.store.wake_later(queues)
 
     def on_registered(self) -> None:
-        """A new incarnation is registered. The idle mark went with the row of the old one."""
-        self.is_marked_idle = False
+        """A new incarnation is registered, and may claim."""
+        self.idle_mark.forget()
         self.resume()
 
     def resume(self) -> None:
@@ -143,9 +143,10 @@ class Discovery(Service):
             else:
                 pause = 0  # some, not all: claim once more before this worker is idle
         if filled and not found_none:
-            await self._unmark_idle()
-        elif found_none and pause > 0 and not self.is_marked_idle:
-            await self._mark_idle()
+            await self.idle_mark.clear()
+        elif found_none and pause > 0 and not self.idle_mark.is_set:
+            await self.idle_mark.set()
+            self._rescans.make_due()
             return 0  # claims once more, now that enqueuers can see the mark
         return pause
 
@@ -175,7 +176,7 @@ class Discovery(Service):
             types=types,
             queues=queues or self._queues,
             rescan=rescan,
-            aged=self._places_for_the_oldest(room),
+            aged=self._ageing.places(room),
             suspects=suspects,
             untouched=state.settings.untouched,
             by_creation=self._by_creation,
@@ -191,15 +192,6 @@ class Discovery(Service):
         if worker == state.worker:  # else: claimed by an incarnation that is dead; its rescue releases them
             self.take(claimed.jobs, began)
         return claimed
-
-    def _places_for_the_oldest(self, room: int) -> int:
-        """One place in ten, carried over: a claim for one job owes a tenth of a place."""
-        if not self._state.settings.ageing:
-            return 0
-        self._oldest_owed = min(self._oldest_owed + room / self._state.settings.ageing, room)
-        places = int(self._oldest_owed)
-        self._oldest_owed -= places
-        return places
 
     def take(self, jobs: list[Job], at: float) -> None:
         """Put jobs that were claimed at this time of the monotonic clock into the local queue."""
@@ -220,16 +212,3 @@ class Discovery(Service):
                 self._completer.submit(release_unstarted(job, delay=state.settings.poll))
         if jobs:
             self._coordinator.on_jobs_queued()
-
-    # The idle mark
-
-    async def _mark_idle(self) -> None:
-        await self._state.store.set_idle(self._state.worker, idle=True)
-        self.is_marked_idle = True
-        self._marked_at = self.clock.monotonic()
-        self._rescans.make_due()
-
-    async def _unmark_idle(self) -> None:
-        if self.is_marked_idle and self.clock.monotonic() - self._marked_at > BUSY_BEFORE_UNMARKED:
-            await self._state.store.set_idle(self._state.worker, idle=False)
-            self.is_marked_idle = False

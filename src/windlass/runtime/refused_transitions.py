@@ -187,7 +187,7 @@ def burial_of(transition: Transition, error: Exception, clock: Clock) -> Transit
 
 
 def burial_without_transition(job: Job, outcome: Outcome, error: Exception, clock: Clock) -> Transition:
-    """The burial of a job whose transition could not be made, with how its attempt ended."""
+    """The burial of a job when its transition could not be made, with how its attempt ended."""
     verb = Verb.SUCCEED if outcome.ending is Ending.SUCCEEDED else Verb.FAIL
     made = Transition(
         lease=job.lease,

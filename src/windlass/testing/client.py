@@ -58,8 +58,8 @@ class HarnessClient(Client):
         return existing
 
     def ask(self, question: Callable[[Store], Awaitable[T]], *, twin: str) -> T:
-        """As the client does. A handler that waits for a job which runs only after itself is told so, before its own
-        time is up."""
+        """As the client does. A handler that waits for a job which runs only after itself gets an error with a reason,
+        before its own time is up."""
 
         async def bounded(store: Store) -> T:
             try:

@@ -61,7 +61,7 @@ class SteppedWorker:
         self._limited = limited
         self._worker = Worker(
             _without_waiting(settings),
-            self._recorder.listen(registry),
+            self._recorder.wrap(registry),
             clock=clock,
             queues=queues,
             types=types,

@@ -33,7 +33,7 @@ class LostAnswers:
         self._failed_at = self._state.clock.monotonic()
 
     async def ask(self) -> Held | None:
-        """The jobs that the store says are held here, without those that are known here; None: it is too early to ask.
+        """The jobs that are held here by the store's account and not known here; None: it is too early to ask.
 
         What was known before the question is left out: it may be finished while the store answers, and would run again.
         """

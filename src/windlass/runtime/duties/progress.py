@@ -38,7 +38,7 @@ class ProgressWriter(Service):
                 total=execution.context.total,
                 processed=execution.context.processed,
                 failed=execution.context.failed,
-                # Not only with the finish: what an attempt costs whose worker is killed counts as well.
+                # Not only with the finish: the cost of an attempt counts also when its worker is killed.
                 cost_cents=execution.job.cost_cents + spent if (spent := execution.context.spent) else None,
             )
             for execution in marked.values()
