@@ -11,7 +11,7 @@ import pytest
 from windlass.model.job import Job, new_id
 from windlass.model.state import State
 from windlass.runtime.local_queue import LocalQueue, QueueRefusal
-from windlass.runtime.pool import Pools, ProcessorState
+from windlass.runtime.pool import PhasePools, ProcessorState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -148,7 +148,7 @@ def test_some_or_all_are_taken_out_to_be_given_back() -> None:
 
 
 def test_pools_name_their_processors_and_keep_the_total() -> None:
-    pools = Pools(total=3, size=2)
+    pools = PhasePools(total=3, size=2)
 
     taken = [pools.acquire(phase) for phase in ("crawl", "crawl", "crawl", "parse", "parse")]
 
@@ -160,7 +160,7 @@ def test_pools_name_their_processors_and_keep_the_total() -> None:
 
 
 def test_a_released_processor_is_idle_and_used_again() -> None:
-    pools = Pools(total=2, size=None)
+    pools = PhasePools(total=2, size=None)
     one = pools.acquire("crawl")
     assert one is not None
 
@@ -172,7 +172,7 @@ def test_a_released_processor_is_idle_and_used_again() -> None:
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_a_processor_in_error_is_reset_only_when_its_handler_has_ended(stuck: bool) -> None:
-    pools = Pools(total=1, size=None)
+    pools = PhasePools(total=1, size=None)
     one = pools.acquire("crawl")
     assert one is not None
 

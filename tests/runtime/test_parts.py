@@ -30,7 +30,7 @@ def stepped(app: Windlass) -> Worker:
 
 def test_a_signal_calls_its_subscribers_in_the_order_in_which_they_came() -> None:
     heard: list[tuple[str, float]] = []
-    signal: Signal[[float]] = Signal()
+    signal: Signal[float] = Signal()
     signal(1.0)  # without a subscriber: nothing happens
     signal.subscribe(lambda seconds: heard.append(("first", seconds)))
     signal.subscribe(lambda seconds: heard.append(("second", seconds)))

@@ -17,15 +17,15 @@ from windlass.runtime.completer import Completer
 from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.discovery import Discovery
 from windlass.runtime.duties.gate_watcher import GateWatcher
-from windlass.runtime.duties.health import Health
+from windlass.runtime.duties.health import HealthCheck
 from windlass.runtime.duties.leader import Leader
 from windlass.runtime.duties.progress import ProgressWriter
-from windlass.runtime.duties.schedules import Schedules
+from windlass.runtime.duties.schedules import ScheduleTicker
 from windlass.runtime.duties.sweeper import Sweeper
 from windlass.runtime.duties.timers import Timers
-from windlass.runtime.duties.wakeups import Cancels, Listener
+from windlass.runtime.duties.wakeups import Cancels, WakeupListener
 from windlass.runtime.local_queue import LocalQueue
-from windlass.runtime.pool import Pools
+from windlass.runtime.pool import PhasePools
 from windlass.runtime.processes.process_pool import ProcessPool
 from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
@@ -64,7 +64,7 @@ class WorkerParts:
             store=(make_store if stepping is None else stepping.make_store)(settings, clock),
             clock=clock,
             loop=asyncio.get_running_loop(),
-            pools=Pools(total=settings.concurrency, size=settings.pool_size, sizes=sizes(registry)),
+            pools=PhasePools(total=settings.concurrency, size=settings.pool_size, sizes=sizes(registry)),
             local_queue=LocalQueue(capacity=settings.local_queue),
             threads=threads or ThreadPoolExecutor(max_workers=settings.concurrency, thread_name_prefix="windlass"),
             children=ProcessPool(settings, program=program),
@@ -81,12 +81,12 @@ class WorkerParts:
             self.discovery,
             self.sweeper,
             Timers(state),
-            Schedules(state),
+            ScheduleTicker(state),
             Leader(state),
-            Health(state, self.completer),
+            HealthCheck(state, self.completer),
             ProgressWriter(state),
             GateWatcher(state, self.completer),
-            Listener(state, queues=queues),
+            WakeupListener(state, queues=queues),
             Cancels(state),
         ]
         if steady:

@@ -29,7 +29,7 @@ class Processor:
         self.stuck = False  # a thread or coroutine of a fenced-out attempt still runs in it
 
 
-class Pool:
+class PhasePool:
     """The processors of one phase, made when they are first needed."""
 
     def __init__(self, phase: str, size: int) -> None:
@@ -73,14 +73,14 @@ class Pool:
         return iter(self._processors)
 
 
-class Pools:
+class PhasePools:
     """All pools of a worker under its total. A phase may name its pool's size; the others have a common one."""
 
     def __init__(self, *, total: int, size: int | None, sizes: Mapping[str, int] | None = None) -> None:
         self.total = total
         self._size = size or total
         self._sizes = sizes or {}
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, PhasePool] = {}
         self.busy = 0  # processors that are not idle, of all phases
 
     def acquire(self, phase: str) -> Processor | None:
@@ -105,10 +105,10 @@ class Pools:
         self.busy -= len(reset)
         return reset
 
-    def of(self, phase: str) -> Pool:
+    def of(self, phase: str) -> PhasePool:
         pool = self._pools.get(phase)
         if pool is None:
-            pool = self._pools[phase] = Pool(phase, self.size(phase))
+            pool = self._pools[phase] = PhasePool(phase, self.size(phase))
         return pool
 
     def size(self, phase: str) -> int:

@@ -17,7 +17,7 @@ from windlass.observe.events import Event
 from windlass.runtime.duties.closures import Closures
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
-from windlass.runtime.pool import Pools
+from windlass.runtime.pool import PhasePools
 from windlass.runtime.signals import WorkerSignals
 from windlass.store.contact import Contact
 from windlass.store.protocol import Store
@@ -37,7 +37,7 @@ class WorkerState:
     store: Store
     clock: Clock
     loop: asyncio.AbstractEventLoop
-    pools: Pools
+    pools: PhasePools
     local_queue: LocalQueue
     threads: Executor
     children: ProcessPool

@@ -12,7 +12,7 @@ from windlass.runtime.state import WorkerState
 log = logging.getLogger("windlass")
 
 
-class Health(Service):
+class HealthCheck(Service):
     """One check per period."""
 
     name = "health"

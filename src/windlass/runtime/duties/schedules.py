@@ -18,7 +18,7 @@ LONGEST_PAUSE = 5.0  # seconds: an edit or a resume is noticed by then, however 
 log = logging.getLogger("windlass")
 
 
-class Schedules(Service):
+class ScheduleTicker(Service):
     """One read per poll, and one at each tick."""
 
     name = "schedules"

@@ -13,7 +13,7 @@ from windlass.runtime.state import WorkerState
 from windlass.store.parts.messages import WAKE_GATES, cancelled
 
 
-class Listener(Service):
+class WakeupListener(Service):
     """Passes wake-ups on; a lost connection is a round that failed, and the next round listens again."""
 
     name = "listener"

@@ -34,7 +34,7 @@ from windlass.runtime.commit import account, commit, undisturbed
 from windlass.runtime.handler_call import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.processes import importing
 from windlass.runtime.processes.child_store import ChildStore
-from windlass.runtime.processes.wire import Began, Done, ToChild, Work, to_child
+from windlass.runtime.processes.wire import AttemptDone, Began, ToChild, Work, to_child
 from windlass.runtime.processes.worker_link import ProgressReporter, WorkerLink, forward_log
 
 CLOSE_SECONDS = 2.0  # to close the store when the worker has closed the socket
@@ -76,7 +76,7 @@ class AttemptRunner:
             # A task of its own, so that a handler's context variables end with it.
             outcome = await loop.create_task(self._attempt(work))
             self._busy = False
-            self._link.send(Done(outcome))
+            self._link.send(AttemptDone(outcome))
         async with asyncio.timeout(CLOSE_SECONDS):
             await self._store.close()
             for app in self._used:

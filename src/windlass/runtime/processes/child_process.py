@@ -16,8 +16,8 @@ from windlass.runtime.processes.forkserver_client import ForkserverClient, Start
 from windlass.runtime.processes.memory import MemoryWatch, mebibytes
 from windlass.runtime.processes.wire import (
     LARGEST_FROM_CHILD,
+    AttemptDone,
     Began,
-    Done,
     LogLine,
     ProgressReport,
     StopRequest,
@@ -121,7 +121,7 @@ class ChildProcess:
             match message:
                 case Began():
                     self._began = True
-                case Done(outcome):
+                case AttemptDone(outcome):
                     if self._done is not None and not self._done.done():
                         self._done.set_result(outcome)
                 case LogLine() | ProgressReport():

@@ -3,7 +3,7 @@
 worker → forkserver   Start, then Fork (with the new child's socket) and Kill
 forkserver → worker   Ready or Unready, then Forked, NotForked, Exited
 worker → child        Work, StopRequest
-child → worker        Began, ProgressReport, LogLine, Done
+child → worker        Began, ProgressReport, LogLine, AttemptDone
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LogLine(Message, frozen=True):
     text: str
 
 
-class Done(Message, frozen=True):
+class AttemptDone(Message, frozen=True):
     """The end of the attempt; the child is free for another."""
 
     outcome: Outcome
@@ -118,7 +118,7 @@ class Done(Message, frozen=True):
 
 FromForkserver = Ready | Unready | Forked | NotForked | Exited
 ToForkserver = Start | Fork | Kill
-FromChild = Began | ProgressReport | LogLine | Done
+FromChild = Began | ProgressReport | LogLine | AttemptDone
 ToChild = Work | StopRequest
 
 encoder = msgspec.json.Encoder()
