@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,18 @@ from windlass.testing.databases import write_migrated_file
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def make_app(tmp_path: Path) -> Iterator[Callable[..., Windlass]]:
+    """Apps on one SQLite file, closed at the end."""
     write_migrated_file(tmp_path / "jobs.db")
-    return f"sqlite:///{tmp_path}/jobs.db"
+    made: list[Windlass] = []
+
+    def make(**settings: Any) -> Windlass:
+        made.append(Windlass(f"sqlite:///{tmp_path}/jobs.db", **settings))
+        return made[-1]
+
+    yield make
+    for app in made:
+        app.close()
 
 
 def stepped(app: Windlass) -> Worker:
@@ -40,8 +50,8 @@ def test_a_signal_calls_its_subscribers_in_the_order_in_which_they_came() -> Non
     assert heard == [("first", 2.0), ("second", 2.0)]
 
 
-async def test_a_stepped_worker_does_nothing_until_it_is_stepped(url: str) -> None:
-    app = Windlass(url, poll="10ms")
+async def test_a_stepped_worker_does_nothing_until_it_is_stepped(make_app: Callable[..., Windlass]) -> None:
+    app = make_app(poll="10ms")
 
     @app.job
     async def work() -> str:
@@ -63,9 +73,9 @@ async def test_a_stepped_worker_does_nothing_until_it_is_stepped(url: str) -> No
 
 @pytest.mark.parametrize(("pace", "nudged", "resumed"), [("eager", True, True), ("steady", False, True)])
 async def test_only_the_steady_pace_ignores_that_jobs_may_be_due(
-    url: str, pace: str, nudged: bool, resumed: bool
+    make_app: Callable[..., Windlass], pace: str, nudged: bool, resumed: bool
 ) -> None:
-    app = Windlass(url, pace=pace)
+    app = make_app(pace=pace)
 
     @app.job
     async def work() -> None: ...
@@ -96,9 +106,9 @@ async def test_only_the_steady_pace_ignores_that_jobs_may_be_due(
     ],
 )
 async def test_the_order_of_a_claim_is_a_setting_that_the_pace_presets(
-    url: str, settings: dict[str, Any], expected: list[str]
+    make_app: Callable[..., Windlass], settings: dict[str, Any], expected: list[str]
 ) -> None:
-    app = Windlass(url, **settings)
+    app = make_app(**settings)
 
     @app.job
     async def work(name: str) -> None: ...
