@@ -1,9 +1,5 @@
 """The store: the only truth about jobs. Two implementations, PostgreSQL and SQLite, one contract suite.
 
-In:   NewJob, Claim, Transition
-Out:  rows, committed together with whatever follows from them
-Next: store/postgres/queries/candidates.sql and store/sqlite/claim.py, where a stored job is claimed
-
 Rules every implementation keeps:
 
 - Time is the database's. No caller passes "now".
@@ -68,8 +64,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     rescan: bool = False  # look below the claim floor too, for what committed late
     aged: int = 0  # so many places of `room` go to the oldest due jobs of any priority
     suspects: Suspects = Suspects.WITH
-    rest: float = 0.0  # only rows untouched for so many seconds (the steady pace)
-    by_creation: bool = False  # order by created_at instead of run_at (the steady pace)
+    untouched: float = 0.0  # only jobs whose row did not change for so many seconds (setting `untouched`)
+    by_creation: bool = False  # order by created_at instead of run_at (setting `order`)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 In:   transitions that were just written, new jobs, what an operator did
 Out:  the statements of everything that follows from them
-Next: whoever is woken by it
+Next: none; a job that becomes claimable by it is a new start at runtime/discovery.py
 
 These are generators without a database (see `statements.py`). A store runs them inside the transaction that writes
 the transition, so that everything commits with it or not at all.

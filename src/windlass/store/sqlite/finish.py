@@ -1,4 +1,9 @@
-"""Settling: what an attempt came to, written under its lease."""
+"""Settling: what an attempt came to, written under its lease.
+
+In:   transitions of runtime/completer.py, each under a lease
+Out:  the jobs' rows as the transitions say, where the lease is current; a lost lease changes nothing
+Next: store/parts/consequences.py, for what follows from them in the same transaction
+"""
 
 from __future__ import annotations
 
