@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 from uuid import UUID
 
-from windlass.handler.context import Context, handler_log
+from windlass.handler.context import Context
+from windlass.handler.log import handler_log
 from windlass.payload.sanitise import sanitise_text
 from windlass.runtime.processes.wire import Frames, FromChild, LogLine, ProgressReport, frame
 
