@@ -10,9 +10,9 @@ import pytest
 from test_local_queue import job
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
-from windlass.runtime.duties.health import Health
+from windlass.runtime.duties.health import HealthCheck
 from windlass.runtime.local_queue import LocalQueue
-from windlass.runtime.pool import Pools
+from windlass.runtime.pool import PhasePools
 from windlass.testing import ManualClock
 
 
@@ -26,14 +26,13 @@ async def test_a_job_that_waits_in_memory_for_a_lease_goes_back(
         settings=SimpleNamespace(timeout=timeout, lease=30.0, health=5.0),
         clock=clock,
         local_queue=queue,
-        pools=Pools(total=1, size=None),
-        completer=SimpleNamespace(submit=given_back.append),
+        pools=PhasePools(total=1, size=None),
     )
     waiting = job(attempt=1, crashes=0, processed=0, failed=0, cost_cents=0)
     queue.enqueue(waiting, clock.monotonic())
     clock.advance(passed)
 
-    await Health(cast(Any, state), freed=lambda: None).round()
+    await HealthCheck(cast(Any, state), cast(Any, SimpleNamespace(submit=given_back.append))).round()
 
     assert [(each.job, each.verb, each.attempt) for each in given_back] == (
         [(waiting.id, Verb.RELEASE, waiting.attempt - 1)] if back else []

@@ -10,8 +10,8 @@ import pytest
 
 from windlass.model.job import Job, new_id
 from windlass.model.state import State
-from windlass.runtime.local_queue import LocalQueue, Refusal
-from windlass.runtime.pool import Pools, ProcessorState
+from windlass.runtime.local_queue import LocalQueue, QueueRefusal
+from windlass.runtime.pool import PhasePools, ProcessorState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -82,14 +82,14 @@ def test_the_four_checks_have_four_reasons() -> None:
     queue.dequeue("crawl", "crawl-processor-1")
     queue.enqueue(waiting)
 
-    assert queue.enqueue(waiting) is Refusal.SAME_PHASE
-    assert queue.enqueue(moved(waiting, "parse")) is Refusal.OTHER_PHASE
-    assert queue.enqueue(running) is Refusal.PROCESSING
-    assert queue.enqueue(moved(running, "parse")) is Refusal.PROCESSING
+    assert queue.enqueue(waiting) is QueueRefusal.SAME_PHASE
+    assert queue.enqueue(moved(waiting, "parse")) is QueueRefusal.OTHER_PHASE
+    assert queue.enqueue(running) is QueueRefusal.PROCESSING
+    assert queue.enqueue(moved(running, "parse")) is QueueRefusal.PROCESSING
     assert queue.enqueue(job()) is None
-    assert queue.enqueue(job()) is Refusal.FULL
+    assert queue.enqueue(job()) is QueueRefusal.FULL
     assert queue.enqueue(job("parse")) is None  # the room is each phase's own
-    assert len({reason.value for reason in Refusal}) == 4
+    assert len({reason.value for reason in QueueRefusal}) == 4
 
 
 def test_what_is_refused_changes_nothing() -> None:
@@ -122,7 +122,7 @@ def test_a_released_job_is_at_the_head_again() -> None:
     assert queue.release("crawl-processor-1") is first
 
     assert queue.processing == {}
-    assert queue.enqueue(first) is Refusal.SAME_PHASE
+    assert queue.enqueue(first) is QueueRefusal.SAME_PHASE
     assert queue.dequeue("crawl", "crawl-processor-2") is first
 
 
@@ -148,7 +148,7 @@ def test_some_or_all_are_taken_out_to_be_given_back() -> None:
 
 
 def test_pools_name_their_processors_and_keep_the_total() -> None:
-    pools = Pools(total=3, size=2)
+    pools = PhasePools(total=3, size=2)
 
     taken = [pools.acquire(phase) for phase in ("crawl", "crawl", "crawl", "parse", "parse")]
 
@@ -160,7 +160,7 @@ def test_pools_name_their_processors_and_keep_the_total() -> None:
 
 
 def test_a_released_processor_is_idle_and_used_again() -> None:
-    pools = Pools(total=2, size=None)
+    pools = PhasePools(total=2, size=None)
     one = pools.acquire("crawl")
     assert one is not None
 
@@ -172,7 +172,7 @@ def test_a_released_processor_is_idle_and_used_again() -> None:
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_a_processor_in_error_is_reset_only_when_its_handler_has_ended(stuck: bool) -> None:
-    pools = Pools(total=1, size=None)
+    pools = PhasePools(total=1, size=None)
     one = pools.acquire("crawl")
     assert one is not None
 

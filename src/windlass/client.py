@@ -2,7 +2,7 @@
 
 In:   a job type, arguments and options
 Out:  a NewJob, checked against the hints and the JSON profile, on its way to the store
-Next: the store's `enqueue` (store/postgres/store.py, store/sqlite/store.py), which writes it as a row
+Next: store/postgres/store.py and store/sqlite/store.py, whose `enqueue` makes it a row
 
 One store per process runs on the portal's loop; blocking and asynchronous callers use it from any thread and any loop.
 An enqueue with `conn=` runs on the caller's connection, and an enqueue inside `ctx.transaction()` joins that one.

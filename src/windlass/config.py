@@ -37,6 +37,13 @@ class Pace(StrEnum):
     POLITE = "polite"  # seed 004
 
 
+class Order(StrEnum):
+    """Which of several due jobs is claimed first: the one that is due longest, or the one that was created first."""
+
+    RUN_AT = "run_at"
+    CREATED_AT = "created_at"
+
+
 def duration(value: object) -> float:
     return seconds(value, what="duration")  # type: ignore[arg-type]
 
@@ -106,7 +113,8 @@ class Settings:
     memory: int | None = setting(None, lambda value: memory_size(value), "memory limit of a child process")
 
     discovery_batch: int | None = setting(None, whole, "jobs per phase and claim at most")
-    rest: float = setting(0.0, duration, "rows touched more recently are left alone")
+    order: Order = setting(Order.RUN_AT, lambda value: Order(str(value)), "claimed first: run_at or created_at")
+    untouched: float = setting(0.0, duration, "only jobs whose row did not change for so long are claimed")
     assign_every: float = setting(0.0, duration, "pause between assignments; 0: at once")
     assign_most: int | None = setting(None, whole, "assignments per phase and round at most")
     pool_size: int | None = setting(None, whole, "processors per phase, unless the phase sets its own")
@@ -165,7 +173,8 @@ PRESETS: dict[Pace, dict[str, Any]] = {
     Pace.STEADY: {
         "poll": 60.0,
         "discovery_batch": 10,
-        "rest": 30.0,
+        "order": Order.CREATED_AT,
+        "untouched": 30.0,
         "assign_every": 5.0,
         "assign_most": 3,
         "concurrency": 100,

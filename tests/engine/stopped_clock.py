@@ -49,7 +49,7 @@ class StoppedClock:
         """Until the worker has claimed once more, at the time that it is now."""
 
         async def claimed_at() -> float:
-            return worker._discovery.last_success or 0.0
+            return worker.parts.discovery.last_success or 0.0
 
         await self.now_that(worker, claimed_at, lambda at: at >= self.now)
 
@@ -57,7 +57,7 @@ class StoppedClock:
         """What `look` sees as soon as it fits, while no time passes: the worker is made to look for jobs instead."""
 
         async def nudged() -> T:
-            worker._discovery.nudge()
+            worker.parts.discovery.nudge()
             return await look()
 
         return await eventually(nudged, fits)
@@ -78,5 +78,5 @@ async def claim_ahead(worker: Worker, *types: str, room: int = 10) -> int:
     claim = Claim(worker=worker.state.worker, room=room, types=types, rescan=True)
     began = worker.state.clock.monotonic()
     jobs = (await stores_of(worker).claim(claim)).jobs
-    worker._discovery._take(jobs, began)
+    worker.parts.discovery.take(jobs, began)
     return len(jobs)

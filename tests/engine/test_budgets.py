@@ -105,7 +105,7 @@ async def test_a_budget_is_overspent_by_what_was_running_at_most(database: Datab
         await app.aenqueue_many(warm.call() for _ in range(1_000))
         await eventually(app.acounts, lambda counts: counts.get(State.SUCCEEDED) == 1_000)
         await app.abudget(tenant="acme", cents=50, per="month")
-        await eventually(lambda: asyncio.sleep(0, worker.state.gates.knows_budgets), bool)
+        await eventually(lambda: asyncio.sleep(0, worker.state.closures.knows_budgets), bool)
         await app.aenqueue_many(dear.options(tenant="acme").call() for _ in range(200))
         await eventually(lambda: budget_of(app, "acme"), lambda row: row.spent >= row.cents)
         await eventually(app.acounts, lambda counts: counts.get(State.RUNNING, 0) == 0)

@@ -22,7 +22,7 @@ from .stopped_clock import claim_ahead
 TARGETS: list[dict[str, Any]] = [{"all": True}, {"queue": "mail"}, {"type": "work"}, {"tenant": "acme"}]
 PACES: list[dict[str, Any]] = [
     {},
-    {"pace": "steady", "assign_every": "50ms", "rest": "0s", "concurrency": 5},
+    {"pace": "steady", "assign_every": "50ms", "untouched": "0s", "concurrency": 5},
 ]
 
 
@@ -32,7 +32,7 @@ def name_of(options: dict[str, Any]) -> str:
 
 async def knows(worker: Worker, closed: bool) -> None:
     """Until the worker has heard of it."""
-    await eventually(lambda: asyncio.sleep(0, worker.state.gates.closed), lambda known: known is closed)
+    await eventually(lambda: asyncio.sleep(0, worker.state.closures.anything_closed), lambda known: known is closed)
 
 
 async def shut(app: Windlass, state: str, target: dict[str, Any]) -> None:
@@ -274,7 +274,7 @@ async def test_a_claim_knows_better_than_a_worker_that_has_not_heard_of_the_open
         await app.aopen(all=True)
         await job.aresult(timeout=PATIENCE)
 
-        assert worker.state.gates.closed
+        assert worker.state.closures.anything_closed
         assert (await job.arecord()).fence == 1
 
 
@@ -301,14 +301,14 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         await app.aopen(queue="default")
         await eventually(lambda: asyncio.sleep(0, failed), lambda count: count >= 5)
 
-        worker._discovery._take(claimed.jobs, 0.0)  # a claim of before
+        worker.parts.discovery.take(claimed.jobs, 0.0)  # a claim of before
         record = await in_state(job, State.QUEUED)
-        assert (record.attempt, len(worker.state.leases.attempts)) == (0, 0)
-        assert worker.state.gates.closed
+        assert (record.attempt, len(worker.state.leases.executions)) == (0, 0)
+        assert worker.state.closures.anything_closed
 
         stores_of(worker).closures = closures
         await knows(worker, False)
-        worker._discovery._take((await stores_of(worker).claim(claim)).jobs, 0.0)
+        worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
         await ear.ended(job, Ending.SUCCEEDED)
 
     assert len([line for line in caplog.messages if "can't be asked (cut off)" in line]) == 1
@@ -333,7 +333,7 @@ async def rests(worker: Worker) -> bool:
     """Whether nothing makes the worker look for jobs any more."""
     rested = []
     for _ in range(20):
-        rested.append(worker._discovery.resting and worker._discovery._resting)
+        rested.append(worker.parts.discovery.is_waiting and worker.parts.discovery.idle_mark.is_set)
         await asyncio.sleep(0.005)
     return all(rested)
 
@@ -385,7 +385,7 @@ async def test_a_held_rate_is_told_and_gives_back_only_what_counts_against_it(
         jobs: list[JobHandle[str]] = [await crawl.aenqueue(domain) for domain in ("a.org", "b.org")]
         assert await claim_ahead(worker, "crawl") == 2
         await app.client.aask(lambda store: store.hold_back("domain:a.org", 3600))
-        await said(caplog, "everybody holds back at 'domain:a.org'")
+        await said(caplog, "all workers hold back at 'domain:a.org'")
         await in_state(jobs[0], State.QUEUED)
         go.set()
         assert await jobs[1].aresult(timeout=PATIENCE) == "b.org"

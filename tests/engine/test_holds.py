@@ -231,7 +231,7 @@ async def test_a_retry_without_the_key_is_told_and_holds_back_nobody(
     assert (record.status, failure(record).message) == (State.DEAD, "429")
     assert await held(app, "site") == 0
     (line,) = [line for line in caplog.messages if "bucket='site'" in line]
-    assert "it has a key per value; say which, as in bucket='site:example.org'" in line
+    assert "it has a key per value; name one, as in bucket='site:example.org'" in line
 
 
 async def test_nobody_holds_back_for_longer_than_a_day(stopped_clock: StoppedClock) -> None:

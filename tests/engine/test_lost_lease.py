@@ -10,9 +10,12 @@ from uuid import UUID
 import pytest
 
 from windlass import Context, State, Windlass
+from windlass.clock import Clock
+from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted, LeasesLost
+from windlass.store import make_store
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
 
@@ -100,7 +103,7 @@ class Deaf:
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refused", "no-answer"])
 async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends(
-    app: Windlass, database: Database, silent: bool
+    app: Windlass, database: Database, silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = database.app(**(QUICK | {"lease": "1500ms", "margin": "500ms", "sweep": "1h"}))
     stopped: list[float] = []
@@ -122,18 +125,18 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
     worker = app.worker()
     made: list[Any] = []
 
-    def assemble() -> Any:
-        state = type(worker)._assemble(worker)
-        honest = state.store.heartbeat
+    def deaf_at_first(settings: Settings, clock: Clock) -> Any:
+        store: Any = make_store(settings, clock)
+        honest = store.heartbeat
 
         def heartbeat() -> Any:
             made.append((Silent() if silent else Deaf()) if not made else honest())
             return made[-1]
 
-        state.store.heartbeat = heartbeat  # type: ignore[method-assign]
-        return state
+        store.heartbeat = heartbeat
+        return store
 
-    worker._assemble = assemble  # type: ignore[method-assign]
+    monkeypatch.setattr("windlass.runtime.parts.make_store", deaf_at_first)
     async with worker:
         job = await work.aenqueue()
         first = worker.state.worker

@@ -160,7 +160,7 @@ async def test_a_suspect_that_no_child_can_run_runs_alone(app: Windlass, databas
     bad = await work.options(queue="suspects", delay="0s").aenqueue(0)
     await suspect(database, bad)
     async with working(app, concurrency=10) as (worker, ear):
-        assert worker._discovery.isolates is False
+        assert worker.parts.discovery.isolates is False
         await ear.until(JobStarted, lambda event: event.job.id == bad.id)
         others = await app.aenqueue_many(work.call(n) for n in range(1, 20))
         go.set()

@@ -57,16 +57,16 @@ class Steady:
 
     async def quiet(self) -> None:
         """Until the beat came through, nothing waits to be written, and every service sleeps again."""
-        state, beat = self.worker.state, self.worker._beat
+        parts, beat = self.worker.parts, self.worker._beat
         assert beat is not None
 
         async def settled() -> bool:
             before = (len(self.ear.heard), len(self.scans))
             for _ in range(10):
                 await asyncio.sleep(0.001)
-            asleep = all(each.resting for each in self.worker._services if each.name != "listener")
+            asleep = all(each.is_waiting for each in parts.services.values() if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and not state.completer.backlog and before == (len(self.ear.heard), len(self.scans))
+            return asleep and fresh and not parts.completer.backlog and before == (len(self.ear.heard), len(self.scans))
 
         await eventually(settled, lambda quiet: quiet)
 
@@ -209,12 +209,12 @@ async def test_steady_finds_a_job_in_a_queue_that_only_its_enqueue_named(still_d
 def test_the_presets_are_the_tables() -> None:
     steady, polite, eager = (Windlass("sqlite:///x.db", pace=pace).settings for pace in ("steady", "polite", "eager"))
 
-    assert (steady.poll, steady.discovery_batch, steady.rest) == (60.0, 10, 30.0)
+    assert (steady.poll, steady.discovery_batch, steady.untouched, steady.order) == (60.0, 10, 30.0, "created_at")
     assert (steady.assign_every, steady.assign_most, steady.pool_size, steady.local_queue) == (5.0, 3, 10, 1000)
     assert (steady.health, steady.sweep, steady.max_attempts, steady.timeout) == (30.0, 300.0, 4, 300.0)
     assert (polite.poll, polite.discovery_batch, polite.concurrency, polite.assign_most) == (1.0, 10, 10, 10)
     assert (polite.local_queue, polite.health, polite.sweep, polite.lease) == (10, 30.0, 60.0, 600.0)
-    assert (polite.max_attempts, polite.timeout) == (2, None)
+    assert (polite.max_attempts, polite.timeout, polite.order, eager.order) == (2, None, "run_at", "run_at")
     assert (eager.lease, eager.beat, eager.margin, eager.sweep, eager.health) == (30.0, 10.0, 5.0, 5.0, 5.0)
     assert (eager.poll, eager.grace, eager.timeout, eager.max_attempts, eager.history) == (
         1.0,

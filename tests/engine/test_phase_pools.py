@@ -73,9 +73,9 @@ async def test_plain_jobs_of_a_phases_type_do_not_pile_up_in_memory(database: Da
     async with working(app, concurrency=4) as (worker, _):
         await come(gate.reached)
         for _ in range(10):  # the phase's own pool stays empty, and would ask for two more each time
-            worker._discovery.nudge()
+            worker.parts.discovery.nudge()
             await asyncio.sleep(0)
-            await eventually(lambda: asyncio.sleep(0, worker._discovery.resting), lambda resting: resting)
+            await eventually(lambda: asyncio.sleep(0, worker.parts.discovery.is_waiting), lambda resting: resting)
         assert (worker.state.pools.busy, worker.state.pools.free_in("crawl")) == (2, 2)
         assert len(worker.state.leases) <= 4
         gate.open.set()

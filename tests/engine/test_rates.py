@@ -40,7 +40,7 @@ async def test_handlers_of_all_workers_call_at_one_rate(stopped_clock: StoppedCl
         waits = [granted(worker) for worker in (first, second)]
 
         async def busy() -> list[int]:
-            return [len(worker.state.leases.attempts) for worker in (first, second)]
+            return [len(worker.state.leases.executions) for worker in (first, second)]
 
         await stopped_clock.until(busy, lambda both: both == [10, 10])
         began = stopped_clock.now

@@ -232,13 +232,13 @@ async def deploy(database: Database, clock: ManualClock, name: str = "sales", **
     app = database.app(clock=clock, **LONG)
     app.schedule("nightly", declare(app).call(name), **when)
     async with working(app) as (worker, _):
-        schedules = next(service for service in worker._services if service.name == "schedules")
+        schedules = worker.parts.services["schedules"]
         await eventually(lambda: _rests(schedules), bool)
         return await known(app)
 
 
 async def _rests(service: Any) -> bool:
-    return bool(service.resting)
+    return bool(service.is_waiting)
 
 
 async def test_a_deploy_changes_what_it_changes(still_database: Database) -> None:

@@ -11,6 +11,7 @@ from windlass import State, Windlass
 from windlass.errors import ConfigError, SchemaMissing, StoreUnavailable
 from windlass.model.outcome import Ending
 from windlass.observe.events import WorkerStarted, WorkerStopped
+from windlass.store import make_store
 from windlass.store.protocol import Claim
 
 from .rig import ON_SQLITE, PATIENCE, Database, come, eventually, stores_of, working
@@ -34,7 +35,7 @@ async def test_running_jobs_are_waited_for_and_unstarted_ones_given_back(databas
     before = {job.id: (await job.arecord()).run_at for job in others}
     # Ahead of the processors, as a busy worker claims.
     claim = Claim(worker=worker.state.worker, room=3, types=("work",), rescan=True)
-    worker._discovery._take((await stores_of(worker).claim(claim)).jobs, 0.0)
+    worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
     assert len(worker.state.local_queue) == 3
 
     leaving = asyncio.create_task(worker.__aexit__(None, None, None))
@@ -146,7 +147,8 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
         return "done"
 
     worker = app.worker()
-    opened = type(worker._assemble().store).open
+    store = type(make_store(app.settings, app.clock))
+    opened = store.open
     tries = []
 
     async def away_at_first(store: object) -> None:
@@ -156,7 +158,7 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
         await opened(store)  # type: ignore[arg-type]
 
     job = await work.aenqueue()
-    monkeypatch.setattr(type(worker._assemble().store), "open", away_at_first)
+    monkeypatch.setattr(store, "open", away_at_first)
     async with worker:
         assert await job.aresult(timeout=PATIENCE) == "done"
     assert len(tries) == 3

@@ -75,7 +75,7 @@ async def test_a_worker_that_waited_for_the_database_claims_as_soon_as_it_has_ca
             return await settle(transitions)
 
         async def stuck() -> bool:
-            return worker.state.completer.overwhelmed and worker.state.pools.free == 200
+            return worker.parts.completer.is_overwhelmed and worker.state.pools.free == 200
 
         store.finish = slow  # type: ignore[method-assign]
         await app.aenqueue_many(work.call(n) for n in range(jobs))

@@ -9,7 +9,6 @@ from typing import Any
 
 from windlass import Context, JobHandle, Pipeline, phase
 from windlass.observe.events import Event, JobEnded, JobStarted
-from windlass.runtime.coordinator import Coordinator
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim, Claimed
 from windlass.testing.clock import ManualClock
@@ -99,7 +98,7 @@ class Site:
 
     def _watch(self) -> None:
         store = stores_of(self.worker)
-        (coordinator,) = [each for each in self.worker._services if isinstance(each, Coordinator)]
+        coordinator = self.worker.parts.coordinator
         claim, assign = store.claim, coordinator.assign
         assigned_at = self.clock.monotonic()
 
@@ -114,7 +113,7 @@ class Site:
                 await asyncio.sleep(0)
             claimed: Claimed = await claim(wish)
             (type,) = wish.types
-            assert (wish.by_creation, wish.rest, wish.room <= 10) == (True, 30.0, True)
+            assert (wish.by_creation, wish.untouched, wish.room <= 10) == (True, 30.0, True)
             self.scans.append((self.second, PHASES[type], [job.arguments()["n"] for job in claimed.jobs]))
             return claimed
 
@@ -139,13 +138,13 @@ class Site:
 
     async def quiet(self) -> None:
         """Until the beat came through, all that ended is written, and every service sleeps again."""
-        state, beat = self.worker.state, self.worker._beat
+        parts, beat = self.worker.parts, self.worker._beat
         assert beat is not None
 
         def now() -> tuple[bool, int, int]:
-            asleep = all(each.resting for each in self.worker._services if each.name != "listener")
+            asleep = all(each.is_waiting for each in parts.services.values() if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and state.completer._empty.is_set(), len(self._ear.heard), len(self.scans)
+            return asleep and fresh and parts.completer.is_empty, len(self._ear.heard), len(self.scans)
 
         async def settled() -> bool:
             before = now()  # twice, for who rests since this very moment has not begun to wait

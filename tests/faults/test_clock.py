@@ -39,7 +39,7 @@ async def test_a_job_that_was_due_is_claimed(rig: Rig, fresh: bool) -> None:
     assert [each.id for each in claimed] == [job]
 
 
-@pytest.mark.parametrize("options", [{"rest": 30.0}, {"by_creation": True}, {"aged": 2}, {"rescan": False}])
+@pytest.mark.parametrize("options", [{"untouched": 30.0}, {"by_creation": True}, {"aged": 2}, {"rescan": False}])
 async def test_whatever_the_pace_a_job_that_was_due_is_claimed(rig: Rig, options: dict[str, object]) -> None:
     jobs = {await rig.enqueue(), await rig.enqueue(priority=5)}
     await rig.ask(types=("other",))

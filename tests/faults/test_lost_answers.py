@@ -16,8 +16,9 @@ from windlass.model.job import Job, Lease, new_id
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
 from windlass.runtime.completer import Completer
-from windlass.runtime.duties.closures import Gates
+from windlass.runtime.duties.closures import Closures
 from windlass.runtime.leases import Leases
+from windlass.runtime.signals import WorkerSignals
 from windlass.store.contact import Contact
 from windlass.store.protocol import Finished
 
@@ -54,15 +55,9 @@ async def test_a_finish_that_outlives_its_lease_does_not_take_the_next_lease_alo
     store = SlowStore(current=first)
     leases = Leases()
     clock = SystemClock()
-    parts = {"leases": leases, "store": store, "clock": clock, "contact": Contact(clock), "gates": Gates()}
-    state = cast(Any, SimpleNamespace(**parts, subscribers=[]))
-    completer = Completer(
-        state,
-        due_again=lambda delay: None,
-        may_close=lambda: None,
-        let_in=lambda queues: None,
-        relieved=lambda: None,
-    )
+    parts = {"leases": leases, "store": store, "clock": clock, "contact": Contact(clock), "closures": Closures()}
+    state = cast(Any, SimpleNamespace(**parts, subscribers=[], signals=WorkerSignals()))
+    completer = Completer(state)
     running = asyncio.create_task(completer.run())
     hold(leases, first)
     completer.submit(Transition(lease=first, verb=Verb.SUCCEED))

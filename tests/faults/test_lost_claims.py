@@ -14,7 +14,7 @@ import pytest
 from engine.rig import Database, come, eventually, opened, stores_of, working
 from windlass import JobHandle
 from windlass.errors import StoreUnavailable
-from windlass.runtime import discovery
+from windlass.runtime.claims import lost_answers
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim
 
@@ -33,7 +33,7 @@ async def database(lab: FaultLab) -> AsyncIterator[Database]:
 async def test_a_claim_whose_answer_is_lost_is_looked_at_until_the_database_answers(
     lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "DOUBT", 0.3)
+    monkeypatch.setattr(lost_answers, "IN_DOUBT_SECONDS", 0.3)
     app = database.app(poll="50ms", lease="60s")
     runs: Counter[int] = Counter()
     prefix = "windlass_" if database.dialect == "sqlite" else ""
@@ -109,7 +109,7 @@ async def claimed_late(
 async def test_a_claim_that_commits_long_after_it_failed_is_found(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "LOOK_EVERY", 0.2, raising=False)
+    monkeypatch.setattr(lost_answers, "ASK_EVERY_SECONDS", 0.2)
     async with claimed_late(database, monkeypatch) as (worker, job):
         await eventually(lambda: known(worker, job), bool, timeout=LIMIT)
     assert await job.aresult(timeout=LIMIT) == 7
@@ -124,7 +124,7 @@ async def test_a_claimed_row_that_cannot_be_read_is_buried_and_says_so(
 ) -> None:
     async with claimed_late(database, monkeypatch) as (worker, job):
         await asyncio.to_thread(spoil, lab, job)
-        monkeypatch.setattr(discovery, "LOOK_EVERY", 0.2, raising=False)
+        monkeypatch.setattr(lost_answers, "ASK_EVERY_SECONDS", 0.2)
         await eventually(lambda: dead(lab), bool, timeout=LIMIT)
         assert not await known(worker, job)
     assert lab.sql("SELECT reason, token FROM {}jobs") == [("claimed, could not be read", None)]

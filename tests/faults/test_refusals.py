@@ -16,7 +16,7 @@ import pytest
 from engine.rig import Database, come, eventually, failure, in_state, working
 from windlass import Context, JobHandle, State, Windlass
 from windlass.model.outcome import Transition
-from windlass.runtime import refused
+from windlass.runtime import refused_transitions
 from windlass.runtime.worker import Worker
 from windlass.store.doctor.checkup import Finding, Level, make_checkup
 
@@ -63,9 +63,9 @@ async def sql(lab: FaultLab, statement: str) -> None:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The patience with a single refused job, shortened."""
-    monkeypatch.setattr(refused, "PATIENCE", 0.5)
-    monkeypatch.setattr(refused, "LEAST_TRIES", 2)
-    monkeypatch.setattr(refused, "LONGEST_PAUSE", 0.3)
+    monkeypatch.setattr(refused_transitions, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(refused_transitions, "LEAST_TRIES", 2)
+    monkeypatch.setattr(refused_transitions, "LONGEST_PAUSE_SECONDS", 0.3)
 
 
 class Numbers:
@@ -96,7 +96,7 @@ async def until_refused(worker: Worker, count: int) -> None:
     """Until so many ended jobs wait to be written."""
 
     async def waiting() -> int:
-        return worker.state.completer.backlog
+        return worker.parts.completer.backlog
 
     await eventually(waiting, lambda backlog: backlog >= count, timeout=LIMIT)
 
@@ -120,7 +120,7 @@ async def test_a_trigger_that_raises_for_a_while_costs_no_job(lab: FaultLab, dat
         ran = jobs.runs.total()
         # Nothing new is claimed while something waits, and what waits is still held.
         assert (held, ran) == (len(worker.state.leases), held)
-        assert worker.state.completer.overwhelmed
+        assert worker.parts.completer.is_overwhelmed
         assert not await database.run("SELECT id FROM {}jobs WHERE status = 'dead'")
 
         await sql(lab, RELENT[database.dialect])
@@ -130,7 +130,7 @@ async def test_a_trigger_that_raises_for_a_while_costs_no_job(lab: FaultLab, dat
 
 
 async def settled_rounds(worker: Worker) -> int:
-    return worker.state.completer._refused.rounds
+    return worker.parts.completer._refused.rounds
 
 
 async def test_a_table_that_is_away_for_a_while_costs_no_job(lab: FaultLab, database: Database) -> None:
@@ -240,7 +240,7 @@ async def test_a_refused_job_that_is_alone_lets_others_show_that_the_database_ta
     lab: FaultLab, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    monkeypatch.setattr(refused, "FIRST_PROBE", 0.5)
+    monkeypatch.setattr(refused_transitions, "FIRST_PROBE_SECONDS", 0.5)
     refuse(lab, THREES)
     jobs = Numbers(database.app())
 

@@ -126,7 +126,7 @@ def _comparable(one: Life, other: Life, eligible: dict[UUID, Life], *, merged: b
 def _check_patience(truth: Truth, claim: Claim, claimed: Claimed, now: datetime) -> None:
     """Whoever sleeps until `next_due` does not sleep past a job."""
     later = [life.run_at for life in truth.wanted(claim, now) if life.run_at > now]
-    if later and len(claimed.jobs) < claim.room and not claim.by_creation and not claim.rest:
+    if later and len(claimed.jobs) < claim.room and not claim.by_creation and not claim.untouched:
         wait = (min(later) - now).total_seconds()
         assert claimed.next_due is not None, f"claim: a job is due in {wait} s and nobody was told"
         assert 0 <= claimed.next_due <= wait, f"claim: {claimed.next_due} s is longer than the {wait} s it takes"

@@ -127,7 +127,7 @@ class StoreMachine(Steps):
         lost=RARELY,
     )
     def claim(self, worker: int, steady: bool, lost: bool, aged: int, **wish: Any) -> None:
-        pace: dict[str, Any] = {"by_creation": True, "rest": LEASE} if steady else {"aged": aged}
+        pace: dict[str, Any] = {"by_creation": True, "untouched": LEASE} if steady else {"aged": aged}
         claim = Claim(worker=pick(self.workers, worker), **wish, **pace)
         if lost:
             self.claim_and_hear_nothing(claim)

@@ -103,7 +103,7 @@ class Truth:
 
     def wanted(self, claim: Claim, now: datetime) -> list[Life]:
         """What this claim could have, had it room and time enough: due or not."""
-        rested = now - timedelta(seconds=claim.rest)
+        rested = now - timedelta(seconds=claim.untouched)
         return [
             life
             for life in self.jobs.values()

@@ -173,7 +173,7 @@ async def test_a_death_is_noticed_although_an_heir_holds_the_socket(children: Pr
 
 @pytest.mark.parametrize(
     ("length", "body"),
-    [(2**31, ""), (3, "{]}"), (15, '{"word":"Fork"}'), (2, "{}")],
+    [(2**31, ""), (3, "{]}"), (15, '{"kind":"Fork"}'), (2, "{}")],
     ids=["too large", "no JSON", "not a child's word", "no word"],
 )
 async def test_a_child_that_sends_no_message_is_killed(children: ProcessPool, length: int, body: str) -> None:
@@ -197,9 +197,9 @@ async def test_the_forkservers_death_costs_the_running_attempts_and_no_more(chil
     attempt = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(attempt))
     child = await attempt.pid()
-    assert children._forks is not None
+    assert children._forkserver is not None
 
-    os.kill(children._forks.pid, signal.SIGKILL)
+    os.kill(children._forkserver.pid, signal.SIGKILL)
 
     assert (await running).ending is Ending.CRASHED
     await ended(child)
@@ -210,9 +210,9 @@ async def test_ctrl_c_is_for_the_worker_to_decide(children: ProcessPool) -> None
     attempt = StandIn(handlers.waits)
     running = asyncio.create_task(children.run(attempt))
     pid = await attempt.pid()
-    assert children._forks is not None
+    assert children._forkserver is not None
 
-    for process in (pid, children._forks.pid):
+    for process in (pid, children._forkserver.pid):
         os.kill(process, signal.SIGINT)
     children.ask_to_stop(attempt.job.id)
 
@@ -241,7 +241,7 @@ async def test_a_worker_that_cannot_see_memory_says_so_once(
         value(await run(children, handlers.grows, 1, wait=False))
 
     assert [record.message for record in caplog.records if "memory limits" in record.message] == [
-        f"memory limits are not watched here: {tmp_path} tells nothing about processes"
+        f"memory limits are not watched here: {tmp_path} has no figures of processes"
     ]
 
 
@@ -337,8 +337,8 @@ async def test_close_leaves_nothing_behind() -> None:
     busy = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(busy))
     pids = [idle, await busy.pid()]
-    assert children._forks is not None
-    pids.append(children._forks.pid)
+    assert children._forkserver is not None
+    pids.append(children._forkserver.pid)
 
     await asyncio.wait_for(children.close(), 20)
 

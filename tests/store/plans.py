@@ -264,14 +264,14 @@ def wish(
     types: tuple[str, ...] = ("usual", "rare"),
     aged: int = 0,
     suspects: str = "with",
-    rest: float = 0.0,
+    untouched: float = 0.0,
     lanes: list[LaneOf] = LANES,
     floor: Floor = BEGINNING,
 ) -> tuple[Any, ...]:
     """Arguments of a claim, as the store gives them; whoever has limits is asked for in another statement."""
     queues, urgencies, tenants, limited = zip(*lanes, strict=True)
     many = len(lanes)
-    found = (WORKER, room, uuid4(), types, aged, suspects, rest, queues, [0] * many, urgencies, tenants, limited)
+    found = (WORKER, room, uuid4(), types, aged, suspects, untouched, queues, [0] * many, urgencies, tenants, limited)
     asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1, [None] * many, None)
     return (*asked, MOST_PARKED) if any(limited) else asked
 

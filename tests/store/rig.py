@@ -127,7 +127,7 @@ class Rig:
         queues: tuple[str, ...] | None = None,
         aged: int = 0,
         suspects: Suspects = Suspects.WITH,
-        rest: float = 0.0,
+        untouched: float = 0.0,
         by_creation: bool = False,
         rescan: bool = True,
         store: Store | None = None,
@@ -142,7 +142,7 @@ class Rig:
                 rescan=rescan,
                 aged=aged,
                 suspects=suspects,
-                rest=rest,
+                untouched=untouched,
                 by_creation=by_creation,
             )
         )

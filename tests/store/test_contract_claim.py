@@ -157,7 +157,7 @@ async def test_only_rows_that_rested_are_taken_at_the_steady_pace(rig: Rig) -> N
     await rig.enqueue()
     await rig.advance(10)
 
-    assert [job.id for job in await rig.claim(rest=30.0)] == [rested]
+    assert [job.id for job in await rig.claim(untouched=30.0)] == [rested]
 
 
 async def test_ageing_lets_the_oldest_in_beside_the_urgent(rig: Rig) -> None:

@@ -53,7 +53,7 @@ WISHES: dict[str, tuple[tuple[Any, ...], str]] = {
     "with a shut queue": (wish(), shut("queue", "mail")),
     "without suspects": (wish(suspects="without"), ""),
     "of suspects": (wish(suspects="only"), ""),
-    "of rested jobs": (wish(rest=30.0), ""),
+    "of rested jobs": (wish(untouched=30.0), ""),
 }
 
 

@@ -135,7 +135,7 @@ def test_inline_raises_a_childs_error_where_it_was_enqueued(app: Windlass, bench
 
 
 def test_a_family_without_end_is_stopped_and_named(app: Windlass, bench: Harness, monkeypatch: Any) -> None:
-    monkeypatch.setattr("windlass.testing.inline.MOST", 10)
+    monkeypatch.setattr("windlass.testing.inline.MOST_ATTEMPTS", 10)
 
     @app.job
     def rabbit(ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Rates in a harness: a handler does not wait for a moment that nobody lets pass."""
+"""Rates in a harness: a handler does not wait for a moment that no test lets pass."""
 
 from __future__ import annotations
 

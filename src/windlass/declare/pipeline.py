@@ -1,9 +1,9 @@
 """The next phase of a pipeline's job, decided before an attempt starts and written with its success.
 
-In:   a job that a processor is about to start
-Out:  the move to the next phase, for the transition that finishes the attempt; None in the last phase, and for a job
-      without a pipeline
-Next: runtime/processor.py, which runs the attempt
+The next phase is decided before the attempt: the coordinator calls `next_phase` when it starts a job. The answer waits
+in the execution, and a success carries it into the finishing transition, which moves the job to that phase. So a job
+with an unknown next phase fails before its handler runs. A child process that commits the finish itself calls
+`next_phase` after its handler.
 
 A pipeline is a list of phases with a job type each. One job moves through them: it keeps its id and its input, and
 gets the type, the queue and the attempts of the phase it enters.

@@ -18,14 +18,14 @@ from windlass.handler.context import Context
 from windlass.model.job import Job, Lease
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.policy.failure import Run
-from windlass.runtime.execution import from_error
+from windlass.runtime.handler_call import from_error
 from windlass.store.protocol import Store
 
 log = logging.getLogger("windlass")
 
 T = TypeVar("T")
 
-LOST_TRANSACTION = 1.0  # seconds until a job runs again whose transaction the database could not keep
+RETRY_LOST_TRANSACTION = 1.0  # seconds until a job runs again after the database lost its transaction
 
 
 async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
@@ -50,7 +50,7 @@ async def commit(
     clock: Clock,
     held: Callable[[], bool],
 ) -> Outcome:
-    """Write `transition` into the attempt's open transaction and commit. `held` says whether asking is still of use."""
+    """Write `transition` into the attempt's open transaction and commit. `held` returns whether the lease is held."""
     transaction = context._transaction.transaction
     assert transaction is not None, "only an attempt with an open transaction commits its own finish"
     try:
@@ -63,17 +63,17 @@ async def commit(
             failpoints.hit("transaction.committed")
     except Exception as error:
         # The answer to a COMMIT can be lost after the commit happened. Only the store knows: ask it before
-        # anything else, or the job runs again although its effects are there.
-        if not await _settled_after_all(transition.lease, store=store, clock=clock, held=held):
+        # anything else, or the job runs again although its effects are committed.
+        if not await _was_committed(transition.lease, store=store, clock=clock, held=held):
             if transaction.lost(error):  # rolled back by the database: run again, with no attempt burned
                 why = str(error).partition("\n")[0]
                 log.warning("the transaction of job %s is lost, and the job runs again: %s", transition.job, why)
-                return Outcome(ending=Ending.SNOOZED, delay=LOST_TRANSACTION)
+                return Outcome(ending=Ending.SNOOZED, delay=RETRY_LOST_TRANSACTION)
             return from_error(error, definition)
     return Outcome(ending=Ending.SUCCEEDED, output=transition.output, finished=True)
 
 
-async def _settled_after_all(lease: Lease, *, store: Store, clock: Clock, held: Callable[[], bool]) -> bool:
+async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Callable[[], bool]) -> bool:
     failures = 0
     while held():
         try:
@@ -87,7 +87,7 @@ async def _settled_after_all(lease: Lease, *, store: Store, clock: Clock, held: 
 
 
 def account(job: Job, context: Context | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
-    """An attempt for the judge: `waited` seconds from its claim to its start, `elapsed` since then."""
+    """An attempt for `decide`: `waited` seconds from its claim to its start, `elapsed` since then."""
     assert job.claimed_at is not None
     # The database's time of the claim plus what this process measured since: no wall clock of ours.
     started_at = job.claimed_at + timedelta(seconds=waited)

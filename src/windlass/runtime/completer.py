@@ -2,19 +2,19 @@
 
 In:   the transition of every attempt that ended
 Out:  fenced writes, one round trip per batch
-Next: declare/pipeline.py, which says what follows a success
+Next: store/postgres/finish.py and store/sqlite/finish.py, which change the rows
 
 A group commit without a delay: while one batch is being written the next one gathers, so that a busy worker writes
 hundreds at once and an idle one writes a single transition at once. Nothing is dropped because the database is away or
 refuses: what could not be written waits, until it is written or its leases are lost. Later transitions do not wait for
-what was refused (see `refused.py`), and nothing new is claimed while something waits.
+what was refused (see `refused_transitions.py`), and nothing new is claimed while transitions wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from windlass.clock import wait
@@ -22,7 +22,7 @@ from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
 from windlass.observe.events import JobFinished
-from windlass.runtime.refused import Refused, burial, is_of_values
+from windlass.runtime.refused_transitions import RefusedTransitions, burial_of, is_caused_by_values
 from windlass.runtime.state import WorkerState
 from windlass.store.parts.messages import WAKE_GATES
 from windlass.store.protocol import Finished
@@ -31,30 +31,18 @@ log = logging.getLogger("windlass")
 
 LARGEST_BATCH = 500
 MOST_WAITING = 2 * LARGEST_BATCH  # transitions: with more the database cannot keep up, and nothing new is claimed
-TOGETHER = 3  # rounds in which what was refused is tried as a whole, before its halves are tried
-MOST_IN_A_ROW = 12  # refusals: a batch halves nine times, so that by then it is not one culprit that refuses them all
-COMING_BACK = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
+ROUNDS_AS_ONE_BATCH = 3  # in which what was refused is tried as a whole, before its halves are tried
+MOST_REFUSALS_IN_A_ROW = 12  # a batch halves nine times, so that by then it is not one culprit that refuses them all
+RETURNING = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
 
 
 class Completer:
     """Writes transitions in the order in which attempts ended."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        *,
-        due_again: Callable[[float], None],
-        may_close: Callable[[], None],
-        let_in: Callable[[set[str]], None],
-        relieved: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: WorkerState) -> None:
         self._state = state
-        self._relieved = relieved  # told that there may be claims again
-        self._due_again = due_again  # told in how many seconds a job of this batch may be claimed again
-        self._let_in = let_in  # told the queues in which parked jobs may run now
-        self._may_close = may_close  # told that a budget may be spent by this batch, or a rate be held back
         self._waiting: list[Transition] = []
-        self._refused = Refused(state.clock)
+        self._refused = RefusedTransitions(state.clock)
         self._away = False  # the database does not answer, and a batch waits for it
         self._in_a_row = 0  # refusals in this round without a write between them
         self._writing: list[Transition] = []  # the batch that is being written
@@ -80,7 +68,12 @@ class Completer:
         return self._refused.room(held=len(self._state.leases)) if len(self._refused) else None
 
     @property
-    def overwhelmed(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether everything that was submitted is written or lost."""
+        return self._empty.is_set()
+
+    @property
+    def is_overwhelmed(self) -> bool:
         return self.room == 0
 
     async def drained(self) -> None:
@@ -91,21 +84,21 @@ class Completer:
         overwhelmed = False
         while True:
             await self._until_due()
-            overwhelmed |= self.overwhelmed
+            overwhelmed |= self.is_overwhelmed
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
             self._writing = batch
             try:
                 overwhelmed |= await self._write(batch)
                 if self._refused.next_in() == 0:
                     await self._write_refused()
-            except Exception as error:  # a fault of this file: no other part would write what it holds
+            except Exception as error:  # a fault of this file: no other part would write these transitions
                 log.exception("the completer failed")
                 self._refused.add(self._held(batch), error)
-                self._refused.tried()
+                self._refused.end_round()
             self._writing = []
-            if overwhelmed and not self.overwhelmed:
+            if overwhelmed and not self.is_overwhelmed:
                 overwhelmed = False
-                self._relieved()  # every processor may be idle by now: nobody else would say so before the next poll
+                self._state.signals.store_relieved()  # every processor may be idle: nothing else claims before a poll
             if not self._waiting:
                 self._something.clear()
                 if not len(self._refused):
@@ -115,7 +108,7 @@ class Completer:
         """The leases are lost: what is not known to be written.
 
         The batch that is being written may be committed all the same; then nothing changes when it is written again.
-        What was refused is in that batch or waits beside it: each transition is named once.
+        What was refused is in that batch or waits beside it: each transition is returned once.
         """
         unwritten = {each.job: each for each in (*self._refused.transitions(), *self._writing, *self._waiting)}
         self._waiting = []
@@ -129,10 +122,10 @@ class Completer:
             await self._something.wait()
 
     async def _write(self, batch: list[Transition]) -> bool:
-        """Write what was not tried yet, however long the database is away; whether it was."""
+        """Write what was not tried yet, however long the database is away; returns whether it was away."""
         failures = 0
         while batch := self._held(batch):
-            error = await self._settle(batch)
+            error = await self._finish(batch)
             if error is None:
                 continue
             if not isinstance(error, StoreUnavailable):
@@ -148,17 +141,17 @@ class Completer:
         self._away = False
         return failures > 0
 
-    async def _settle(self, batch: list[Transition]) -> Exception | None:
-        """Write a batch; the answer is why some of it is not written, and those are still held."""
+    async def _finish(self, batch: list[Transition]) -> Exception | None:
+        """Write a batch; returns why some of it is not written, and those leases are still held."""
         try:
-            settled = await self._state.store.finish(batch)
-            done = [transition for transition in batch if transition.job not in settled.left]
-            self._done(done, settled)
-            await self._tell_others(done)
+            finished = await self._state.store.finish(batch)
+            done = [transition for transition in batch if transition.job not in finished.left]
+            self._on_finished(done, finished)
+            await self._wake_gate_watchers(done)
         except Exception as error:  # without its completer a worker would finish nothing any more
             return error
-        left = [transition for transition in batch if transition.job in settled.left]
-        return await self._settle(left) if left else None
+        left = [transition for transition in batch if transition.job in finished.left]
+        return await self._finish(left) if left else None
 
     def _held(self, batch: Sequence[Transition]) -> list[Transition]:
         return [transition for transition in batch if self._state.leases.holds(transition.lease)]
@@ -172,22 +165,22 @@ class Completer:
         self._refused.keep(transition.job for transition in held)
         self._in_a_row = 0
         await self._write_halves(held[:LARGEST_BATCH])
-        self._refused.tried()
+        self._refused.end_round()
 
     async def _write_halves(self, batch: list[Transition]) -> None:
-        error = await self._settle(batch) if (batch := self._held(batch)) else None
+        error = await self._finish(batch) if (batch := self._held(batch)) else None
         if error is None:
             self._in_a_row = 0
             return
         batch = self._held(batch)
         self._refused.add(batch, error)
-        self._in_a_row += not is_of_values(error)
+        self._in_a_row += not is_caused_by_values(error)
         rounds = self._refused.rounds
         if self._in_a_row == 1 and rounds and rounds % 20 == 0:
             self._warn(batch, error)
         if len(batch) == 1:
-            await self._judge(batch[0], error)
-        elif is_of_values(error) or (rounds >= TOGETHER and self._in_a_row < MOST_IN_A_ROW):
+            await self._bury_if_guilty(batch[0], error)
+        elif is_caused_by_values(error) or (rounds >= ROUNDS_AS_ONE_BATCH and self._in_a_row < MOST_REFUSALS_IN_A_ROW):
             middle = len(batch) // 2
             await self._write_halves(batch[:middle])
             await self._write_halves(batch[middle:])
@@ -202,54 +195,55 @@ class Completer:
             exc_info=None if foreseen else error,
         )
 
-    async def _judge(self, transition: Transition, error: Exception) -> None:
+    async def _bury_if_guilty(self, transition: Transition, error: Exception) -> None:
         """One transition was refused alone: bury its job if the transition is the reason."""
-        if is_of_values(error) or self._refused.is_guilty(transition):
+        if is_caused_by_values(error) or self._refused.is_guilty(transition):
             await self._bury(transition, error)
 
     async def _bury(self, transition: Transition, error: Exception) -> None:
-        """Dead, with the verdict that could not be stored; if even that cannot be written, with a word and no more.
+        """Mark the job dead, with the verdict that could not be stored; if even that cannot be written, with the reason
+        alone.
 
-        A refusal of the database on the way changes nothing: the transition waits on, and is judged again.
+        A refusal of the database on the way changes nothing: the transition waits on, and is tried again.
         """
-        buried = burial(transition, error, self._state.clock)
+        buried = burial_of(transition, error, self._state.clock)
         log.error("job %s %s: %s; it is buried", transition.job, buried.reason, error)
-        again = await self._settle([buried])
+        again = await self._finish([buried])
         if again is None or getattr(again, "of_database", False):
             return
         try:
             held = await self._state.store.put_aside(transition.lease, buried.reason or "")
         except Exception as last:
-            log.warning("job %s cannot be settled at all, and is tried again: %s", transition.job, last)
+            log.warning("job %s cannot be finished at all, and is tried again: %s", transition.job, last)
             return
         states = {transition.job: State.DEAD} if held else {}
-        self._done([buried], Finished(states=states, lost=frozenset({transition.job} - states.keys())))
+        self._on_finished([buried], Finished(states=states, lost=frozenset({transition.job} - states.keys())))
 
-    async def _tell_others(self, batch: list[Transition]) -> None:
-        """Jobs may have been claimed just before everybody was to hold back, or before a budget was spent: whoever has
-        them in memory looks now."""
-        emptied, self._state.gates.emptied = self._state.gates.emptied, False
-        if emptied or any(transition.hold is not None for transition in batch):
-            with suppress(StoreError):  # they look once a second anyhow
+    async def _wake_gate_watchers(self, batch: list[Transition]) -> None:
+        """Other workers may have claimed jobs just before a rate was held back or a budget was spent: their gate
+        watchers read that now, while the jobs wait in memory."""
+        spent = self._state.closures.take_newly_spent()
+        if spent or any(transition.hold is not None for transition in batch):
+            with suppress(StoreError):  # they read it once a second anyhow
                 await self._state.store.wake(WAKE_GATES)
 
-    def _done(self, batch: list[Transition], settled: Finished) -> None:
+    def _on_finished(self, batch: list[Transition], finished: Finished) -> None:
         state = self._state
         state.leases.forget(transition.lease for transition in batch)
         if len(self._refused):
-            self._refused.written([transition for transition in batch if transition.job in settled.states])
+            self._refused.record_written([transition for transition in batch if transition.job in finished.states])
             self._refused.remove(transition.job for transition in batch)
-        if settled.lost:
-            log.warning("%d jobs were finished under a lost lease; nothing was changed", len(settled.lost))
+        if finished.lost:
+            log.warning("%d jobs were finished under a lost lease; nothing was changed", len(finished.lost))
         if state.subscribers:
-            for job, became in settled.states.items():
+            for job, became in finished.states.items():
                 state.emit(JobFinished(job, became))
         if any(transition.charged or transition.hold is not None for transition in batch):
-            self._may_close()
-        delays = [transition.delay for transition in batch if transition.verb in COMING_BACK]
-        if any(t.verb is Verb.WAIT and settled.states.get(t.job) is State.QUEUED for t in batch):
-            delays.append(0.0)  # what it would have waited for was there already
+            state.signals.gates_changed()
+        delays = [transition.delay for transition in batch if transition.verb in RETURNING]
+        if any(t.verb is Verb.WAIT and finished.states.get(t.job) is State.QUEUED for t in batch):
+            delays.append(0.0)  # what the job would have waited for was there already
         if delays:
-            self._due_again(min(delay or 0.0 for delay in delays))
-        if settled.let_in:
-            self._let_in(set(settled.let_in))
+            state.signals.jobs_due_in(min(delay or 0.0 for delay in delays))
+        if finished.let_in:
+            state.signals.jobs_unparked(set(finished.let_in))

@@ -1,16 +1,14 @@
 """Hands the next job of each phase to an idle processor.
 
 In:   the local queue and the pools
-Out:  attempts that run
-Next: runtime/processor.py, which runs one
+Out:  an execution, which knows the job's next phase: that is decided here, before the attempt
+Next: runtime/processor.py, which runs it
 
 Eager: as soon as there is a job and a processor. Steady: every few seconds, a few per phase (the seeds' five and
 three). An earlier phase of a pipeline is served first.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import msgspec
 
@@ -20,7 +18,8 @@ from windlass.errors import FlowError
 from windlass.model.flow import Advance
 from windlass.model.job import Job
 from windlass.payload.signature import Signature
-from windlass.runtime.leases import give_back
+from windlass.runtime.completer import Completer
+from windlass.runtime.leases import release_unstarted
 from windlass.runtime.pool import Processor
 from windlass.runtime.processor import Execution
 from windlass.runtime.service import Service
@@ -28,24 +27,30 @@ from windlass.runtime.state import WorkerState
 
 
 class Coordinator(Service):
-    """Assignment, as a step that others call (eager) or as a service of its own (steady)."""
+    """Assignment, as a step that other parts call (eager) or as a service of its own (steady)."""
 
     name = "coordinator"
 
-    def __init__(self, state: WorkerState, *, freed: Callable[[Processor], None]) -> None:
+    def __init__(self, state: WorkerState, completer: Completer) -> None:
         super().__init__(state.clock)
         self._state = state
-        self._freed = freed
-        self.at_once = state.settings.assign_every == 0
+        self._completer = completer
+        self._assigns_at_once = state.settings.assign_every == 0
+        if self._assigns_at_once:
+            state.signals.slot_freed.subscribe(self.on_slot_freed)
+            state.signals.processors_reset.subscribe(self.assign)
 
     async def round(self) -> float:
         """The steady pace's round."""
         self.assign()
         return self._state.settings.assign_every
 
-    def arrived(self) -> None:
-        """Jobs were queued."""
-        if self.at_once:
+    def on_jobs_queued(self) -> None:
+        if self._assigns_at_once:
+            self.assign()
+
+    def on_slot_freed(self, processor: Processor) -> None:
+        if len(self._state.local_queue):
             self.assign()
 
     def assign(self) -> None:
@@ -58,25 +63,19 @@ class Coordinator(Service):
                     break
                 job = state.local_queue.dequeue(phase, processor.name)
                 assert job is not None, "the phase had a job a moment ago"
-                if state.gates.closed and self._is_stopped(job):
-                    self._give_back(job, processor)
+                if state.closures.anything_closed and self._is_stopped(job):
+                    self._release(job, processor)
                 else:
                     self._start(job, processor)
 
-    def freed(self, processor: Processor) -> None:
-        """A processor ended its attempt: at once, it takes the next job."""
-        if self.at_once and len(self._state.local_queue):
-            self.assign()
-        self._freed(processor)
-
     def _is_stopped(self, job: Job) -> bool:
-        return self._state.gates.stops(job, self._state.leases.claimed_at(job.lease))
+        return self._state.closures.stops(job, self._state.leases.claimed_at(job.lease))
 
-    def _give_back(self, job: Job, processor: Processor) -> None:
-        """Its gate closed while it was claimed, or while it waited here."""
+    def _release(self, job: Job, processor: Processor) -> None:
+        """The job's gate closed while the job was claimed, or while it waited here."""
         self._state.local_queue.complete(processor.name)
         self._state.pools.release(processor)
-        self._state.completer.submit(give_back(job))
+        self._completer.submit(release_unstarted(job))
 
     def _start(self, job: Job, processor: Processor) -> None:
         state = self._state
@@ -84,19 +83,20 @@ class Coordinator(Service):
         assert definition is not None, "a claim names only types this program knows"
         advance = None
         if job.pipeline is not None:
-            definition, advance = self._in_phase(job, definition)
+            definition, advance = self._decide_next_phase(job, definition)
         processor.job = job
-        Execution(job, definition, processor, state, self.freed, advance).start()
+        Execution(job, definition, processor, state, self._completer, advance).start()
 
-    def _in_phase(self, job: Job, definition: Definition) -> tuple[Definition, Advance | None]:
-        """A job whose next phase nobody can tell would succeed into nowhere: it fails before it begins."""
+    def _decide_next_phase(self, job: Job, definition: Definition) -> tuple[Definition, Advance | None]:
+        """Where a success will lead. A job with an unknown next phase would succeed into nowhere: it fails instead,
+        before its handler runs."""
         try:
             return definition, next_phase(self._state.registry, job)
         except FlowError as error:
-            return refusing(definition, error), None
+            return raise_instead(definition, error), None
 
 
-def refusing(definition: Definition, error: Exception) -> Definition:
+def raise_instead(definition: Definition, error: Exception) -> Definition:
     """The same type with a handler that only raises; its retries go on, for a newer program may know more."""
 
     async def refuse() -> None:

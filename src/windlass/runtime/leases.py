@@ -1,4 +1,4 @@
-"""What this worker holds: every lease it was given and has not settled, and the attempts that run under them."""
+"""What this worker holds: every lease that it was given and has not finished, and the executions under them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Leases:
     """Held leases, with the moment of their claim on the monotonic clock.
 
     Compared by token: after a lost lease this worker may hold the same job again, and what is left of the old lease
-    must not speak for the new one.
+    must not count for the new one.
     """
 
     def __init__(self) -> None:
         self._claimed: dict[UUID, tuple[Job, float]] = {}  # by the job's id: as it was claimed, and when
-        self.attempts: dict[UUID, Execution] = {}
+        self.executions: dict[UUID, Execution] = {}  # by the job's id
 
     def take(self, jobs: Iterable[Job], at: float) -> None:
         for job in jobs:
@@ -39,7 +39,7 @@ class Leases:
         return held is not None and held[0].token == lease.token
 
     def forget(self, leases: Iterable[Lease]) -> None:
-        """These are written, or lost: they are nobody's business here any more."""
+        """These are written, or lost."""
         for lease in leases:
             if self.holds(lease):
                 del self._claimed[lease.job]
@@ -58,8 +58,8 @@ class Leases:
         return len(self._claimed)
 
 
-def give_back(job: Job, *, delay: float | None = None) -> Transition:
-    """Release a job that was never started: it keeps its place, and no attempt is burned."""
+def release_unstarted(job: Job, *, delay: float | None = None) -> Transition:
+    """The release of a job that was never started: it keeps its place, and no attempt is burned."""
     return Transition(
         lease=job.lease,
         verb=Verb.RELEASE,

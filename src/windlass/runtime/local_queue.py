@@ -1,12 +1,12 @@
-"""Claimed jobs that wait in memory for a processor, one line per phase, and who processes what.
+"""Claimed jobs that wait in memory for a processor, one queue per phase, and which processor has which job.
 
 In:   claimed jobs
 Out:  the next one for a phase's processor
 Next: runtime/coordinator.py, which hands it to an idle processor
 
-The four checks of the seeds are a second net under the store's claim: a job that is here already, in its own phase, in
-another one or in a processor's hands, is refused, and so is one too many. Each refusal says why; the caller gives the
-job back to the store.
+The four checks of the seeds are a second net under the store's claim: a job that is here already (in its own phase, in
+another one, or in a processor) is refused, and so is a job that its full phase has no room for. Each refusal has a
+reason; the caller releases the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uuid import UUID
 from windlass.model.job import Job
 
 
-class Refusal(StrEnum):
+class QueueRefusal(StrEnum):
     """Why a job was not queued."""
 
     SAME_PHASE = "it is queued in this phase already"
@@ -28,7 +28,7 @@ class Refusal(StrEnum):
     FULL = "the local queue of its phase is full"
 
 
-class Line:
+class PhaseQueue:
     """The waiting jobs of one phase: higher priority first, inside one priority tenants in turn, each in claim order.
 
     So a job of a light tenant does not wait behind everything that was claimed before it.
@@ -36,7 +36,7 @@ class Line:
 
     def __init__(self) -> None:
         self.phase_rank = 0
-        self._tenants: dict[int, dict[str, deque[tuple[Job, float]]]] = {}  # by urgency; whose turn it is comes first
+        self._tenants: dict[int, dict[str, deque[tuple[Job, float]]]] = {}  # by -priority; the next tenant comes first
         self._length = 0
 
     def __len__(self) -> int:
@@ -65,12 +65,12 @@ class Line:
             if not tenants:
                 del self._tenants[urgency]
         elif len(tenants) > 1:
-            tenants[tenant] = tenants.pop(tenant)  # to the end: the next one's turn
+            tenants[tenant] = tenants.pop(tenant)  # to the end: the next tenant's turn
         self._length -= 1
         return job
 
     def drain(self, chosen: Callable[[Job, float], bool]) -> list[Job]:
-        """Take out those for which `chosen(job, queued at)` holds."""
+        """Take out the jobs for which `chosen(job, queued at)` holds."""
         waiting = [
             entry for urgency in sorted(self._tenants) for each in self._tenants[urgency].values() for entry in each
         ]
@@ -89,54 +89,54 @@ class LocalQueue:
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity  # jobs per phase; None: the caller claims no more than it has room for
         self.processing: dict[str, Job] = {}  # processor → job
-        self._queues: dict[str, Line] = {}
+        self._queues: dict[str, PhaseQueue] = {}
         self._phase_of: dict[UUID, str] = {}
         self._of_type: dict[str, int] = {}  # how many wait
-        self._in_hands: set[UUID] = set()
-        self._suspects: dict[UUID, str] = {}  # their types; those that wait and those in hands
+        self._processing: set[UUID] = set()
+        self._suspects: dict[UUID, str] = {}  # their types; those that wait and those in processors
 
     def __len__(self) -> int:
         return len(self._phase_of)
 
-    def enqueue(self, job: Job, at: float = 0.0) -> Refusal | None:
-        """Take the job, or say why not. `at` is when, on the monotonic clock."""
+    def enqueue(self, job: Job, at: float = 0.0) -> QueueRefusal | None:
+        """Take the job, or return why not. `at` is when, on the monotonic clock."""
         known = self._phase_of.get(job.id)
         if known is not None:
-            return Refusal.SAME_PHASE if known == job.phase else Refusal.OTHER_PHASE
-        if job.id in self._in_hands:
-            return Refusal.PROCESSING
+            return QueueRefusal.SAME_PHASE if known == job.phase else QueueRefusal.OTHER_PHASE
+        if job.id in self._processing:
+            return QueueRefusal.PROCESSING
         queue = self._queues.get(job.phase)
         if queue is None:
-            queue = self._queues[job.phase] = Line()
+            queue = self._queues[job.phase] = PhaseQueue()
         if self.capacity is not None and len(queue) >= self.capacity:
-            return Refusal.FULL
+            return QueueRefusal.FULL
         queue.append(job, at)
-        self._note(job)
+        self._record(job)
         return None
 
     def dequeue(self, phase: str, processor: str) -> Job | None:
-        """The next job of the phase, now in that processor's hands."""
+        """The next job of the phase, which that processor has from now on."""
         queue = self._queues.get(phase)
         if not queue:
             return None
         job = queue.pop()
-        self._strike(job)
-        self._in_hands.add(job.id)
+        self._forget(job)
+        self._processing.add(job.id)
         self.processing[processor] = job
         return job
 
     def complete(self, processor: str) -> Job:
         """The processor is done with its job."""
         job = self.processing.pop(processor)
-        self._in_hands.discard(job.id)
+        self._processing.discard(job.id)
         self._suspects.pop(job.id, None)
         return job
 
     def release(self, processor: str, at: float = 0.0) -> Job:
         """The processor puts its job back unstarted, at the head of its phase."""
         job = self.complete(processor)
-        self._queues.setdefault(job.phase, Line()).append(job, at, first=True)
-        self._note(job)
+        self._queues.setdefault(job.phase, PhaseQueue()).append(job, at, first=True)
+        self._record(job)
         return job
 
     def phases(self) -> Iterator[tuple[str, int]]:
@@ -158,21 +158,21 @@ class LocalQueue:
         return sum(type in types for type in self._suspects.values())
 
     def drain(self, chosen: Callable[[Job, float], bool] = lambda job, at: True) -> list[Job]:
-        """Take out the waiting jobs for which `chosen(job, queued at)` holds: they are to be given back."""
+        """Take out the waiting jobs for which `chosen(job, queued at)` holds: the caller releases them."""
         taken: list[Job] = []
         for queue in self._queues.values():
             taken += queue.drain(chosen)
         for job in taken:
-            self._strike(job)
+            self._forget(job)
             self._suspects.pop(job.id, None)
         return taken
 
-    def _note(self, job: Job) -> None:
+    def _record(self, job: Job) -> None:
         self._phase_of[job.id] = job.phase
         self._of_type[job.type] = self._of_type.get(job.type, 0) + 1
         if job.suspect:
             self._suspects[job.id] = job.type
 
-    def _strike(self, job: Job) -> None:
+    def _forget(self, job: Job) -> None:
         del self._phase_of[job.id]
         self._of_type[job.type] -= 1

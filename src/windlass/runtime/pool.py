@@ -13,7 +13,7 @@ class ProcessorState(StrEnum):
 
     IDLE = "idle"
     BUSY = "busy"
-    ERROR = "error"  # its last handler could not be stopped, or ran out of time; the health check resets it
+    ERROR = "error"  # its last handler could not be stopped, or exceeded its time limit; the health check resets it
 
 
 class Processor:
@@ -26,17 +26,17 @@ class Processor:
         self.phase = phase
         self.state = ProcessorState.IDLE
         self.job: Job | None = None
-        self.stuck = False  # a thread or coroutine of an abandoned attempt still runs in it
+        self.stuck = False  # a thread or coroutine of a fenced-out attempt still runs in it
 
 
-class Pool:
+class PhasePool:
     """The processors of one phase, made when they are first needed."""
 
     def __init__(self, phase: str, size: int) -> None:
         self.phase = phase
         self.size = size
         self._processors: list[Processor] = []
-        self._idle: list[Processor] = []  # a stack: whoever worked last works next
+        self._idle: list[Processor] = []  # a stack: the processor that worked last works next
 
     def available(self) -> Processor | None:
         """An idle processor; None when all are busy or in error."""
@@ -63,7 +63,7 @@ class Pool:
         processor.stuck = stuck
 
     def reset(self) -> list[Processor]:
-        """Processors in error whose handler has ended become idle."""
+        """Processors in error become idle when their handler has ended; returns them."""
         reset = [p for p in self._processors if p.state is ProcessorState.ERROR and not p.stuck]
         for processor in reset:
             self.release(processor)
@@ -73,14 +73,14 @@ class Pool:
         return iter(self._processors)
 
 
-class Pools:
-    """All pools of a worker under its total. A phase may name its pool's size; the others have one in common."""
+class PhasePools:
+    """All pools of a worker under its total. A phase may name its pool's size; the others have a common one."""
 
     def __init__(self, *, total: int, size: int | None, sizes: Mapping[str, int] | None = None) -> None:
         self.total = total
         self._size = size or total
         self._sizes = sizes or {}
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, PhasePool] = {}
         self.busy = 0  # processors that are not idle, of all phases
 
     def acquire(self, phase: str) -> Processor | None:
@@ -105,10 +105,10 @@ class Pools:
         self.busy -= len(reset)
         return reset
 
-    def of(self, phase: str) -> Pool:
+    def of(self, phase: str) -> PhasePool:
         pool = self._pools.get(phase)
         if pool is None:
-            pool = self._pools[phase] = Pool(phase, self.size(phase))
+            pool = self._pools[phase] = PhasePool(phase, self.size(phase))
         return pool
 
     def size(self, phase: str) -> int:

@@ -1,4 +1,4 @@
-"""One attempt in a processor, as a list of named steps.
+"""One execution: an attempt in a processor, as a list of named steps.
 
 In:   a claimed job and an idle processor
 Out:  an outcome, and the fenced transition that follows from it
@@ -6,8 +6,8 @@ Next: runtime/completer.py, which writes transitions in batches
 
     run = begin → execute → conclude            execute is one of: coroutine, thread, child process
 
-Whatever leaves the handler, also what is no Exception, arrives in `run` and goes on to `conclude`, the one place where
-an attempt ends. The end of its transaction is shielded: a handler may have cancelled its own task.
+Every exception of the handler, also one that is no Exception, arrives in `run` and goes on to `conclude`, the one place
+where an attempt ends. The end of its transaction is shielded: a handler may have cancelled its own task.
 
 Everything that can end an attempt from outside (a time limit, a cancel, a shutdown, a lost lease) goes through `stop`.
 A coroutine is cancelled and a child is killed; a thread can only be fenced out: its late result is refused, and its
@@ -35,9 +35,10 @@ from windlass.observe.events import JobEnded, JobFinished, JobStarted
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
-from windlass.runtime.execution import call_coroutine, from_error, in_thread, with_a_key, with_flow
+from windlass.runtime.completer import Completer
+from windlass.runtime.handler_call import call_coroutine, from_error, in_thread, with_flow, without_bare_bucket
 from windlass.runtime.pool import Processor
-from windlass.runtime.refused import untold
+from windlass.runtime.refused_transitions import burial_without_transition
 from windlass.runtime.state import WorkerState
 
 log = logging.getLogger("windlass")
@@ -53,7 +54,7 @@ class Stop(StrEnum):
 
 
 class Execution:
-    """A job in a processor's hands."""
+    """A job that a processor runs."""
 
     __slots__ = (
         "_cancel_timer",
@@ -63,9 +64,9 @@ class Execution:
         "_stopping",
         "_thread",
         "advance",
+        "completer",
         "context",
         "definition",
-        "freed",
         "isolation",
         "job",
         "processor",
@@ -79,14 +80,14 @@ class Execution:
         definition: Definition,
         processor: Processor,
         state: WorkerState,
-        freed: Callable[[Processor], None],
+        completer: Completer,
         advance: Advance | None = None,
     ) -> None:
         self.job = job
         self.definition = definition
         self.processor = processor
         self.state = state
-        self.freed = freed
+        self.completer = completer
         self.advance = advance  # where a success leads: the next phase of its pipeline
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
@@ -100,29 +101,29 @@ class Execution:
 
     @property
     def still_runs(self) -> bool:
-        """Whether its handler may still do something, stopped or not."""
+        """Whether the handler may still do something, stopped or not."""
         busy = self.task is not None and not self.task.done()
         return busy or (self._thread is not None and not self._thread.done())
 
     def start(self) -> None:
         """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
-        self.state.leases.attempts[self.job.id] = self
+        self.state.leases.executions[self.job.id] = self
         self.task = self.state.loop.create_task(self._run(), name=self.processor.name)
 
     async def _run(self) -> None:
         interrupt: KeyboardInterrupt | None = None
         try:
             self._begin()
-            outcome = self._stopped() or await self._execute()
-            if not outcome.finished:  # asked to stop, it came back: whatever it says, it stopped half-way
-                outcome = self._stopped() or outcome
+            outcome = self._stop_outcome() or await self._execute()
+            if not outcome.finished:  # it returned after a stop: whatever the outcome, it stopped half-way
+                outcome = self._stop_outcome() or outcome
         except asyncio.CancelledError as error:
             # Without a reason of ours it is the handler's own: it awaited something that was cancelled.
-            outcome = self._stopped() or from_error(error, self.definition)
-        except KeyboardInterrupt as error:  # addressed to the process, which goes on with it after this attempt's end
+            outcome = self._stop_outcome() or from_error(error, self.definition)
+        except KeyboardInterrupt as error:  # meant for the process, which goes on with it after this attempt's end
             interrupt, outcome = error, from_error(error, self.definition)
         except GeneratorExit as error:
-            if self._is_thrown_away():
+            if self._is_being_closed():
                 raise
             outcome = from_error(error, self.definition)
         except BaseException as error:  # a fault of the engine must not lose the processor
@@ -130,14 +131,14 @@ class Execution:
             outcome = from_error(error, self.definition)
         if failpoints.armed:
             failpoints.hit("process.after")
-        if self._concluded:  # it would not stop and was fenced out; its end only frees the processor
+        if self._concluded:  # the handler did not stop and was fenced out; its end only frees the processor
             self.processor.stuck = False
         else:
             await self._conclude(outcome)
         if interrupt is not None:
             raise interrupt
 
-    def _is_thrown_away(self) -> bool:
+    def _is_being_closed(self) -> bool:
         """Whether this task's coroutine is being closed, because its loop is gone, and may await nothing any more."""
         try:
             return asyncio.current_task() is not self.task
@@ -161,7 +162,7 @@ class Execution:
                 transaction_limit=state.settings.lease / 3,
                 time_limit=limit,
                 waited=self._waited(self._started),
-                on_progress=lambda context: state.progress.mark(self),
+                on_progress=lambda context: state.signals.progress_made(self),
             )
         if state.subscribers:
             state.emit(JobStarted(self.job, self.processor.name))
@@ -176,7 +177,7 @@ class Execution:
         else:
             self._thread = in_thread(self.state.threads, self.definition, self.job, self.context)
             outcome = await asyncio.shield(self._thread)
-        if self.job.suspect:  # no child could run it: it had this worker for itself, and the worker lives
+        if self.job.suspect:  # no child could run it: it had this worker for itself, and the worker did not die
             outcome = msgspec.structs.replace(outcome, harmless=True)
         return await with_flow(outcome, self.definition, self.context)
 
@@ -190,31 +191,31 @@ class Execution:
         if self.isolation is Isolation.PROCESS and why is Stop.CANCEL:
             self.state.children.ask_to_stop(self.job.id)
         if self._started is None or self.task is None:
-            return  # _run looks before it executes
+            return  # _run checks before it executes
         if self.isolation is not Isolation.COROUTINE and why is Stop.CANCEL and self.context is not None:
-            self.state.later(self.state.settings.cancel_grace, self._insist)
+            self.state.later(self.state.settings.cancel_grace, self._end_by_force)
             return
         self.task.cancel()
         if self.isolation is Isolation.COROUTINE:
             self.state.later(self.state.settings.cancel_grace, self._abandon)
 
-    def _insist(self) -> None:
-        """The thread or child was asked and did not end: fence the one out, kill the other."""
+    def _end_by_force(self) -> None:
+        """The thread or child was asked to stop and did not end: fence out the thread, kill the child."""
         if not self._concluding and self.task is not None:
             self.task.cancel()
 
     def _abandon(self) -> None:
-        """The coroutine was cancelled and goes on: write the end without it, and keep the processor in error."""
-        outcome = self._stopped()
+        """The coroutine was cancelled and goes on: write the finish without it, and keep the processor in error."""
+        outcome = self._stop_outcome()
         if not self._concluding and outcome is not None:
-            log.warning("job %s (%s) does not heed its cancellation; fenced out", self.job.id, self.job.type)
+            log.warning("job %s (%s) ignores its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
             if self.context is not None:
-                self.state.loop.create_task(self.context.close())  # it may hold locks that others wait for
-            self._settle(outcome, stuck=True)
+                self.state.loop.create_task(self.context.close())  # it may hold locks that other transactions wait for
+            self._end(outcome, stuck=True)
 
-    def _stopped(self) -> Outcome | None:
-        """The outcome of an attempt that was stopped; None while nobody stopped it."""
+    def _stop_outcome(self) -> Outcome | None:
+        """The outcome of an attempt that was stopped; None while it was not."""
         match self._stopping:
             case None:
                 return None
@@ -246,7 +247,7 @@ class Execution:
                 if outcome.ending is Ending.SUCCEEDED:
                     outcome = from_error(error, self.definition)
         self._concluded = True
-        self._settle(outcome, stuck=self._thread is not None and not self._thread.done())
+        self._end(outcome, stuck=self._thread is not None and not self._thread.done())
 
     async def _end_transaction(self, context: Context, outcome: Outcome) -> Outcome:
         """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
@@ -259,7 +260,7 @@ class Execution:
 
     async def _commit(self, context: Context, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""
-        transition = self._judge(outcome)
+        transition = self._decide(outcome)
         assert transition is not None
         return await commit(
             context,
@@ -270,52 +271,52 @@ class Execution:
             held=lambda: self.state.leases.holds(self.job.lease),
         )
 
-    def _settle(self, outcome: Outcome, *, stuck: bool) -> None:
+    def _end(self, outcome: Outcome, *, stuck: bool) -> None:
         state = self.state
         if self._cancel_timer is not None:
             self._cancel_timer()
-        if state.leases.attempts.get(self.job.id) is self:  # else the same job runs here again, under a new lease
-            del state.leases.attempts[self.job.id]
-        transition = self._verdict(outcome)
+        if state.leases.executions.get(self.job.id) is self:  # else the same job runs here again, under a new lease
+            del state.leases.executions[self.job.id]
+        transition = self._make_transition(outcome)
         if state.subscribers:
-            self._tell(outcome, transition)
+            self._emit_end(outcome, transition)
         state.local_queue.complete(self.processor.name)
         if self.context is not None and self.context.spent:
-            state.gates.pay(self.job, self.context.spent)
+            state.closures.charge(self.job, self.context.spent)
         if transition is not None:
-            state.completer.submit(transition)
+            self.completer.submit(transition)
         else:
             state.leases.forget([self.job.lease])
         if stuck or outcome.ending is Ending.TIMED_OUT:
             if stuck and self._thread is not None:
-                self._thread.add_done_callback(self._unstuck)
+                self._thread.add_done_callback(self._on_thread_ended)
             state.pools.fail(self.processor, stuck=stuck)
         else:
             state.pools.release(self.processor)
-        self.freed(self.processor)
+        state.signals.slot_freed(self.processor)
 
-    def _unstuck(self, thread: asyncio.Future[Outcome]) -> None:
-        """The fenced-out thread ended at last; the health check may reset its processor."""
+    def _on_thread_ended(self, thread: asyncio.Future[Outcome]) -> None:
+        """The fenced-out thread ended; the health check may reset its processor."""
         self.processor.stuck = False
         if not thread.cancelled():
-            thread.exception()  # looked at, so that nobody warns about it
+            thread.exception()  # retrieved, so that asyncio does not warn about it
 
-    def _verdict(self, outcome: Outcome) -> Transition | None:
-        """What is written; where that cannot even be said, the job is buried: it must not stay without an end."""
+    def _make_transition(self, outcome: Outcome) -> Transition | None:
+        """What is written. When that cannot be decided, the job is buried: it must not stay running for ever."""
         try:
-            return self._judge(outcome)
+            return self._decide(outcome)
         except Exception as error:
-            log.exception("the end of job %s cannot be told", self.job.id)
-            return untold(self.job, outcome, error, self.state.clock)
+            log.exception("the transition of job %s cannot be made", self.job.id)
+            return burial_without_transition(self.job, outcome, error, self.state.clock)
 
-    def _judge(self, outcome: Outcome) -> Transition | None:
+    def _decide(self, outcome: Outcome) -> Transition | None:
         state = self.state
         now = state.clock.monotonic()
         started = now if self._started is None else self._started
         run = account(self.job, self.context, worker=state.worker, waited=self._waited(started), elapsed=now - started)
         return decide(
             run,
-            with_a_key(outcome, state.registry),
+            without_bare_bucket(outcome, state.registry),
             retry=self.definition.retry_policy(state.settings),
             settings=state.settings,
             advance=self.advance if outcome.ending is Ending.SUCCEEDED else None,
@@ -327,7 +328,7 @@ class Execution:
         claimed = self.state.leases.claimed_at(self.job.lease)
         return 0.0 if claimed is None else started - claimed
 
-    def _tell(self, outcome: Outcome, transition: Transition | None) -> None:
+    def _emit_end(self, outcome: Outcome, transition: Transition | None) -> None:
         elapsed = self.state.clock.monotonic() - (self._started or 0.0)
         error = None if outcome.type is None else f"{outcome.type}: {outcome.message}"
         delay = None if transition is None else transition.delay

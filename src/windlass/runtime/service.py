@@ -25,18 +25,18 @@ class Service(ABC):
         self.clock = clock
         self._nudge = asyncio.Event()
         self._ending = False
-        self.resting = False  # between two rounds
+        self.is_waiting = False  # between two rounds
 
     @abstractmethod
     async def round(self) -> float | None:
-        """Do it once; the answer is how many seconds to wait (None: until nudged)."""
+        """Do it once; returns how many seconds to wait (None: until nudged)."""
 
     def nudge(self) -> None:
         """Make the next round come now."""
         self._nudge.set()
 
     def end(self) -> None:
-        """Let the round that runs finish, and begin no other."""
+        """Let the current round finish, and begin no other."""
         self._ending = True
         self._nudge.set()
 
@@ -47,7 +47,7 @@ class Service(ABC):
             self._nudge.clear()
             try:
                 pause = await self.round()
-                # A round that asked nothing proves nothing: the database must have answered somebody since.
+                # A round without a question proves nothing: the database must have answered some part since.
                 if failures and pause is not None and contact.answered_at > failed_at:
                     log.info("%s works again", self.name)
                     failures = 0
@@ -56,13 +56,13 @@ class Service(ABC):
                 failed, failed_at = True, self.clock.monotonic()
                 failures += 1
                 pause = contact.pause(failures)
-                self._tell(error, failures, pause)
+                self._log(error, failures, pause)
             if not self._ending:
-                self.resting = True
+                self.is_waiting = True
                 await (contact.hold_off(pause, self._nudge) if failed else wait(self.clock, self._nudge, pause))
-                self.resting = False
+                self.is_waiting = False
 
-    def _tell(self, error: Exception, failures: int, pause: float) -> None:
+    def _log(self, error: Exception, failures: int, pause: float) -> None:
         if not isinstance(error, StoreError):
             log.error("%s failed; trying again in %.1f s", self.name, pause, exc_info=error)
             return

@@ -1,4 +1,4 @@
-"""What the parts of one worker share: its settings, its store, and each other."""
+"""What the parts of one worker share: its settings, its store, its queue, its leases and its signals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from windlass.clock import Clock, SystemClock
 from windlass.config import Settings
 from windlass.declare.registry import Registry
 from windlass.observe.events import Event
-from windlass.runtime.duties.closures import Gates
+from windlass.runtime.duties.closures import Closures
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
-from windlass.runtime.pool import Pools
+from windlass.runtime.pool import PhasePools
+from windlass.runtime.signals import WorkerSignals
 from windlass.store.contact import Contact
 from windlass.store.protocol import Store
 
 if TYPE_CHECKING:
-    from windlass.runtime.completer import Completer
-    from windlass.runtime.duties.progress import ProgressWriter
     from windlass.runtime.processes.process_pool import ProcessPool
 
 log = logging.getLogger("windlass")
@@ -31,31 +30,40 @@ log = logging.getLogger("windlass")
 
 @dataclass(kw_only=True)
 class WorkerState:
-    """Built once by the worker; everybody reads it."""
+    """Complete when it is constructed. Other modules read its fields and change them only through its methods."""
 
     settings: Settings
     registry: Registry
     store: Store
     clock: Clock
     loop: asyncio.AbstractEventLoop
-    pools: Pools
+    pools: PhasePools
     local_queue: LocalQueue
     threads: Executor
     children: ProcessPool
+    signals: WorkerSignals = field(default_factory=WorkerSignals)
     leases: Leases = field(default_factory=Leases)
-    gates: Gates = field(default_factory=Gates)
+    closures: Closures = field(default_factory=Closures)
     worker: UUID = field(default_factory=uuid4)  # this incarnation; a new one after a lost lease
     registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
     subscribers: list[Callable[[Event], None]] = field(default_factory=list)
-    completer: Completer = field(init=False)
-    progress: ProgressWriter = field(init=False)
-    contact: Contact = field(init=False)  # what all parts know of the database
 
-    def __post_init__(self) -> None:
-        self.contact = self.store.contact
+    @property
+    def contact(self) -> Contact:
+        """What all parts know of the database: when it last answered, and which parts wait to try again."""
+        return self.store.contact
+
+    def begin_incarnation(self) -> None:
+        """Take a new worker id, which the store does not know yet. No id is ever registered twice."""
+        self.worker = uuid4()
+        self.registered = False
+
+    def mark_registered(self) -> None:
+        """The store has a row of this incarnation: it may claim."""
+        self.registered = True
 
     def emit(self, event: Event) -> None:
-        """Tell who listens; nobody decides anything by it."""
+        """Report an event to the subscribers. They only observe: no part of the worker depends on them."""
         for subscriber in self.subscribers:
             try:
                 subscriber(event)
@@ -63,12 +71,14 @@ class WorkerState:
                 log.exception("a subscriber failed at %s", type(event).__name__)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
-        """Do something after a while of this worker's clock; the answer takes it back."""
+        """Call `action` after so many seconds of this worker's clock; call what is returned to cancel that."""
         if isinstance(self.clock, SystemClock):
             return self.loop.call_later(seconds, action).cancel
+        # From this call on: a handler may move the clock before the task below has had its first turn.
+        due = self.clock.monotonic() + seconds
 
         async def wait() -> None:
-            await self.clock.sleep(seconds)
+            await self.clock.sleep(due - self.clock.monotonic())
             action()
 
         return self.loop.create_task(wait()).cancel

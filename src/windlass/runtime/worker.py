@@ -1,8 +1,8 @@
-"""A worker: one process's share of the work. It assembles the parts, registers, and knows how to end.
+"""A worker: how it starts, what it does when its leases are lost, and how it stops. `parts.py` has its parts.
 
     start: open the store → register → beat → discovery, coordinator, completer, sweeper, leader, health, …
-    lost:  stop every handler, drop every lease, register under a new id, give back what was dropped
-    stop:  claim no more → give back what has not started → wait the grace time → release the rest → say goodbye
+    lost:  stop every handler, drop every lease, register under a new id, release the jobs that were dropped
+    stop:  claim no more → release what has not started → wait the grace time → release the rest → deregister
 
 The database may go away at any moment and for any time: parts wait and try again, and the process lives on.
 """
@@ -14,42 +14,26 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.declare.pipeline import sizes
 from windlass.declare.registry import Registry
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
 from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
-from windlass.runtime.completer import Completer
-from windlass.runtime.coordinator import Coordinator
-from windlass.runtime.discovery import Discovery
 from windlass.runtime.duties.beat import Beat
-from windlass.runtime.duties.gate_watcher import GateWatcher
-from windlass.runtime.duties.health import Health
-from windlass.runtime.duties.leader import Leader
-from windlass.runtime.duties.progress import ProgressWriter
-from windlass.runtime.duties.schedules import Schedules
-from windlass.runtime.duties.sweeper import Former, Sweeper
-from windlass.runtime.duties.timers import Timers
-from windlass.runtime.duties.wakeups import Cancels, Listener
-from windlass.runtime.leases import give_back
-from windlass.runtime.local_queue import LocalQueue
-from windlass.runtime.pool import Pools
-from windlass.runtime.processes.process_pool import ProcessPool
+from windlass.runtime.duties.sweeper import LostIncarnation
+from windlass.runtime.leases import release_unstarted
+from windlass.runtime.parts import Stepping, WorkerParts
 from windlass.runtime.processor import Stop
-from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
-from windlass.store import make_store
 from windlass.store.protocol import NewWorker
 
 log = logging.getLogger("windlass")
 
-LAST_ROUND = 5.0  # seconds a service may take to finish its round when the worker stops
+LAST_ROUND = 5.0  # seconds that a service may take to finish its round when the worker stops
 LAST_WRITES = 10.0  # seconds to write what was finished, when the database does not answer
 
 
@@ -65,6 +49,7 @@ class Worker:
         program: str | None = None,
         queues: tuple[str, ...] | None = None,
         types: tuple[str, ...] | None = None,
+        stepping: Stepping | None = None,
     ) -> None:
         if not len(registry):
             raise ConfigError("this program has no job types; decorate a function with @app.job")
@@ -77,26 +62,44 @@ class Worker:
         self._types = registry.types if types is None else tuple(registry.require(name).type for name in types)
         self._subscribers: list[Callable[[Event], None]] = []
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._services: list[Service] = []
+        self._stepping = stepping
         self._beat: Beat | None = None
-        self._state: WorkerState | None = None
+        self._parts: WorkerParts | None = None
         self._stop_wanted = asyncio.Event()
-        self._impatient = asyncio.Event()
+        self._killed = asyncio.Event()
         self._failure: BaseException | None = None
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
-        """Be told what happens; call before the worker starts."""
+        """Call `subscriber` with every event; call this before the worker starts."""
         self._subscribers.append(subscriber)
 
     @property
+    def parts(self) -> WorkerParts:
+        assert self._parts is not None, "the worker has not been started"
+        return self._parts
+
+    @property
     def state(self) -> WorkerState:
-        assert self._state is not None, "the worker has not been started"
-        return self._state
+        return self.parts.state
+
+    async def step(self, *services: str) -> None:
+        """One round of each of these services, in this order, by hand; see `Stepping`."""
+        for name in services:
+            await self.parts.services[name].round()
 
     # Start
 
     async def __aenter__(self) -> Worker:
-        self._state = self._assemble()
+        self._parts = WorkerParts(
+            self.settings,
+            self._registry,
+            clock=self._clock,
+            program=self._program,
+            queues=self._queues,
+            types=self._types,
+            subscribers=self._subscribers,
+            stepping=self._stepping,
+        )
         try:
             first_try = asyncio.Event()
             self._tasks["start"] = asyncio.create_task(self._start(first_try), name="windlass-start")
@@ -108,54 +111,6 @@ class Worker:
             raise
         return self
 
-    def _assemble(self) -> WorkerState:
-        settings = self.settings
-        state = WorkerState(
-            settings=settings,
-            registry=self._registry,
-            store=make_store(settings, self._clock),
-            clock=self._clock,
-            loop=asyncio.get_running_loop(),
-            pools=Pools(total=settings.concurrency, size=settings.pool_size, sizes=sizes(self._registry)),
-            local_queue=LocalQueue(capacity=settings.local_queue),
-            threads=ThreadPoolExecutor(max_workers=settings.concurrency, thread_name_prefix="windlass"),
-            children=ProcessPool(settings, program=self._program),
-            subscribers=self._subscribers,
-        )
-        coordinator = Coordinator(state, freed=lambda processor: discovery.room_again(processor.phase))
-        discovery = Discovery(state, coordinator, queues=self._queues, types=self._types)
-
-        def freed() -> None:
-            coordinator.arrived()
-            if coordinator.at_once:  # else it scans by the clock, whatever happens in between
-                discovery.nudge()
-
-        gate_watcher = GateWatcher(state, discovery)
-        state.completer = Completer(
-            state,
-            due_again=discovery.due_again,
-            may_close=gate_watcher.nudge,
-            let_in=discovery.let_in,
-            relieved=discovery.nudge,
-        )
-        state.progress = ProgressWriter(state)
-        self._discovery, self._sweeper = discovery, Sweeper(state)
-        self._services = [
-            discovery,
-            self._sweeper,
-            Timers(state, discovery),
-            Schedules(state, discovery),
-            Leader(state),
-            Health(state, freed=freed),
-            state.progress,
-            gate_watcher,
-            Listener(state, discovery, gate_watcher, queues=self._queues),
-            Cancels(state),
-        ]
-        if not coordinator.at_once:
-            self._services.append(coordinator)
-        return state
-
     async def _start(self, first_try: asyncio.Event) -> None:
         """Open and register, however long the database takes; then let every service run."""
         failures = 0
@@ -165,11 +120,10 @@ class Worker:
                 failures += 1
                 await self._hold_off(failures)
             await self._register()
-            self._tasks["completer"] = asyncio.create_task(self.state.completer.run(), name="windlass-completer")
-            for service in self._services:
-                self._tasks[service.name] = asyncio.create_task(
-                    service.run(self.state.contact), name=f"windlass-{service.name}"
-                )
+            self._tasks["completer"] = asyncio.create_task(self.parts.completer.run(), name="windlass-completer")
+            if self._stepping is None:
+                for name, service in self.parts.services.items():
+                    self._tasks[name] = asyncio.create_task(service.run(self.state.contact), name=f"windlass-{name}")
             self.state.emit(WorkerStarted(self.state.worker, self.name))
         except Exception as error:
             self._failure = error
@@ -189,39 +143,49 @@ class Worker:
         state, failures = self.state, 0
         while True:
             began = self._clock.monotonic()
-            worker = NewWorker(
-                id=state.worker,
-                name=self.name,
-                lease=self.settings.lease,
-                queues=self._queues,
-                types=self._types,
-                concurrency=self.settings.concurrency,
-                isolates=self._discovery.isolates,
-            )
             try:
                 await state.store.declare(self._registry.rules())  # before it claims a job that counts against them
-                await state.store.register(worker)
+                await state.store.register(self._row())
                 break
             except StoreError as error:
+                if self._stepping is not None:
+                    raise
                 failures += 1
                 log.warning("cannot register: %s", error)
-                state.worker = uuid4()  # the answer may be lost and the row there: never use one id twice
+                state.begin_incarnation()  # the answer may be lost and the row there: never use one id twice
                 await self._hold_off(failures)
+        if self._stepping is None:
+            self._start_beat(began)
+        state.mark_registered()
+        self.parts.sweeper.on_registered()
+        self.parts.discovery.on_registered()
+
+    def _row(self) -> NewWorker:
+        stepping = self._stepping
+        return NewWorker(
+            id=self.state.worker,
+            name=self.name,
+            lease=self.settings.lease if stepping is None else stepping.lease,
+            queues=self._queues,
+            types=self._types,
+            concurrency=self.settings.concurrency if stepping is None else 1,
+            isolates=self.parts.discovery.isolates,
+        )
+
+    def _start_beat(self, registered_at: float) -> None:
+        state = self.state
         self._beat = Beat(
             state.store,
             state.worker,
             settings=self.settings,
             clock=self._clock,
-            lost=self._beat_lost,
-            told=self._beat_told,
-            holding=lambda: len(state.leases),
+            renewed=registered_at,
+            on_lost=self._beat_lost,
+            on_beat=self._beat_ended,
+            count_leases=lambda: len(state.leases),
         )
-        self._beat.renewed = began
         self._beat.start()
-        state.registered = True
         state.contact.beat(through=True)
-        self._sweeper.registered()
-        self._discovery.restart()
 
     async def _hold_off(self, failures: int) -> None:
         await self.state.contact.hold_off(self.state.contact.pause(failures))
@@ -233,7 +197,7 @@ class Worker:
         with suppress(RuntimeError):  # the loop is closed: there is nothing to stop any more
             self.state.loop.call_soon_threadsafe(self._lost, worker, why)
 
-    def _beat_told(self, through: bool) -> None:
+    def _beat_ended(self, through: bool) -> None:
         """On the beat's thread."""
         with suppress(RuntimeError):
             self.state.loop.call_soon_threadsafe(lambda: self.state.contact.beat(through=through))
@@ -243,17 +207,16 @@ class Worker:
         state = self.state
         if worker != state.worker or not state.registered:
             return
-        state.registered = False
-        held, attempts = state.leases.drop_all(), list(state.leases.attempts.values())
+        state.begin_incarnation()
+        held, executions = state.leases.drop_all(), list(state.leases.executions.values())
         log.error("worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, len(held))
-        state.worker = uuid4()
-        unwritten = state.completer.forget()
-        # Else this process stood still, perhaps by one of its handlers: a sweep gives its jobs back, with a crash.
+        unwritten = self.parts.completer.forget()
+        # Else this process stood still, perhaps by one of its handlers: a sweep releases its jobs, with a crash.
         if self._beat is not None and self._beat.cut_off:
-            self._sweeper.lost(Former(held, attempts, unwritten))
+            self.parts.sweeper.on_lost(LostIncarnation(held, executions, unwritten))
         state.local_queue.drain()
-        for attempt in attempts:
-            attempt.stop(Stop.LOST)
+        for execution in executions:
+            execution.stop(Stop.LOST)
         state.emit(LeasesLost(worker, len(held)))
         if not self._stop_wanted.is_set():
             self._tasks["register"] = asyncio.create_task(self._register(), name="windlass-register")
@@ -267,10 +230,10 @@ class Worker:
     def kill(self) -> None:
         """Do not wait for handlers any longer; from any thread."""
         self.stop()
-        self.state.loop.call_soon_threadsafe(self._impatient.set)
+        self.state.loop.call_soon_threadsafe(self._killed.set)
 
     async def finished(self) -> None:
-        """Until somebody asked the worker to stop; raises what made it impossible to go on."""
+        """Until the worker was asked to stop; raises what made it impossible to go on."""
         await self._stop_wanted.wait()
         if self._failure is not None:
             raise self._failure
@@ -285,40 +248,40 @@ class Worker:
             await self._close()
 
     async def _wind_down(self) -> None:
-        """Give back what has not started, wait for what has, release what will not end."""
+        """Release what has not started, wait for what has, release what will not end."""
         state = self.state
         await self._end_claiming()
         for job in state.local_queue.drain():
-            state.completer.submit(give_back(job))
+            self.parts.completer.submit(release_unstarted(job))
         await self._until_idle(self.settings.grace)
-        for attempt in list(state.leases.attempts.values()):
-            attempt.stop(Stop.SHUTDOWN)
+        for execution in list(state.leases.executions.values()):
+            execution.stop(Stop.SHUTDOWN)
         await self._until_idle(self.settings.cancel_grace + 1)
         if "completer" in self._tasks:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WRITES):
-                    await state.completer.drained()
+                    await self.parts.completer.drained()
 
     async def _end_claiming(self) -> None:
-        """A claim under way is waited for: cancelled, it might have leased jobs that nobody here knows of."""
-        self._discovery.end()
-        task = self._tasks.get(self._discovery.name)
+        """A claim under way is waited for: cancelled, it might have leased jobs that this worker does not know of."""
+        self.parts.discovery.end()
+        task = self._tasks.get(self.parts.discovery.name)
         if task is not None:
             await asyncio.wait({task}, timeout=LAST_ROUND)
 
     async def _until_idle(self, seconds: float) -> None:
-        """Until no attempt runs, the time is up, or somebody lost patience."""
-        tasks = {attempt.task for attempt in self.state.leases.attempts.values() if attempt.task is not None}
+        """Until no execution is left, the time is up, or `kill` was called."""
+        tasks = {each.task for each in self.state.leases.executions.values() if each.task is not None}
         if not tasks or seconds <= 0:
             return
-        impatient = asyncio.ensure_future(self._impatient.wait())
+        killed = asyncio.ensure_future(self._killed.wait())
         up = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             idle = asyncio.ensure_future(asyncio.wait(tasks))
-            await asyncio.wait({idle, impatient, up}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({idle, killed, up}, return_when=asyncio.FIRST_COMPLETED)
             idle.cancel()
         finally:
-            impatient.cancel()
+            killed.cancel()
             up.cancel()
 
     async def _close(self) -> None:

@@ -1,9 +1,5 @@
 """What a store does: it holds every job. Two implementations, PostgreSQL and SQLite, pass one contract suite.
 
-In:   NewJob, Claim, Transition
-Out:  rows, committed together with everything they cause
-Next: store/postgres/queries/claim.sql and store/sqlite/claim.py, where a stored job is claimed
-
 Rules that every implementation keeps:
 
 - Time is the database's. No caller passes "now".
@@ -71,8 +67,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     rescan: bool = False  # read below the claim floor too, for jobs that committed late
     aged: int = 0  # this many places of `room` go to the oldest due jobs of any priority
     suspects: Suspects = Suspects.WITH
-    rest: float = 0.0  # only rows that did not change for this many seconds (the steady pace)
-    by_creation: bool = False  # order by created_at instead of run_at (the steady pace)
+    untouched: float = 0.0  # only rows that did not change for this many seconds (setting `untouched`)
+    by_creation: bool = False  # order by created_at instead of run_at (setting `order`)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

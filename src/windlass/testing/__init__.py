@@ -42,7 +42,7 @@ def harness(
 
     `url` leads to a PostgreSQL server on which a database may be made; without it, a temporary SQLite file is used.
     `inline` runs every job where it is enqueued. `raise_errors` is the default of `drain` and `run_one`. `start` is
-    where the clock stands, else the present. `patience` is how much real time one attempt may take.
+    the time of the clock at first, else the present. `patience` is how much real time one attempt may take.
     """
     from windlass.testing.harnesses import PATIENCE, Harness
 

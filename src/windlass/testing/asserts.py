@@ -1,4 +1,4 @@
-"""Which jobs a test means, and what to say when they are not there."""
+"""Which jobs a test expects, and the message when they are not there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExpectedJob:
         return job.type == self.type and not self.differences(job)
 
     def differences(self, job: Job) -> list[str]:
-        """Wished arguments that the job has otherwise, as two lines each."""
+        """Expected arguments for which the job has another value, as two lines each."""
         stored = job.arguments()
         typed = stored if self._definition is None else _typed(self._definition, job)
         lines: list[str] = []
@@ -68,15 +68,15 @@ def type_of(kind: Kind) -> str:
     raise HarnessError(f"{kind!r} is no job type; give the function that @app.job decorates, or its type's name")
 
 
-def complaint(wish: ExpectedJob, expected: str, jobs: Sequence[Job]) -> str:
+def complaint(expected: ExpectedJob, count: str, jobs: Sequence[Job]) -> str:
     """What was expected and what is there instead."""
     enqueued = [job for job in jobs if job.status in ENQUEUED]
-    others = [job for job in jobs if job.status not in ENQUEUED and job.type == wish.type]
-    lines = [f"expected {expected} of {wish}", "enqueued are:" if enqueued else "nothing is enqueued"]
-    for job in _near_first(wish, enqueued)[:MOST_SHOWN]:
+    others = [job for job in jobs if job.status not in ENQUEUED and job.type == expected.type]
+    lines = [f"expected {count} of {expected}", "enqueued are:" if enqueued else "nothing is enqueued"]
+    for job in _near_first(expected, enqueued)[:MOST_SHOWN]:
         lines.append(f"  {call_text(job)}  {job.status.value}")
-        if job.type == wish.type:
-            lines += [f"    {line}" for line in wish.differences(job)]
+        if job.type == expected.type:
+            lines += [f"    {line}" for line in expected.differences(job)]
     if len(enqueued) > MOST_SHOWN:
         lines.append(f"  … and {len(enqueued) - MOST_SHOWN} more")
     if others:
@@ -94,7 +94,7 @@ def waiting(jobs: Iterable[Job], now: datetime) -> str:
 
 
 def due(job: Job, now: datetime) -> str:
-    """What holds a job back now."""
+    """Why a job cannot run now."""
     if job.status is State.WAITING:
         return "waiting: let what it waits for happen: windlass.drain(), job.signal(…) or windlass.clock.advance(…)"
     left = (job.run_at - now).total_seconds()
@@ -113,8 +113,8 @@ def due(job: Job, now: datetime) -> str:
     return f"{job.status.value}"
 
 
-def _near_first(wish: ExpectedJob, jobs: Sequence[Job]) -> list[Job]:
-    return sorted(jobs, key=lambda job: (job.type != wish.type, len(wish.differences(job))))
+def _near_first(expected: ExpectedJob, jobs: Sequence[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (job.type != expected.type, len(expected.differences(job))))
 
 
 def _typed(definition: Definition, job: Job) -> dict[str, Any]:
@@ -125,11 +125,11 @@ def _typed(definition: Definition, job: Job) -> dict[str, Any]:
         return job.arguments()
 
 
-def _equal(wished: Any, typed: Any, stored: Any) -> bool:
-    """The wished value is asked first, so that `mock.ANY` and `pytest.approx` answer for themselves."""
-    if bool(wished == typed):
+def _equal(expected: Any, typed: Any, stored: Any) -> bool:
+    """The expected value stands on the left, so that `mock.ANY` and `pytest.approx` compare as they do."""
+    if bool(expected == typed):
         return True
     try:
-        return bool(to_plain(wished) == stored)
+        return bool(to_plain(expected) == stored)
     except Exception:  # a matcher cannot travel as JSON
         return False

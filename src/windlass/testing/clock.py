@@ -1,4 +1,4 @@
-"""A clock that moves only when a test says so."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 class ManualClock:
     """Stands still until `advance`. Sleepers may sit on several event loops, in several threads.
 
-    `before` is told where the clock is about to be, before anybody wakes: a database whose time is its own follows.
+    `before` is called with the new time before any sleeper wakes: a database with a time of its own follows.
     """
 
     def __init__(self, start: datetime = START, *, before: Callable[[datetime], None] | None = None) -> None:
@@ -48,7 +48,7 @@ class ManualClock:
                 self._sleepers.pop(woken, None)
 
     def advance(self, duration: Duration) -> None:
-        """Move on by `10`, `"10s"` or `"1h30m"`, and wake whoever has slept long enough. From any thread."""
+        """Move on by `10`, `"10s"` or `"1h30m"`, and wake the sleepers that are due. From any thread."""
         step = timedelta(seconds=seconds(duration, what="advance(…)"))
         with self._moving:
             if self._before is not None:

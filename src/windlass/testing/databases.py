@@ -172,7 +172,7 @@ def _migrated_file() -> bytes:
 
 
 def _roomy_memory() -> str | None:
-    """Where SQLite's syncs cost nothing, unless TMPDIR says where temporary files go."""
+    """Where SQLite's syncs cost nothing, unless TMPDIR names a place for temporary files."""
     if os.environ.get("TMPDIR") or not os.access(MEMORY, os.W_OK | os.X_OK):
         return gettempdir()
     return str(MEMORY) if shutil.disk_usage(MEMORY).free > MEMORY_NEEDED else gettempdir()
@@ -189,7 +189,7 @@ class PostgresDatabase:
     """
 
     def __init__(self, server: str, *, moved: bool = True, given: str = "") -> None:
-        self._lender = _lender(server, given)
+        self._pool = _pool(server, given)
         self._moved = moved
         self._copy: _Copy | None = None
 
@@ -198,27 +198,27 @@ class PostgresDatabase:
         return "" if self._copy is None else self._copy.url
 
     def create(self) -> None:
-        self._copy = self._lender.lend(moved=self._moved)
+        self._copy = self._pool.acquire(moved=self._moved)
 
     def move(self, now: datetime) -> None:
         copy = self._copy
         assert copy is not None
-        self._lender.do(lambda: copy.connection.execute("UPDATE windlass.test_clock SET now = $1", now))
+        self._pool.do(lambda: copy.connection.execute("UPDATE windlass.test_clock SET now = $1", now))
 
     async def fetch(self, sql: str, *args: Any) -> list[Any]:
-        """Past Windlass, on the connection that looks after the database."""
+        """Past Windlass, on the connection that empties and moves the database."""
         copy = self._copy
         assert copy is not None
-        return list(await self._lender.ado(lambda: copy.connection.fetch(sql, *args)))
+        return list(await self._pool.ado(lambda: copy.connection.fetch(sql, *args)))
 
     def drop(self) -> None:
         copy, self._copy = self._copy, None
         if copy is not None:
-            self._lender.take_back(copy)
+            self._pool.release(copy)
 
 
 class _Copy:
-    """One database of this process, and the connection that looks after it."""
+    """One database of this process, and the connection that empties and moves it."""
 
     def __init__(self, url: str, connection: Any) -> None:
         self.url = url
@@ -230,7 +230,7 @@ class _Copy:
         return urlsplit(self.url).path[1:]
 
 
-class _Lender:
+class _DatabasePool:
     """The databases of this process on one server: those in use, and those that wait for the next test."""
 
     def __init__(self, server: str, given: str) -> None:
@@ -241,11 +241,11 @@ class _Lender:
         self._template: str | None = None
         self._free: list[_Copy] = []
 
-    def lend(self, *, moved: bool) -> _Copy:
-        return self.do(lambda: self._lend(MOVED_TIME if moved else REAL_TIME))
+    def acquire(self, *, moved: bool) -> _Copy:
+        return self.do(lambda: self._acquire(MOVED_TIME if moved else REAL_TIME))
 
-    def take_back(self, copy: _Copy) -> None:
-        self.do(lambda: self._take_back(copy))
+    def release(self, copy: _Copy) -> None:
+        self.do(lambda: self._release(copy))
 
     def close(self) -> None:
         try:
@@ -261,7 +261,7 @@ class _Lender:
         """Await it from any loop."""
         return await self._portal.arun(work)
 
-    async def _lend(self, time: str) -> _Copy:
+    async def _acquire(self, time: str) -> _Copy:
         while self._free:
             copy = self._free.pop()
             try:
@@ -273,8 +273,8 @@ class _Lender:
         await copy.connection.execute(SET_TIME.format(time))
         return copy
 
-    async def _take_back(self, copy: _Copy) -> None:
-        """Empty it for the next test. What cannot be emptied, or has another shape than before, goes."""
+    async def _release(self, copy: _Copy) -> None:
+        """Empty it for the next test. What cannot be emptied, or has another shape than before, is dropped."""
         with suppress(Exception):
             await copy.connection.execute(EMPTY)
             if await copy.connection.fetchval(SHAPE) == copy.shape:
@@ -351,33 +351,33 @@ async def _connect(url: str) -> Any:
         raise translated(error, read_address(url)) from error
 
 
-_lenders: dict[tuple[str, str], _Lender] = {}
+_pools: dict[tuple[str, str], _DatabasePool] = {}
 _of_the_parent: list[object] = []
 
 
 def _leave_to_the_parent() -> None:
-    """In the child of a fork: its own lenders are new ones.
+    """In the child of a fork: its own pools are new ones.
 
     The parent's are kept: a connection that is collected here takes itself out of the selector, which the processes
     share, and the parent would wait for its answers for ever.
     """
-    _of_the_parent.append(dict(_lenders))
-    _lenders.clear()
+    _of_the_parent.append(dict(_pools))
+    _pools.clear()
 
 
 os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
-def _lender(server: str, given: str) -> _Lender:
-    if (server, given) not in _lenders:
-        _lenders[server, given] = _Lender(server, given)
-    return _lenders[server, given]
+def _pool(server: str, given: str) -> _DatabasePool:
+    if (server, given) not in _pools:
+        _pools[server, given] = _DatabasePool(server, given)
+    return _pools[server, given]
 
 
 @atexit.register
 def drop_databases() -> None:
     """Drop what this process made on PostgreSQL servers, and its templates."""
-    while _lenders:
-        _, lender = _lenders.popitem()
+    while _pools:
+        _, pool = _pools.popitem()
         with suppress(Exception):  # the server may be gone already
-            lender.close()
+            pool.close()

@@ -17,7 +17,7 @@ class HarnessError(WindlassError):
 
 
 class NothingDue(HarnessError, AssertionError):
-    """There is nothing to run now; the message says what waits, and for how long."""
+    """There is nothing to run now; the message names what waits, and for how long."""
 
 
 class EndlessDrain(HarnessError, AssertionError):

@@ -1,4 +1,4 @@
-"""An executor on the thread that waits: plain handlers run where `drain()` or an inline enqueue was called.
+"""An executor on the calling thread: plain handlers run where `drain()` or an inline enqueue was called.
 
 A connection, a session or a monkeypatched thread-local that belongs to the test's thread works in the handler, and a
 debugger stops where it should. The event loop that drives the attempt lives on another thread meanwhile.

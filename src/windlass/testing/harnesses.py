@@ -1,4 +1,4 @@
-"""The harness: an app on a throw-away database, a clock that a test moves, and a worker that works when it is told to.
+"""The harness: an app on a throw-away database, a clock that a test moves, and a worker that a test steps.
 
 with harness(app) as windlass:
     signup("a@example.org")
@@ -44,9 +44,9 @@ from windlass.testing.stepped_worker import SteppedWorker
 
 T = TypeVar("T")
 
-LIMIT = 1_000  # attempts of one drain()
+MOST_ATTEMPTS = 1_000  # attempts of one drain()
 PATIENCE = 60.0  # seconds of real time for one attempt
-PAGE = 1_000  # jobs per look at the store
+PAGE = 1_000  # jobs per read of the store
 EVERYTHING = Filter("", ())
 
 Which = Kind | JobHandle[Any] | Job | UUID | None
@@ -74,7 +74,7 @@ class Harness:
         self._inline = inline
         self._raise_errors = raise_errors
         self._patience = seconds(patience, what="patience")
-        self._own: tuple[Settings, Clock, Client] | None = None  # what the app is given back
+        self._own: tuple[Settings, Clock, Client] | None = None  # what the app gets back at the end
         self._runner = Portal()  # where coroutines run when a test waits
 
     @property
@@ -85,7 +85,7 @@ class Harness:
     # Open
 
     def __enter__(self) -> Harness:
-        _elsewhere(self._open)
+        _on_own_thread(self._open)
         return self
 
     async def __aenter__(self) -> Harness:
@@ -110,7 +110,7 @@ class Harness:
         app.client = HarnessClient(
             app.settings, self.clock, patience=self._patience, run=self._run_inline, arun=self._arun_inline
         )
-        self._desk = SingleClaims(app.client)
+        self._claims = SingleClaims(app.client)
         try:
             self._declare_schedules()
         except BaseException:
@@ -126,7 +126,7 @@ class Harness:
 
     # Run
 
-    def drain(self, *, limit: int = LIMIT, raise_errors: bool | None = None) -> list[AttemptResult]:
+    def drain(self, *, limit: int = MOST_ATTEMPTS, raise_errors: bool | None = None) -> list[AttemptResult]:
         """Run everything that is due, one job after another, here and now; returns what ran, in order.
 
         Jobs that handlers enqueue run too. An error is recorded as in production; with `raise_errors=True` the first
@@ -134,9 +134,9 @@ class Harness:
         """
         __tracebackhide__ = True
         strict = self._strict(raise_errors)
-        return raising(self._wait(lambda here: self._drain(limit, strict, here), "windlass.adrain(…)"), strict)
+        return raising(self._wait(lambda threads: self._drain(limit, strict, threads), "windlass.adrain(…)"), strict)
 
-    async def adrain(self, *, limit: int = LIMIT, raise_errors: bool | None = None) -> list[AttemptResult]:
+    async def adrain(self, *, limit: int = MOST_ATTEMPTS, raise_errors: bool | None = None) -> list[AttemptResult]:
         """As `drain()`; coroutines run on the caller's own event loop."""
         __tracebackhide__ = True
         strict = self._strict(raise_errors)
@@ -146,7 +146,7 @@ class Harness:
         """One attempt: of the next job that is due, of the next one of a type, or of a certain job."""
         __tracebackhide__ = True
         strict = self._strict(raise_errors)
-        return raising([self._wait(lambda here: self._run_one(which, here), "windlass.arun_one(…)")], strict)[0]
+        return raising([self._wait(lambda threads: self._run_one(which, threads), "windlass.arun_one(…)")], strict)[0]
 
     async def arun_one(self, which: Which = None, *, raise_errors: bool | None = None) -> AttemptResult:
         __tracebackhide__ = True
@@ -166,7 +166,7 @@ class Harness:
         finally:
             self._inline, self._raise_errors = before
 
-    # Look
+    # Read
 
     def jobs(self, kind: Kind | None = None, *, status: State | str | None = None) -> list[Job]:
         """All jobs of the store, those that ended too, in the order in which they were enqueued."""
@@ -177,19 +177,19 @@ class Harness:
     def assert_enqueued(self, kind: Kind, /, *, count: int | None = None, **arguments: object) -> list[Job]:
         """Jobs of this type with these arguments (others may be there too) wait to run; returns them."""
         __tracebackhide__ = True
-        wish, jobs = ExpectedJob(kind, arguments), self.jobs()
-        found = [job for job in jobs if job.status in ENQUEUED and wish.fits(job)]
+        expected_job, jobs = ExpectedJob(kind, arguments), self.jobs()
+        found = [job for job in jobs if job.status in ENQUEUED and expected_job.fits(job)]
         if (count is None and not found) or (count is not None and len(found) != count):
-            expected = "a job" if count is None else f"{count} jobs instead of {len(found)}"
-            raise AssertionError(complaint(wish, expected, jobs))
+            missing = "a job" if count is None else f"{count} jobs instead of {len(found)}"
+            raise AssertionError(complaint(expected_job, missing, jobs))
         return found
 
     def assert_not_enqueued(self, kind: Kind, /, **arguments: object) -> None:
         """No job of this type with these arguments waits to run."""
         __tracebackhide__ = True
-        wish, jobs = ExpectedJob(kind, arguments), self.jobs()
-        if any(job.status in ENQUEUED and wish.fits(job) for job in jobs):
-            raise AssertionError(complaint(wish, "no job", jobs))
+        expected_job, jobs = ExpectedJob(kind, arguments), self.jobs()
+        if any(job.status in ENQUEUED and expected_job.fits(job) for job in jobs):
+            raise AssertionError(complaint(expected_job, "no job", jobs))
 
     def execute(self, sql: str, *args: object) -> None:
         """Run one statement on the throw-away database and commit it; parameters are `$1`, `$2`, … on both stores."""
@@ -215,7 +215,7 @@ class Harness:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _elsewhere(self._close)
+        _on_own_thread(self._close)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -234,7 +234,7 @@ class Harness:
             self._runner.close()
             self._database.drop()
 
-    # What both twins do
+    # Shared by the blocking and the awaited methods
 
     def _strict(self, raise_errors: bool | None) -> bool:
         return self._raise_errors if raise_errors is None else raise_errors
@@ -242,8 +242,8 @@ class Harness:
     def _wait(self, work: Callable[[Executor], Coroutine[Any, Any, T]], twin: str) -> T:
         """Let coroutines run on the runner's loop, and plain handlers on this thread."""
         self._runner.refuse_on_a_loop(twin)
-        here = CallerThreadExecutor()
-        return here.serve(self._runner.submit(lambda: work(here)))
+        threads = CallerThreadExecutor()
+        return threads.serve(self._runner.submit(lambda: work(threads)))
 
     def _ask(self, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Wait for the store, also on an event loop's thread: nothing there is needed for the answer."""
@@ -255,9 +255,9 @@ class Harness:
             raise HarnessError("the harness is not open; use it inside: with harness(app) as windlass:")
         return self.app.client
 
-    def _hands(
+    def _make_worker(
         self,
-        here: Executor | None,
+        threads: Executor | None,
         *,
         limited: bool = True,
         types: tuple[str, ...] | None = None,
@@ -268,17 +268,17 @@ class Harness:
             self.app.settings,
             self.app.registry,
             clock=self.clock,
-            desk=self._desk,
+            claims=self._claims,
             patience=self._patience,
-            threads=here,
+            threads=threads,
             limited=limited,
             types=types,
             queues=queues,
         )
 
-    async def _drain(self, limit: int, strict: bool, here: Executor | None) -> list[AttemptResult]:
+    async def _drain(self, limit: int, strict: bool, threads: Executor | None) -> list[AttemptResult]:
         done: list[AttemptResult] = []
-        async with self._hands(here) as worker:
+        async with self._make_worker(threads) as worker:
             while (ran := await worker.work()) is not None:
                 done.append(ran)
                 if to_raise(ran, strict) is not None:
@@ -300,9 +300,9 @@ class Harness:
                 f"does it enqueue itself without end? If not: drain(limit={len(done) * 10})"
             )
 
-    async def _run_one(self, which: Which, here: Executor | None) -> AttemptResult:
+    async def _run_one(self, which: Which, threads: Executor | None) -> AttemptResult:
         wanted, types, queues = await self._resolve(which)
-        async with self._hands(here, types=types, queues=queues) as worker:
+        async with self._make_worker(threads, types=types, queues=queues) as worker:
             ran = await worker.work(wanted)
         return ran or await self._refuse_idle(wanted, types)
 
@@ -319,7 +319,7 @@ class Harness:
         await store.declare(self.app.registry.rules())
         await store.register(worker)
         claim = Claim(worker=worker.id, room=1, types=worker.types, queues=queues, rescan=True)
-        claimed = await self._desk.claim(claim, wanted)
+        claimed = await self._claims.claim(claim, wanted)
         return claimed.jobs[0] if claimed.jobs else await self._refuse_idle(wanted, types)
 
     async def _resolve(self, which: Which) -> tuple[UUID | None, tuple[str, ...] | None, tuple[str, ...] | None]:
@@ -348,7 +348,7 @@ class Harness:
         if self._inline and (wanted := self._due(jobs)):
             strict = self._raise_errors
             with nested(wanted):
-                ran = self._wait(lambda here: self._run_these(wanted, strict, here), "aenqueue(…)")
+                ran = self._wait(lambda threads: self._run_these(wanted, strict, threads), "aenqueue(…)")
             raising(ran, strict)
 
     async def _arun_inline(self, jobs: Sequence[NewJob]) -> None:
@@ -359,17 +359,17 @@ class Harness:
                 ran = await self._run_these(wanted, strict, None)
             raising(ran, strict)
 
-    async def _run_these(self, jobs: Sequence[NewJob], strict: bool, here: Executor | None) -> list[AttemptResult]:
+    async def _run_these(self, jobs: Sequence[NewJob], strict: bool, threads: Executor | None) -> list[AttemptResult]:
         # Without limits: an enqueue cannot wait for others to end, or for a clock that stands still.
-        return await run_these(jobs, partial(self._hands, here, limited=False), self.clock, strict)
+        return await run_these(jobs, partial(self._make_worker, threads, limited=False), self.clock, strict)
 
     def _due(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         now = self.clock.now()
         return [job for job in jobs if not job.delay and (job.run_at is None or job.run_at <= now)]
 
 
-def _elsewhere(work: Callable[[], None]) -> None:
-    """On a thread of its own, where no event loop runs, whoever calls."""
+def _on_own_thread(work: Callable[[], None]) -> None:
+    """On a thread of its own, where no event loop runs."""
     with ThreadPoolExecutor(1, thread_name_prefix="windlass-harness") as thread:
         thread.submit(work).result()
 

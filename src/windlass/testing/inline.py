@@ -18,8 +18,8 @@ from windlass.testing.errors import EndlessDrain
 from windlass.testing.results import AttemptResult, to_raise
 from windlass.testing.stepped_worker import SteppedWorker
 
-DEEPEST = 20  # inline jobs inside one another; each holds a store of its own
-MOST = 1_000  # attempts that one enqueue may lead to
+MOST_LEVELS = 20  # inline jobs inside one another; each holds a store of its own
+MOST_ATTEMPTS = 1_000  # that one enqueue may lead to
 
 ENDED = FINAL | {None}
 
@@ -28,18 +28,18 @@ depth: ContextVar[int] = ContextVar("windlass_inline_depth", default=0)
 
 class MakesSteppedWorker(Protocol):
     def __call__(self, *, types: tuple[str, ...] | None = None, queues: tuple[str, ...] | None = None) -> SteppedWorker:
-        """A worker for these types and queues; for all of them, when nothing is said."""
+        """A worker for these types and queues; without them, for all."""
         ...
 
 
 async def run_these(
-    jobs: Sequence[NewJob], hands: MakesSteppedWorker, clock: ManualClock, strict: bool
+    jobs: Sequence[NewJob], make_worker: MakesSteppedWorker, clock: ManualClock, strict: bool
 ) -> list[AttemptResult]:
     """Run the jobs, and what has to do with them, until nothing of it is due."""
     done: list[AttemptResult] = []
     types, queues = {job.type for job in jobs}, {job.queue for job in jobs}
-    async with hands(types=tuple(types), queues=tuple(queues)) as worker:
-        family = Family(worker.state.store)
+    async with make_worker(types=tuple(types), queues=tuple(queues)) as worker:
+        related = RelatedJobs(worker.state.store)
         for job in jobs:
             ran = None if job.wait is not None else await worker.work(job.id)
             if ran is not None:
@@ -47,12 +47,12 @@ async def run_these(
                 if to_raise(ran, strict) is not None:
                     return done
             # Else it waits, as a node of a graph; or a drain() on another thread was faster.
-            await family.add(job.id, ran)
-        if not family.open:
+            await related.add(job.id, ran)
+        if not related.open:
             return done
-    async with hands() as worker:
-        family.store = worker.state.store
-        while (job_id := await family.due(clock.now())) is not None:
+    async with make_worker() as worker:
+        related.store = worker.state.store
+        while (job_id := await related.due(clock.now())) is not None:
             ran = await worker.work(job_id)
             if ran is None:
                 break
@@ -60,12 +60,12 @@ async def run_these(
             if to_raise(ran, strict) is not None:
                 break
             _refuse_more(done)
-            await family.add(job_id, ran)
+            await related.add(job_id, ran)
     return done
 
 
-class Family:
-    """Jobs, those they spawned, and those they wait for: as many of them as are still to run."""
+class RelatedJobs:
+    """Jobs, those they spawned, and those they wait for, as far as they have still to run."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -93,7 +93,7 @@ class Family:
 
 
 def _refuse_more(done: Sequence[AttemptResult]) -> None:
-    if len(done) >= MOST:
+    if len(done) >= MOST_ATTEMPTS:
         raise EndlessDrain(
             f"inline: one enqueue led to {len(done)} attempts, the last of {done[-1].type!r}; does it spawn itself "
             "without end? If not, leave inline mode: windlass.drain()"
@@ -102,9 +102,9 @@ def _refuse_more(done: Sequence[AttemptResult]) -> None:
 
 @contextmanager
 def nested(jobs: Sequence[NewJob]) -> Iterator[None]:
-    """Jobs that run inside jobs that run inside …: an end without an end of the stack."""
+    """Jobs that run inside jobs that run inside …: an error comes before the end of the stack."""
     level = depth.get()
-    if level >= DEEPEST:
+    if level >= MOST_LEVELS:
         raise EndlessDrain(
             f"inline: {jobs[0].type!r} was enqueued {level} levels deep; does it enqueue itself without end? If not, "
             "leave inline mode: windlass.drain()"

@@ -1,7 +1,7 @@
 """The pytest plugin: a fixture `windlass` that puts the program's app on a throw-away database for one test.
 
 The app is found by `windlass_app = shop:app` in pytest's configuration, or by a fixture `windlass_app` of the user's.
-Only names are declared here; Windlass's own parts are imported by the first test that asks for the fixture.
+Only names are declared here; Windlass itself is imported by the first test that uses the fixture.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def app_from_configuration(pytestconfig: pytest.Config) -> Windlass:
         return load(reference)
     except ProgramError as error:
         problem = f"windlass_app = {reference}: {error}"
-    pytest.fail(problem, pytrace=False)  # outside, so that pytest tells it once
+    pytest.fail(problem, pytrace=False)  # outside, so that pytest reports it once
 
 
 @pytest.fixture(name="windlass")

@@ -15,11 +15,11 @@ from windlass.declare.registry import Definition, Isolation, Registry
 from windlass.observe.events import Event, JobEnded, JobStarted
 
 attempting: ContextVar[UUID | None] = ContextVar("windlass_attempting", default=None)
-"""The job whose handler runs in this context."""
+"""The job of the handler that runs in this context."""
 
 
 class Recorder:
-    """Subscribes to a worker and listens at its handlers."""
+    """Subscribes to a worker's events and wraps its handlers."""
 
     def __init__(self) -> None:
         self.ends: dict[UUID, JobEnded] = {}
@@ -29,24 +29,24 @@ class Recorder:
         if isinstance(event, JobStarted):
             self.ends.pop(event.job.id, None)
             self.errors.pop(event.job.id, None)
-            attempting.set(event.job.id)  # told inside the attempt's own task, so that it ends with it
+            attempting.set(event.job.id)  # emitted inside the attempt's own task, so that it ends with it
         elif isinstance(event, JobEnded):
             self.ends[event.job.id] = event
 
-    def listen(self, registry: Registry) -> Registry:
-        """The same job types, each with an ear at its handler."""
-        listening = Registry()
+    def wrap(self, registry: Registry) -> Registry:
+        """The same job types, each with a handler that records what it raises."""
+        wrapped = Registry()
         for definition in registry:
-            listening.add(self._listen_at(definition))
+            wrapped.add(self._wrap(definition))
         for rule in registry.rules():
-            listening.add_rule(rule, "the program", registry.scope_of(rule.name), keyed=registry.is_keyed(rule.name))
+            wrapped.add_rule(rule, "the program", registry.scope_of(rule.name), keyed=registry.is_keyed(rule.name))
         # One attempt at a time: a pool's size would only spread work over time.
-        listening.pipelines = {name: plan.unsized() for name, plan in registry.pipelines.items()}
-        listening.schedules = dict(registry.schedules)
-        return listening
+        wrapped.pipelines = {name: plan.unsized() for name, plan in registry.pipelines.items()}
+        wrapped.schedules = dict(registry.schedules)
+        return wrapped
 
-    def _listen_at(self, definition: Definition) -> Definition:
-        """In this process, whatever the type's isolation: what a test replaced is replaced only here."""
+    def _wrap(self, definition: Definition) -> Definition:
+        """In this process, whatever the type's isolation: what a test patched is patched only here."""
         natural = inspect.iscoroutinefunction(definition.fn)
         fn = self._coroutine(definition.fn) if natural else self._plain(definition.fn)
         isolation = Isolation.COROUTINE if natural else Isolation.THREAD

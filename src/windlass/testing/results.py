@@ -18,7 +18,7 @@ FAILURES = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RE
 """Endings that count as an error; a snooze, a cancel and a release do not."""
 
 FOR_THE_JOB = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit, type(None))
-"""Errors that end an attempt. What is none of these, Ctrl-C or pytest.fail(), is meant for the test."""
+"""Errors that end an attempt. Others, such as Ctrl-C or pytest.fail(), are meant for the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

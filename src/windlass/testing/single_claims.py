@@ -1,7 +1,7 @@
-"""Where a harness's workers claim: one job at a time, and on demand a certain one.
+"""The claims of a harness's workers: one job at a time, and on demand a certain one.
 
-A claim names types and queues, not jobs. For a certain job the ones before it are claimed too and given back unstarted,
-as a worker does that is asked to stop. Claims take turns, so that nobody misses a job that is only held for a moment.
+A claim names types and queues, not jobs. For a certain job the ones before it are claimed too and released unstarted,
+as a stopping worker does. Claims take turns, so that none misses a job that is only held for a moment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from windlass.client import Client
 from windlass.model.admission import Grant
 from windlass.model.job import Job
 from windlass.model.state import CLAIMABLE
-from windlass.runtime.demand import LARGEST_CLAIM
-from windlass.runtime.leases import give_back
+from windlass.runtime.claims.demand import LARGEST_CLAIM
+from windlass.runtime.leases import release_unstarted
 from windlass.store import dialect_of
 from windlass.store.protocol import Claim, Claimed, Store
 
@@ -26,7 +26,7 @@ PATIENCE = 10.0  # seconds for one statement
 
 
 class SingleClaims:
-    """One per harness; workers on any loop come here. Claims are made on the client's own store."""
+    """One per harness, for workers on any loop. Claims are made on the client's own store."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -56,10 +56,10 @@ class SingleClaims:
             claimed = await store.claim(msgspec.structs.replace(claim, room=1))
             if wanted is None or not claimed.jobs or claimed.jobs[0].id == wanted:
                 return claimed
-            return await self._dig(store, claim, wanted, claimed.jobs)
+            return await self._claim_until(store, claim, wanted, claimed.jobs)
 
-    async def _dig(self, store: Store, claim: Claim, wanted: UUID, held: list[Job]) -> Claimed:
-        """Claim on until the wanted one comes, then give the others back."""
+    async def _claim_until(self, store: Store, claim: Claim, wanted: UUID, held: list[Job]) -> Claimed:
+        """Claim on until the wanted job comes, then release the others."""
         found: list[Job] = []
         try:
             while not found:
@@ -69,17 +69,17 @@ class SingleClaims:
                 if not claimed.jobs:
                     break
         finally:
-            await store.finish([give_back(job) for job in held])
+            await store.finish([release_unstarted(job) for job in held])
         return Claimed(jobs=found)
 
 
 class SingleClaimsStore:
-    """A worker's own store, but for the claims, which are made at the desk, and for waiting."""
+    """A worker's own store, except that claims go through `SingleClaims`, and that no token is waited for."""
 
-    def __init__(self, store: Store, desk: SingleClaims, *, limited: bool) -> None:
+    def __init__(self, store: Store, claims: SingleClaims, *, limited: bool) -> None:
         self._store = store
-        self._desk = desk
-        self._limited = limited  # else a wanted job runs whatever its limits say
+        self._claims = claims
+        self._limited = limited  # else a wanted job runs whatever its limits are
         self.wanted: UUID | None = None
         self.taken: list[Job] = []
 
@@ -90,13 +90,13 @@ class SingleClaimsStore:
         if self.taken:
             return Claimed(jobs=[])  # one job in a round, whatever else the round asks for
         if not self._limited and self.wanted is not None:
-            await self._desk.lift_limits(self.wanted)
+            await self._claims.lift_limits(self.wanted)
             claim = msgspec.structs.replace(claim, rescan=True)  # it is in another lane now
-        claimed = await self._desk.claim(claim, self.wanted)
+        claimed = await self._claims.claim(claim, self.wanted)
         self.taken += claimed.jobs
         return claimed
 
     async def acquire(self, bucket: str, *, most: float) -> Grant:
-        """A token that a handler would wait a moment for is there at once: nobody moves the clock while it sleeps."""
+        """A token that a handler would wait a moment for is there at once: no test moves the clock while it sleeps."""
         grant = await self._store.acquire(bucket, most=most)
         return Grant(granted=True, wait=0.0) if grant.granted else grant

@@ -1,16 +1,15 @@
-"""A worker whose rounds are made by hand: claim one job, see it through, write it; again when told to.
+"""A worker that is stepped by hand: `work()` claims one job, processes it and writes its finish.
 
-Registration, claim, local queue, coordinator, processor, `ctx.transaction()`, judgement and completer are the worker's
-own. What is left out is what needs real time to pass: no loop polls, and no beat is needed, for this worker's row
-outlives every test.
+Registration, claim, local queue, coordinator, processor, `ctx.transaction()`, decision and completer are the worker's
+own. What needs real time to pass is left out: no loop polls, and no beat is needed, for this worker's row outlives
+every test.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable
 from concurrent.futures import Executor
+from types import TracebackType
 from typing import cast
 from uuid import UUID
 
@@ -19,27 +18,29 @@ from windlass.config import Settings
 from windlass.declare.registry import Registry
 from windlass.model.job import Job
 from windlass.model.outcome import Ending
+from windlass.runtime.parts import Stepping
 from windlass.runtime.processor import Execution, Stop
-from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
 from windlass.runtime.worker import Worker
-from windlass.store.protocol import NewWorker, Store
+from windlass.store import make_store
+from windlass.store.protocol import Store
 from windlass.testing.errors import AttemptFailed, HandlerStuck
 from windlass.testing.recorder import Recorder
 from windlass.testing.results import FAILURES, AttemptResult
 from windlass.testing.single_claims import SingleClaims, SingleClaimsStore
 
-FOREVER = 36_500 * 86_400.0  # seconds that a hand-made worker lives: a clock may be moved by years under a handler
+FOREVER = 36_500 * 86_400.0  # seconds that the worker's row lives: a clock may be moved by years under a handler
 PROCESSORS = 100  # more than a test leaves stuck
-GLANCE = 0.05  # seconds between two looks for a request to cancel, on the machine's clock
-LAST_WORDS = 1.0  # seconds for a stuck coroutine to heed its cancellation
+CANCEL_EVERY = 0.05  # seconds between two reads of requests to cancel, on the machine's clock
+STOP_SECONDS = 1.0  # for a stuck coroutine to end after its cancellation
 
 WHILE_RUNNING = ("cancels", "progress")
-BETWEEN = ("sweeper", "timers", "schedules", "leader")
+TO_CLAIM = ("health", "discovery")
+WHEN_NOTHING_IS_DUE = ("sweeper", "timers", "schedules", "leader")
 
 
-class SteppedWorker(Worker):
-    """`async with HandWorker(…) as worker: ran = await worker.work()`"""
+class SteppedWorker:
+    """`async with SteppedWorker(…) as worker: result = await worker.work()`"""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class SteppedWorker(Worker):
         registry: Registry,
         *,
         clock: Clock,
-        desk: SingleClaims,
+        claims: SingleClaims,
         patience: float,
         threads: Executor | None = None,
         limited: bool = True,
@@ -55,92 +56,77 @@ class SteppedWorker(Worker):
         types: tuple[str, ...] | None = None,
     ) -> None:
         self._recorder = Recorder()
-        super().__init__(
-            _without_waiting(settings), self._recorder.listen(registry), clock=clock, queues=queues, types=types
-        )
-        self.subscribe(self._recorder)
-        self._desk = desk
+        self._single_claims = claims
         self._patience = patience
-        self._here = threads
         self._limited = limited
-        self._rounds: dict[str, Service] = {}
+        self._worker = Worker(
+            _without_waiting(settings),
+            self._recorder.wrap(registry),
+            clock=clock,
+            queues=queues,
+            types=types,
+            stepping=Stepping(lease=FOREVER, make_store=self._make_store, threads=threads),
+        )
+        self._worker.subscribe(self._recorder)
+
+    def _make_store(self, settings: Settings, clock: Clock) -> Store:
+        self._store = SingleClaimsStore(make_store(settings, clock), self._single_claims, limited=self._limited)
+        return cast(Store, self._store)
+
+    @property
+    def state(self) -> WorkerState:
+        return self._worker.state
 
     async def __aenter__(self) -> SteppedWorker:
-        await super().__aenter__()
+        await self._worker.__aenter__()
         return self
 
-    def _assemble(self) -> WorkerState:
-        state = super()._assemble()
-        self._claims = SingleClaimsStore(state.store, self._desk, limited=self._limited)
-        state.store = cast(Store, self._claims)
-        if self._here is not None:
-            state.threads.shutdown(wait=False)
-            state.threads = self._here
-        # From the call on: a handler may move the clock before a timer's task has had its first turn.
-        state.later = functools.partial(_later, state)  # type: ignore[method-assign]
-        self._rounds = {service.name: service for service in self._services}
-        self._services = []  # nobody runs by itself
-        return state
-
-    async def _register(self) -> None:
-        state = self.state
-        worker = NewWorker(
-            id=state.worker,
-            name=self.name,
-            lease=FOREVER,
-            queues=self._queues,
-            types=self._types,
-            concurrency=1,
-            isolates=self._discovery.isolates,
-        )
-        await state.store.declare(self._registry.rules())
-        await state.store.register(worker)
-        state.registered = True
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._worker.__aexit__(kind, error, trace)
 
     async def work(self, wanted: UUID | None = None) -> AttemptResult | None:
-        """One attempt, from its claim until its end is written; None when nothing (or not the wanted job) is due."""
-        self._claims.wanted = wanted
+        """One attempt, from its claim until its finish is written; None when nothing (or not the wanted job) is due."""
+        self._store.wanted = wanted
         job = await self._claim()
         if job is None:
-            for name in BETWEEN:
-                await self._rounds[name].round()
+            await self._worker.step(*WHEN_NOTHING_IS_DUE)
             job = await self._claim()
-        return None if job is None else await self._see_through(job)
+        return None if job is None else await self._process(job)
 
     async def _claim(self) -> Job | None:
-        """A round of discovery: a job that it claims is in a processor's hands afterwards."""
-        await self._rounds["health"].round()
-        self._claims.taken.clear()
-        await self._discovery.round()
-        return self._claims.taken[0] if self._claims.taken else None
+        """A round of discovery: a processor has the job that it claims."""
+        self._store.taken.clear()
+        await self._worker.step(*TO_CLAIM)
+        return self._store.taken[0] if self._store.taken else None
 
-    async def _see_through(self, job: Job) -> AttemptResult:
-        attempt = self.state.leases.attempts.get(job.id)
+    async def _process(self, job: Job) -> AttemptResult:
+        execution = self.state.leases.executions.get(job.id)
         try:
             async with asyncio.timeout(self._patience):
-                if attempt is not None and attempt.task is not None:
-                    await self._until_done(attempt.task)
-                await self.state.completer.drained()
+                if execution is not None and execution.task is not None:
+                    await self._until_done(execution.task)
+                await self._worker.parts.completer.drained()
         except TimeoutError:
-            await self._give_up(attempt)
+            await self._give_up(execution)
             raise HandlerStuck(
                 f"{job.type} ({job.id}) has not ended after {spell(self._patience)}; time limits count on "
                 "windlass.clock, so move it while the handler runs, or give harness(…, patience=…) more"
             ) from None
-        return await self._ran(job)
+        return await self._result_of(job)
 
     async def _until_done(self, task: asyncio.Task[None]) -> None:
-        while not (await asyncio.wait({task}, timeout=GLANCE))[0]:
-            for name in WHILE_RUNNING:
-                await self._rounds[name].round()
+        while not (await asyncio.wait({task}, timeout=CANCEL_EVERY))[0]:
+            await self._worker.step(*WHILE_RUNNING)
 
-    async def _give_up(self, attempt: Execution | None) -> None:
-        self._impatient.set()
-        if attempt is not None and attempt.task is not None:
-            attempt.stop(Stop.SHUTDOWN)
-            await asyncio.wait({attempt.task}, timeout=LAST_WORDS)
+    async def _give_up(self, execution: Execution | None) -> None:
+        self._worker.kill()
+        if execution is not None and execution.task is not None:
+            execution.stop(Stop.SHUTDOWN)
+            await asyncio.wait({execution.task}, timeout=STOP_SECONDS)
 
-    async def _ran(self, job: Job) -> AttemptResult:
+    async def _result_of(self, job: Job) -> AttemptResult:
         found = await self.state.store.find(job.id)
         ended = self._recorder.ends.pop(job.id)
         error = self._recorder.errors.pop(job.id, None)
@@ -153,22 +139,11 @@ class SteppedWorker(Worker):
         return AttemptResult(job=found or job, ending=ended.ending, error=error)
 
 
-def _later(state: WorkerState, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
-    """As `WorkerState.later`, counted from now."""
-    due = state.clock.monotonic() + seconds
-
-    async def wait() -> None:
-        await state.clock.sleep(due - state.clock.monotonic())
-        action()
-
-    return state.loop.create_task(wait()).cancel
-
-
 def _without_waiting(settings: Settings) -> Settings:
-    """The program's settings without what only spreads work over time; order and retries stay the pace's."""
+    """The program's settings without what only spreads work over time; order and retries stay as they are."""
     return settings.with_(
         concurrency=PROCESSORS,
-        rest=0.0,
+        untouched=0.0,
         assign_every=0.0,
         assign_most=None,
         discovery_batch=None,

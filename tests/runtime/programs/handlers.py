@@ -13,7 +13,7 @@ import time
 from datetime import UTC, datetime
 
 from windlass import Context, Dead, Retry, Snooze, Windlass
-from windlass.runtime.processes.child_main import Line
+from windlass.runtime.processes.worker_link import WorkerLink
 
 app = Windlass()
 kept: list[bytearray] = []
@@ -132,7 +132,7 @@ def gossips(ctx: Context) -> int:
 @app.job(isolation="process")
 def babbles(length: int, body: str) -> None:
     """Writes into the socket between its process and the worker."""
-    (line,) = (thing for thing in gc.get_objects() if isinstance(thing, Line))
+    (line,) = (thing for thing in gc.get_objects() if isinstance(thing, WorkerLink))
     line._sock.sendall(length.to_bytes(4, "big") + body.encode())
     time.sleep(60)
 
@@ -140,7 +140,7 @@ def babbles(length: int, body: str) -> None:
 @app.job(isolation="process")
 def hangs_up(ctx: Context) -> None:
     ctx.progress(os.getpid())
-    (line,) = (thing for thing in gc.get_objects() if isinstance(thing, Line))
+    (line,) = (thing for thing in gc.get_objects() if isinstance(thing, WorkerLink))
     line._sock.shutdown(socket.SHUT_WR)
     time.sleep(60)
 

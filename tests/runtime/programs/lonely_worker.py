@@ -15,9 +15,9 @@ async def main() -> None:
     attempt = StandIn(handlers.computes)
     running = asyncio.create_task(children.run(attempt))
     await attempt.spoke.wait()
-    assert children._forks is not None
+    assert children._forkserver is not None
     assert attempt.context is not None
-    print(children._forks.pid, attempt.context.processed, flush=True)
+    print(children._forkserver.pid, attempt.context.processed, flush=True)
     await running
 
 

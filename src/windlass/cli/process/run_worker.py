@@ -62,8 +62,8 @@ async def _run_worker(
             await asyncio.wait({finished, asked}, return_when=asyncio.FIRST_COMPLETED)
             if finished.done():
                 await finished  # raises the error that ended the worker
-            elif worker.state.leases.attempts:
-                running, grace = len(worker.state.leases.attempts), worker.settings.grace
+            elif worker.state.leases.executions:
+                running, grace = len(worker.state.leases.executions), worker.settings.grace
                 log.info("stopping; %d running jobs have %g s to end", running, grace)
         finally:
             finished.cancel()

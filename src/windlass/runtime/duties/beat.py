@@ -1,9 +1,9 @@
-"""The beat: a thread with its own event loop and its own connection says that this worker is alive.
+"""The beat: a thread with its own event loop and its own connection renews this worker's lease.
 
 A handler that blocks the worker's event loop does not stop the beat, so that it is not taken for dead. When the beat
 itself cannot get through, the worker must stop in time: from the *start* of the last renewal that succeeded, on the
-monotonic clock, it has a lease minus a margin. After that, or when the store says the worker is dead, every lease
-is given up. No single try uses all of that time: a connection that is silent is left for a new one.
+monotonic clock, it has a lease minus a margin. After that, or when the worker is dead in the store, every lease is
+given up. No single try uses all of that time: a connection that is silent is left for a new one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from windlass.store.protocol import Heartbeat, Store
 
 log = logging.getLogger("windlass")
 
-SHARE = 3  # one try of a beat may take a third of the time that is left
+TRIES_LEFT = 3  # one try of a beat may take a third of the time that is left
 EXPECTED = (StoreError, TimeoutError)  # a database that is away for a while
 
 
 class Beat:
-    """Renews one worker's lease until it is stopped or lost; `lost` is called once, from the beat's thread."""
+    """Renews one worker's lease until it is stopped or lost. Its callbacks are called from the beat's thread."""
 
     def __init__(
         self,
@@ -36,23 +36,24 @@ class Beat:
         *,
         settings: Settings,
         clock: Clock,
-        lost: Callable[[UUID, str], None],
-        told: Callable[[bool], None],
-        holding: Callable[[], int],
+        renewed: float,
+        on_lost: Callable[[UUID, str], None],
+        on_beat: Callable[[bool], None],
+        count_leases: Callable[[], int],
     ) -> None:
         self._store = store
         self._worker = worker
         self._settings = settings
         self._clock = clock
-        self._lost = lost
-        self._told = told  # whether a beat got through, from the beat's thread
-        self._holding = holding  # how many leases there are now; asked from the beat's thread
+        self._on_lost = on_lost  # called once
+        self._on_beat = on_beat  # called with whether the beat got through
+        self._count_leases = count_leases
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name="windlass-beat", daemon=True)
         self.cut_off = False  # the last try failed: the database is away, and not this process
-        self.renewed = clock.monotonic()  # the start of the last renewal that succeeded: registration is the first
+        self.renewed = renewed  # the start of the last renewal that succeeded: registration is the first
 
     def start(self) -> None:
         self._thread.start()
@@ -78,14 +79,14 @@ class Beat:
             while not self._stopped.is_set():
                 await self._clock.sleep(await self._renew(heartbeat))
         except _Lost as lost:
-            self._lost(self._worker, str(lost))
+            self._on_lost(self._worker, str(lost))
         except asyncio.CancelledError:
             pass
         finally:
             await heartbeat.close()
 
     async def _renew(self, heartbeat: Heartbeat) -> float:
-        """One beat; the answer is the pause until the next."""
+        """One beat; returns the pause until the next."""
         began = self._clock.monotonic()
         left = self._settings.lease - self._settings.margin - (began - self.renewed)
         if left <= 0:
@@ -93,21 +94,22 @@ class Beat:
         try:
             if failpoints.armed:
                 failpoints.hit("beat.before")
-            async with asyncio.timeout(left / SHARE):
-                alive = await heartbeat.beat(self._worker, self._settings.lease, self._holding(), within=left / SHARE)
-        except Exception as error:  # whatever it was: a worker whose beat ended without a word works on, fenced out
+            within = left / TRIES_LEFT
+            async with asyncio.timeout(within):
+                alive = await heartbeat.beat(self._worker, self._settings.lease, self._count_leases(), within=within)
+        except Exception as error:  # whatever it was: without its beat a worker would work on, fenced out
             self.cut_off = True
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__
             level, trace = (logging.WARNING, None) if isinstance(error, EXPECTED) else (logging.ERROR, error)
             log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
-            self._told(False)
+            self._on_beat(False)
             return min(self._settings.beat / 4, 1.0)
         self.cut_off = False
         if not alive:
             raise _Lost("it was declared dead")
         self.renewed = began
-        self._told(True)
+        self._on_beat(True)
         # From its start: a beat that waited long (for a locked file) has used up part of the time that it renewed.
         return max(0.0, self._settings.beat - (self._clock.monotonic() - began))
 

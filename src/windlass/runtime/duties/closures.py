@@ -1,4 +1,4 @@
-"""What is closed, as a worker last heard it: gates, spent budgets, rates that everybody holds back."""
+"""What is closed, as a worker last read it: gates, spent budgets, and rates that are held back."""
 
 from __future__ import annotations
 
@@ -10,53 +10,58 @@ from windlass.model.job import Job
 from windlass.runtime.duties.budgets import BudgetCache
 
 
-class Gates:
-    """Read before every start; `closed` is all that this costs while nothing is closed."""
+class Closures:
+    """Read before every start; `anything_closed` is all that this costs while nothing is closed."""
 
     def __init__(self) -> None:
-        self.emptied = False  # a budget was spent by what ended here: others do not know yet
-        self._purses = BudgetCache()
-        self._heard_at = float("-inf")
+        self._newly_spent = False  # a budget was spent by attempts of this worker: others do not know yet
+        self._budgets = BudgetCache()
+        self._read_at = float("-inf")
         self._known: dict[tuple[str, str, str], Closure] = {}
         self._names: dict[str, frozenset[str]] = {}
 
     @property
-    def closed(self) -> bool:
-        """Something keeps jobs that are in memory from starting."""
-        return bool(self._names) or bool(self._purses.empty)
+    def anything_closed(self) -> bool:
+        """Whether something keeps jobs that are in memory from starting."""
+        return bool(self._names) or bool(self._budgets.spent)
 
     def learn(self, closures: Iterable[Closure], at: float) -> tuple[list[Closure], list[Closure]]:
-        """The store's answer, that came at this time of the monotonic clock; returns what closed and what opened."""
+        """The store's answer, which came at this time of the monotonic clock; returns what closed and what opened."""
         before, self._known = self._known, {_place(closure): closure for closure in closures}
-        # What drains is not claimed any more. What a worker has claimed already still runs.
+        # Jobs of a draining gate are not claimed any more. What a worker has claimed already still runs.
         stopping = [closure for closure in self._known.values() if closure.state != GateState.DRAINING]
         kinds = {closure.kind for closure in stopping}
         self._names = {kind: frozenset(each.name for each in stopping if each.kind == kind) for kind in kinds}
-        self._heard_at = at
+        self._read_at = at
         closed = [closure for place, closure in self._known.items() if before.get(place) != closure]
         return closed, [closure for place, closure in before.items() if place not in self._known]
 
     def learn_budgets(self, budgets: Iterable[BudgetRow], held: set[UUID]) -> None:
         """The store's answer, and the jobs that are held here."""
-        self._purses.learn(budgets, held)
+        self._budgets.learn(budgets, held)
 
     @property
     def knows_budgets(self) -> bool:
-        return self._purses.known
+        return self._budgets.known
 
-    def pay(self, job: Job, cents: int) -> None:
-        """An attempt of this job ended that has cost something; it is written later."""
-        self.emptied |= self._purses.pay(job, cents)
+    def charge(self, job: Job, cents: int) -> None:
+        """An attempt of this job ended that has cost something; the cost is written later."""
+        self._newly_spent |= self._budgets.charge(job, cents)
+
+    def take_newly_spent(self) -> bool:
+        """Whether attempts of this worker spent a budget since the last call."""
+        newly_spent, self._newly_spent = self._newly_spent, False
+        return newly_spent
 
     def stops(self, job: Job, claimed_at: float | None) -> bool:
         """Whether this job must not start.
 
-        A claim looks at the gates itself. One that began after the answer came knows better than the answer; else a
-        worker that has not heard yet of an opened gate would claim and give back, again and again.
+        A claim reads the gates itself. A claim that began after the answer came knows better than the answer; else a
+        worker that has not read yet that a gate opened would claim and release, again and again.
         """
-        if self._purses.stops(job):
+        if self._budgets.stops(job):
             return True
-        if claimed_at is not None and claimed_at > self._heard_at:
+        if claimed_at is not None and claimed_at > self._read_at:
             return False
         names = self._names
         return (

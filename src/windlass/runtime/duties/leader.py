@@ -5,19 +5,19 @@ from __future__ import annotations
 from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
 
-HOUSEKEEPING = "housekeeping"
-HOUSEKEEPING_EVERY = 600.0  # seconds
+HOUSEKEEPING = "housekeeping"  # the leadership's name in the store
+PRUNE_EVERY = 600.0  # seconds
 
 
 class Leader(Service):
-    """Keeps the house while it leads: prepares the partitions of history and audit, drops the old ones."""
+    """While it leads: prepares the partitions of history and audit, and drops the old ones."""
 
     name = "leader"
 
     def __init__(self, state: WorkerState) -> None:
         super().__init__(state.clock)
         self._state = state
-        self._kept_at: float | None = None
+        self._pruned_at: float | None = None
         self.leads = False
 
     async def round(self) -> float:
@@ -25,7 +25,7 @@ class Leader(Service):
         self.leads = await state.store.lead(HOUSEKEEPING, state.worker, state.settings.lease)
         if self.leads:
             now = self.clock.monotonic()
-            if self._kept_at is None or now - self._kept_at >= HOUSEKEEPING_EVERY:
+            if self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY:
                 await state.store.prune(history=state.settings.history, audit=state.settings.audit)
-                self._kept_at = now
+                self._pruned_at = now
         return state.settings.lease / 3

@@ -12,11 +12,11 @@ from windlass.runtime.state import WorkerState
 if TYPE_CHECKING:
     from windlass.runtime.processor import Execution
 
-EVERY = 1.0  # seconds
+WRITE_EVERY = 1.0  # seconds
 
 
 class ProgressWriter(Service):
-    """Remembers who has something new to say."""
+    """Remembers which executions have new progress or cost."""
 
     name = "progress"
 
@@ -24,25 +24,26 @@ class ProgressWriter(Service):
         super().__init__(state.clock)
         self._state = state
         self._marked: dict[UUID, Execution] = {}
+        state.signals.progress_made.subscribe(self.mark)
 
-    def mark(self, attempt: Execution) -> None:
+    def mark(self, execution: Execution) -> None:
         """Called from the worker's loop or from a handler's thread; a dict's item assignment is atomic."""
-        self._marked[attempt.job.id] = attempt
+        self._marked[execution.job.id] = execution
 
     async def round(self) -> float:
         marked, self._marked = self._marked, {}
         current = [
             Progress(
-                lease=attempt.job.lease,
-                total=attempt.context.total,
-                processed=attempt.context.processed,
-                failed=attempt.context.failed,
-                # Not only with the end: what an attempt costs whose worker is killed counts as well.
-                cost_cents=attempt.job.cost_cents + spent if (spent := attempt.context.spent) else None,
+                lease=execution.job.lease,
+                total=execution.context.total,
+                processed=execution.context.processed,
+                failed=execution.context.failed,
+                # Not only with the finish: the cost of an attempt counts also when its worker is killed.
+                cost_cents=execution.job.cost_cents + spent if (spent := execution.context.spent) else None,
             )
-            for attempt in marked.values()
-            if attempt.context is not None and attempt.job.id in self._state.leases.attempts
+            for execution in marked.values()
+            if execution.context is not None and execution.job.id in self._state.leases.executions
         ]
         if current:
             await self._state.store.record(current)
-        return EVERY
+        return WRITE_EVERY

@@ -1,7 +1,8 @@
 """Fires what is due of the program's schedules.
 
-Every worker looks, and none leads: a tick belongs to the worker that moves `next_at` on (`store/parts/schedules.py`).
-Two workers that look at once fire it once, and a worker that freezes does not hold a tick back.
+Every worker reads them, and none leads: a tick belongs to the worker that moves `next_at` on
+(`store/parts/schedules.py`). Two workers that try at once fire it once, and a worker that freezes does not hold a tick
+back.
 """
 
 from __future__ import annotations
@@ -9,25 +10,22 @@ from __future__ import annotations
 import logging
 
 from windlass.errors import StoreError, WindlassError
-from windlass.runtime.discovery import Discovery
 from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
 
-LONGEST_LOOK = 5.0  # seconds: an edit or a resume is noticed by then, however seldom a worker polls
+LONGEST_PAUSE = 5.0  # seconds: an edit or a resume is noticed by then, however seldom a worker polls
 
 log = logging.getLogger("windlass")
 
 
-class Schedules(Service):
-    """A look per poll, and one at each tick."""
+class ScheduleTicker(Service):
+    """One read per poll, and one at each tick."""
 
     name = "schedules"
 
-    def __init__(self, state: WorkerState, discovery: Discovery) -> None:
+    def __init__(self, state: WorkerState) -> None:
         super().__init__(state.clock)
         self._state = state
-        self._discovery = discovery
-        self._steady = state.settings.assign_every > 0  # it scans by the clock, whatever happens in between
         self._declared: set[str] = set()
         self._complaints: dict[str, str] = {}
 
@@ -36,19 +34,19 @@ class Schedules(Service):
         if not state.registry.schedules:
             return None
         await self._declare()
-        passed: set[str] = set()
+        skipped: set[str] = set()
         while True:
             waits = await state.store.due_schedules(state.registry.schedules)
-            due = [name for name, wait in waits if wait <= 0 and name not in passed]
+            due = [name for name, wait in waits if wait <= 0 and name not in skipped]
             if not due:
                 break
             for name in due:
                 if not await self._tick(name):
-                    passed.add(name)  # somebody else is at it, or it cannot be served here: another time
-        return min([state.settings.poll, LONGEST_LOOK, *(wait for _, wait in waits if wait > 0)])
+                    skipped.add(name)  # another worker fires it, or it cannot be served here: another time
+        return min([state.settings.poll, LONGEST_PAUSE, *(wait for _, wait in waits if wait > 0)])
 
     async def _declare(self) -> None:
-        """Once; before its first look, so that a tick is never fired as an older program had it."""
+        """Once, before the first read, so that a tick is never fired as an older program had it."""
         state = self._state
         fresh = {name: each for name, each in state.registry.schedules.items() if name not in self._declared}
         if fresh:
@@ -68,6 +66,6 @@ class Schedules(Service):
             return False
         if ticked.missed:
             log.warning("schedule %s: %d ticks were missed, and stay so", name, ticked.missed)
-        if ticked.fired and not self._steady:
-            self._discovery.nudge()
+        if ticked.fired:
+            self._state.signals.jobs_may_be_due()
         return ticked.moved

@@ -34,7 +34,7 @@ class Channel:
         self._loop.add_reader(sock, self._read)
 
     def send(self, message: Message, *, passing: socket.socket | None = None) -> None:
-        """Send it, and with it a socket, which is closed here. To one who is gone: nothing happens."""
+        """Send it, and with it a socket, which is closed here. After the end: nothing happens."""
         if self.ended:
             if passing is not None:
                 passing.close()
@@ -43,13 +43,13 @@ class Channel:
         self._write()
 
     def drain(self) -> None:
-        """The other side is dead: read what it left, then end, even if an heir of it holds the socket open."""
+        """The other side is dead: read what it left, then end, even if its own child holds the socket open."""
         while not self.ended and self._read():
             pass
         self._end(None)
 
     def close(self) -> None:
-        """Close without a word to `on_end`."""
+        """Close without a call of `on_end`."""
         if not self.ended:
             self.ended = True
             self._loop.remove_reader(self._sock)
@@ -72,7 +72,7 @@ class Channel:
             return False
         try:
             for piece in self._frames.feed(data):
-                if self.ended:  # by what the last message led to
+                if self.ended:  # the last message led to it
                     return False
                 self._on_frame(piece)
         except Unreadable as error:
@@ -91,7 +91,7 @@ class Channel:
             except (BlockingIOError, InterruptedError):
                 self._loop.add_writer(self._sock, self._write)
                 return
-            except OSError:  # it is gone; the reader says so, after what it left was read
+            except OSError:  # the other side is gone; the reader reports it after what is left was read
                 break
             if sent < len(data):
                 self._outgoing[0] = (data[sent:], None)

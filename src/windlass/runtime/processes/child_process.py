@@ -1,4 +1,4 @@
-"""One child process as its worker sees it: given one attempt at a time, heard, watched, and buried."""
+"""One child process as its worker sees it: the worker sends it one attempt at a time and watches it until its end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from windlass.runtime.processes.forkserver_client import ForkserverClient, Start
 from windlass.runtime.processes.memory import MemoryWatch, mebibytes
 from windlass.runtime.processes.wire import (
     LARGEST_FROM_CHILD,
-    Advanced,
+    AttemptDone,
     Began,
-    Done,
-    Heed,
-    Said,
+    LogLine,
+    ProgressReport,
+    StopRequest,
     Work,
     from_child,
 )
 
-LINGER = 1.0  # seconds for the news of a death to follow the end of its socket
+REPORT_SECONDS = 1.0  # for the report of a death to follow the end of the child's socket
 KILL_SECONDS = 5.0  # for a SIGKILL to be reported; after that the forkserver itself is stuck
 
 
@@ -45,14 +45,14 @@ class Runnable(Protocol):
 class ChildProcess:
     """A child that lives until it is ended, killed or dead."""
 
-    def __init__(self, born: StartedChild, forks: ForkserverClient) -> None:
-        self.pid = born.pid
+    def __init__(self, started: StartedChild, forkserver: ForkserverClient) -> None:
+        self.pid = started.pid
         self.runs = 0
         self.idle_timer: asyncio.TimerHandle | None = None
-        self._forks = forks
-        self._gone = born.gone
-        self._channel = Channel(born.sock, on_frame=self._heard, on_end=self._ended, largest=LARGEST_FROM_CHILD)
-        self._attempt: Runnable | None = None
+        self._forkserver = forkserver
+        self._gone = started.gone
+        self._channel = Channel(started.sock, on_frame=self._receive, on_end=self._ended, largest=LARGEST_FROM_CHILD)
+        self._execution: Runnable | None = None
         self._began = False
         self._done: asyncio.Future[Outcome | None] | None = None
         self._problem: str | None = None
@@ -62,14 +62,14 @@ class ChildProcess:
     def usable(self) -> bool:
         return not self._channel.ended
 
-    async def run(self, attempt: Runnable, *, waited: float, limit: int | None) -> Outcome | None:
+    async def run(self, execution: Runnable, *, waited: float, limit: int | None) -> Outcome | None:
         """The attempt's outcome; None when the child was dead before it began."""
         self.runs += 1
         self._began = False
-        self._attempt = attempt
+        self._execution = execution
         self._done = asyncio.get_running_loop().create_future()
-        fn = attempt.definition.fn
-        self._channel.send(Work(job=attempt.job, module=fn.__module__, qualname=fn.__qualname__, waited=waited))
+        fn = execution.definition.fn
+        self._channel.send(Work(job=execution.job, module=fn.__module__, qualname=fn.__qualname__, waited=waited))
         if self._channel.ended:
             self._done.set_result(None)
         overrun: list[int] = []
@@ -82,63 +82,63 @@ class ChildProcess:
             with MemoryWatch(self.pid, limit, exceeded=exceeded):
                 outcome = await self._done
         finally:
-            self._attempt = self._done = None
+            self._execution = self._done = None
         if outcome is not None:
-            return self._cleared(outcome, attempt) if attempt.job.suspect and self._began else outcome
-        code = await self.die(after=LINGER)
+            return self._without_suspicion(outcome, execution) if execution.job.suspect and self._began else outcome
+        code = await self.die(after=REPORT_SECONDS)
         if overrun and limit is not None:
             return out_of_memory(overrun[0], limit)
         return self._crash(code) if self._began else None
 
     def ask_to_stop(self) -> None:
         """`ctx.cancelled` in the child."""
-        if self._attempt is not None:
-            self._channel.send(Heed(self._attempt.job.id))
+        if self._execution is not None:
+            self._channel.send(StopRequest(self._execution.job.id))
 
     def end(self) -> None:
-        """Hang up: an idle child closes its store and goes."""
+        """Close the socket: an idle child closes its store and ends."""
         self._channel.close()
 
     def kill(self) -> None:
         """SIGKILL; nothing in the child can refuse it."""
         if not self._gone.done():
-            self._forks.kill(self.pid)
+            self._forkserver.kill(self.pid)
 
     async def die(self, *, after: float) -> int | None:
-        """Wait for its death, kill it when it takes longer than `after` seconds, and answer how it ended."""
+        """Wait for its death, kill it when it takes longer than `after` seconds, and return how it ended."""
         await asyncio.wait({self._gone}, timeout=after)
         if not self._gone.done():
             self.kill()
             await asyncio.wait({self._gone}, timeout=KILL_SECONDS)
         if not self._gone.done():
-            self._forks.abandon()
+            self._forkserver.abandon()
         self._channel.close()
         return self._gone.result()
 
-    def _heard(self, piece: bytes) -> None:
+    def _receive(self, piece: bytes) -> None:
         try:
             message = from_child.decode(piece)
             match message:
                 case Began():
                     self._began = True
-                case Done(outcome):
+                case AttemptDone(outcome):
                     if self._done is not None and not self._done.done():
                         self._done.set_result(outcome)
-                case Said() | Advanced():
-                    self._pass_on(message)
-        except Exception as error:  # whatever it was, it did not come from our code: the attempt is lost
+                case LogLine() | ProgressReport():
+                    self._apply(message)
+        except Exception as error:  # no message of ours: the handler wrote to the socket, and the attempt is lost
             self._channel.close()
             self._ended(f"it sent something that is no message ({type(error).__name__}: {error})")
 
-    def _pass_on(self, message: Said | Advanced) -> None:
-        attempt = self._attempt
-        if attempt is None or attempt.context is None or attempt.job.id != message.job:
-            return  # a thread that outlived its attempt
-        if isinstance(message, Said):
-            attempt.context.log.write(message.level, message.text, ())
+    def _apply(self, message: LogLine | ProgressReport) -> None:
+        execution = self._execution
+        if execution is None or execution.context is None or execution.job.id != message.job:
+            return  # from a thread that outlived its attempt
+        if isinstance(message, LogLine):
+            execution.context.log.write(message.level, message.text, ())
         else:
-            attempt.context._spending.reach(message.spent)
-            attempt.context.progress(message.processed, total=message.total, failed=message.failed)
+            execution.context._spending.reach(message.spent)
+            execution.context.progress(message.processed, total=message.total, failed=message.failed)
 
     def _ended(self, problem: str | None) -> None:
         """No outcome will come any more."""
@@ -148,14 +148,14 @@ class ChildProcess:
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
-    def _cleared(self, outcome: Outcome, attempt: Runnable) -> Outcome:
-        """It ran, and its process lives: nothing speaks against this suspect any more.
+    def _without_suspicion(self, outcome: Outcome, execution: Runnable) -> Outcome:
+        """The suspect ran, and its process lives: it is no suspect any more.
 
         Where every run has a process of its own, a crash costs no attempt and kills no worker. A snooze or a wait would
         make such a job's crashes count from zero again, for ever: there only an end that uses up an attempt clears it.
         """
         lasts = outcome.ending in (Ending.SNOOZED, Ending.WAITING)
-        if lasts and attempt.definition.isolation is Isolation.PROCESS:
+        if lasts and execution.definition.isolation is Isolation.PROCESS:
             return outcome
         return msgspec.structs.replace(outcome, harmless=True)
 

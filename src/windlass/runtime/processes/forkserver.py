@@ -1,7 +1,7 @@
-"""A process that imports the program once, alone and single-threaded, and forks a child of it for whoever asks.
+"""A process that imports the program once, alone and single-threaded, and forks a child for each request of its worker.
 
 It ends with its worker: at the end of their socket, and on Linux by a signal of the kernel too. It survives Ctrl-C and
-SIGTERM, which go to the worker, and the worker decides.
+SIGTERM: the worker gets them too, and decides.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(fd: int, parent: int) -> None:
     signal.signal(signal.SIGTERM, _nothing)  # not SIG_IGN, which the children's own children would inherit
     try:
         Forkserver(socket.socket(fileno=fd)).run()
-    except (BrokenPipeError, ConnectionResetError):  # the worker is gone, and with it the reason to say anything
+    except (BrokenPipeError, ConnectionResetError):  # the worker is gone: there is nothing to report any more
         pass
     os._exit(0)  # threads of the program are not waited for
 
@@ -66,7 +66,7 @@ class Forkserver:
         self._start: Start | None = None
         self._app: Windlass | None = None
         self._selector = selectors.DefaultSelector()
-        self._deaths, self._bell = socket.socketpair()
+        self._deaths, self._wakeup = socket.socketpair()
 
     def run(self) -> None:
         """Until the worker closes its end."""
@@ -80,10 +80,10 @@ class Forkserver:
                     return
 
     def _watch(self) -> None:
-        for sock in (self._deaths, self._bell):
+        for sock in (self._deaths, self._wakeup):
             sock.setblocking(False)
-        signal.signal(signal.SIGCHLD, _nothing)  # without a handler the bell does not ring
-        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)  # without a handler the wake-up socket is not written
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._deaths, selectors.EVENT_READ)
 
@@ -116,12 +116,12 @@ class Forkserver:
             for module in start.modules:
                 importlib.import_module(module)
             make_store(start.settings, SystemClock())  # opens nothing; imports the driver once for all children
-        except BaseException as error:  # sys.exit() in a program is no reason to leave without a word
-            self._say(Unready(*describe(error)))
+        except BaseException as error:  # sys.exit() in a program is reported too
+            self._send(Unready(*describe(error)))
             return False
         gc.collect()
-        gc.freeze()  # the collector would touch, and so copy, every page the children share with us
-        self._say(Ready(threading.active_count() - 1))
+        gc.freeze()  # the collector would touch, and so copy, every page that the children share with this process
+        self._send(Ready(threading.active_count() - 1))
         return True
 
     def _fork(self, number: int, sock: socket.socket) -> None:
@@ -131,13 +131,13 @@ class Forkserver:
             pid = os.fork()
         except OSError as error:
             sock.close()
-            self._say(NotForked(number, str(error)))
+            self._send(NotForked(number, str(error)))
             return
         if pid == 0:
             self._become_child(sock, here)
         sock.close()
         self._children.add(pid)
-        self._say(Forked(number, pid))
+        self._send(Forked(number, pid))
 
     def _become_child(self, sock: socket.socket, parent: int) -> None:
         """In the child. Never returns."""
@@ -147,9 +147,9 @@ class Forkserver:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._selector.close()
-            for ours in (self._control, self._deaths, self._bell, *self._sockets):
+            for ours in (self._control, self._deaths, self._wakeup, *self._sockets):
                 ours.close()
-            assert self._start is not None, "a worker starts us before it asks for children"
+            assert self._start is not None, "a worker sends Start before it asks for children"
             child_main.main(sock, self._start.settings, self._app)
         except BaseException:
             traceback.print_exc()
@@ -164,7 +164,7 @@ class Forkserver:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
                 self._children.discard(pid)
-                self._say(Exited(pid, os.waitstatus_to_exitcode(status)))
+                self._send(Exited(pid, os.waitstatus_to_exitcode(status)))
 
     def _kill_all(self) -> None:
         for pid in self._children:
@@ -172,19 +172,19 @@ class Forkserver:
         for pid in self._children:
             os.waitpid(pid, 0)
 
-    def _say(self, message: Ready | Unready | Forked | NotForked | Exited) -> None:
+    def _send(self, message: Ready | Unready | Forked | NotForked | Exited) -> None:
         self._control.sendall(frame(message))
 
 
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when `parent` dies; other systems than Linux rely on the socket's end.
 
-    The kernel means the thread that started us: a worker starts its forkserver from its event loop's.
+    The kernel watches the thread that started this process: a worker starts its forkserver on its loop's thread.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it died before the call
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""The forkserver as its worker sees it: started, asked for children, and heard about their deaths."""
+"""The forkserver as its worker sees it: it is started, makes children, and reports their deaths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOOT = (
 )
 """The module path comes first, so that Windlass and the program are found as the worker found them."""
 
-END_SECONDS = 5.0  # for a forkserver to end by itself
+CLOSE_SECONDS = 5.0  # for a forkserver to end by itself
 
 
 Alive = tuple[int, asyncio.Future[int | None]]
@@ -62,9 +62,9 @@ class ForkserverClient:
                 stdin=subprocess.DEVNULL,
             )
         self._loop = asyncio.get_running_loop()
-        self._control = Channel(ours, on_frame=self._heard, on_end=self._ended)
+        self._control = Channel(ours, on_frame=self._receive, on_end=self._ended)
         self._control.send(start)
-        self._asking = asyncio.Lock()  # one request at a time: its socket can never pile up
+        self._one_request = asyncio.Lock()  # one request at a time: sockets can never pile up
         self._numbers = 0
         self._requests: dict[int, asyncio.Future[Alive | None]] = {}
         self._gone: dict[int, asyncio.Future[int | None]] = {}
@@ -76,8 +76,8 @@ class ForkserverClient:
         return self._process.pid
 
     async def fork(self) -> StartedChild | None:
-        """A new child; None when the forkserver died instead. Whoever stops waiting leaves a child that ends itself."""
-        async with self._asking:
+        """A new child; None when the forkserver died instead. After a cancellation the child ends itself."""
+        async with self._one_request:
             if self.dead:
                 return None
             self._numbers += 1
@@ -96,7 +96,7 @@ class ForkserverClient:
             return StartedChild(pid, ours, gone)
 
     def kill(self, pid: int) -> None:
-        """Through the forkserver: only who reaps a child knows that the number is still its own."""
+        """Through the forkserver: only the process that reaps a child knows that the number is still the child's."""
         self._control.send(Kill(pid))
 
     def abandon(self) -> None:
@@ -105,18 +105,18 @@ class ForkserverClient:
         self._control.drain()
 
     async def close(self) -> None:
-        """Hang up; the forkserver ends its children and itself."""
+        """Close the socket; the forkserver ends its children and itself."""
         if not self.ready.done():  # busy with an import, it would not notice
             self._process.kill()
         self._control.close()
-        self._bury()
+        self._end_all()
         try:
-            await asyncio.to_thread(self._process.wait, END_SECONDS)
+            await asyncio.to_thread(self._process.wait, CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
 
-    def _heard(self, piece: bytes) -> None:
+    def _receive(self, piece: bytes) -> None:
         try:
             message = from_forkserver.decode(piece)
         except msgspec.DecodeError:  # the program wrote to our socket
@@ -141,7 +141,7 @@ class ForkserverClient:
 
     def _answer(self, number: int, alive: Alive | None) -> None:
         request = self._requests.pop(number)
-        if not request.done():  # else nobody waits any more
+        if not request.done():  # else the request was cancelled
             request.set_result(alive)
 
     def _ended(self, problem: str | None) -> None:
@@ -151,14 +151,14 @@ class ForkserverClient:
             log.error("the forkserver died: %s", spell_end(code))
         text = f"the process that imports the program died: {spell_end(code)}"
         self._refuse(Outcome(ending=Ending.RAISED, type="ProgramError", message=text))
-        self._bury()
+        self._end_all()
 
     def _refuse(self, outcome: Outcome) -> None:
         self.dead = True
         if not self.ready.done():
             self.ready.set_result(outcome)
 
-    def _bury(self) -> None:
+    def _end_all(self) -> None:
         self.dead = True
         for number in list(self._requests):
             self._answer(number, None)

@@ -1,4 +1,4 @@
-"""How a child process gets at a handler: through the program the worker was given, or by the handler's module."""
+"""How a child process finds a handler: through the program the worker was given, or by the handler's module."""
 
 from __future__ import annotations
 

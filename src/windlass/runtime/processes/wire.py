@@ -1,9 +1,9 @@
-"""What a worker, its forkserver and its children say to each other: JSON behind four bytes of length, never pickle.
+"""Messages between a worker, its forkserver and its children: JSON behind four bytes of length, never pickle.
 
 worker → forkserver   Start, then Fork (with the new child's socket) and Kill
 forkserver → worker   Ready or Unready, then Forked, NotForked, Exited
-worker → child        Work, Heed
-child → worker        Began, Advanced, Said, Done
+worker → child        Work, StopRequest
+child → worker        Began, ProgressReport, LogLine, AttemptDone
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LARGEST_FROM_CHILD = 256 << 20  # bytes: ten thousand spawned jobs, each with an
 HEADER = struct.Struct("!I")
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, tag_field="word"):
-    """One of the words below."""
+class Message(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """One of the messages below."""
 
 
 class Start(Message, frozen=True):
-    """The first word to a forkserver: what to import, and the worker's settings."""
+    """The first message to a forkserver: what to import, and the worker's settings."""
 
     program: str | None
     modules: list[str]  # to import where there is no program
@@ -82,8 +82,8 @@ class Work(Message, frozen=True):
     waited: float  # seconds from the claim to the start
 
 
-class Heed(Message, frozen=True):
-    """Somebody asked for this job to stop: `ctx.cancelled`."""
+class StopRequest(Message, frozen=True):
+    """This job was asked to stop: `ctx.cancelled`."""
 
     job: UUID
 
@@ -92,7 +92,7 @@ class Began(Message, frozen=True):
     """The handler is about to be called: from here on the child's death is this attempt's crash."""
 
 
-class Advanced(Message, frozen=True):
+class ProgressReport(Message, frozen=True):
     """`ctx.progress()` and `ctx.cost()`."""
 
     job: UUID
@@ -102,7 +102,7 @@ class Advanced(Message, frozen=True):
     spent: int = 0  # cents
 
 
-class Said(Message, frozen=True):
+class LogLine(Message, frozen=True):
     """A line of `ctx.log`."""
 
     job: UUID
@@ -110,7 +110,7 @@ class Said(Message, frozen=True):
     text: str
 
 
-class Done(Message, frozen=True):
+class AttemptDone(Message, frozen=True):
     """The end of the attempt; the child is free for another."""
 
     outcome: Outcome
@@ -118,8 +118,8 @@ class Done(Message, frozen=True):
 
 FromForkserver = Ready | Unready | Forked | NotForked | Exited
 ToForkserver = Start | Fork | Kill
-FromChild = Began | Advanced | Said | Done
-ToChild = Work | Heed
+FromChild = Began | ProgressReport | LogLine | AttemptDone
+ToChild = Work | StopRequest
 
 encoder = msgspec.json.Encoder()
 from_forkserver = msgspec.json.Decoder(FromForkserver)

@@ -2,7 +2,7 @@
 
 In:   transitions that were just written, new jobs, the operation of an operator
 Out:  the statements that write everything they cause
-Next: the queues of the jobs that became claimable are woken after the commit
+Next: none; a job that becomes claimable by it is a new start at runtime/discovery.py
 
 These are generators of statements (see `statements.py`). A store runs them inside the transaction that writes the
 transition, so that the consequences commit together with it or not at all.

@@ -1,4 +1,9 @@
-"""Claiming on PostgreSQL: lanes with floors and shares in, leased jobs out; one round trip where nobody has limits."""
+"""Claiming on PostgreSQL: lanes with floors and shares in, leased jobs out; one round trip where nobody has limits.
+
+In:   a Claim of runtime/discovery.py
+Out:  due jobs, each with a lease of this worker
+Next: runtime/local_queue.py, where discovery puts them
+"""
 
 from __future__ import annotations
 
@@ -169,7 +174,7 @@ class Claiming(Looks):
             claim.types,
             min(aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
-            claim.rest,
+            claim.untouched,
             [lane.queue for lane in lanes],
             [lane.phase_rank for lane in lanes],
             [lane.urgency for lane in lanes],

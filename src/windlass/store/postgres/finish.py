@@ -1,4 +1,9 @@
-"""Settling on PostgreSQL: plain jobs in one statement, the others in a transaction that looks after what follows."""
+"""Settling on PostgreSQL: plain jobs in one statement, the others in a transaction that looks after what follows.
+
+In:   transitions of runtime/completer.py, each under a lease
+Out:  the jobs' rows as the transitions say, where the lease is current; a lost lease changes nothing
+Next: store/parts/consequences.py, for what follows from them in the same transaction
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """The claim on SQLite: due jobs of a few lanes are selected in order, and leased in the same transaction.
 
+In:   a Claim of runtime/discovery.py
+Out:  due jobs, each with a lease of this worker
+Next: runtime/local_queue.py, where discovery puts them
+
 A claim goes level by level (phase rank, then priority), and within a level by queues and tenants:
 
     lanes → levels → a queue's tenants by weight → the jobs of each by time → limits → the lease

@@ -1,4 +1,9 @@
-"""The finish on SQLite: the transitions of attempts, each written under its lease."""
+"""The finish on SQLite: the transitions of attempts, each written under its lease.
+
+In:   transitions of runtime/completer.py, each under a lease
+Out:  the jobs' rows as the transitions want them, where the lease is current; a lost lease changes nothing
+Next: store/parts/consequences.py, for what they cause in the same transaction
+"""
 
 from __future__ import annotations
 

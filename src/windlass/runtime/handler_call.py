@@ -1,4 +1,4 @@
-"""Calling a handler: from a stored input to an `Outcome`, whatever the handler does. Used by workers and children."""
+"""The call of a handler: from a stored input to an `Outcome`, whatever the handler does. For workers and children."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from windlass.policy.unique import shorten_key
 
 log = logging.getLogger("windlass")
 
-ENDS_MORE = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What a coroutine lets through: these may be addressed to its task, or to the process. The attempt ends with them."""
+NOT_ONLY_FOR_THE_JOB = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""Exceptions that a coroutine lets through: they may be meant for its task or for the process. They end the attempt."""
 
 
 async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
@@ -34,9 +34,9 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _finished(await definition.fn(*args, **kwargs))
+        value = _refuse_coroutine(await definition.fn(*args, **kwargs))
         return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
-    except ENDS_MORE:
+    except NOT_ONLY_FOR_THE_JOB:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
         return from_error(error, definition)
@@ -48,14 +48,14 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _finished(definition.fn(*args, **kwargs))
+        value = _refuse_coroutine(definition.fn(*args, **kwargs))
         return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
-    except BaseException as error:  # nothing that a handler raises on its thread concerns anybody else
+    except BaseException as error:  # an exception on the handler's thread is meant for the job alone
         return from_error(error, definition)
 
 
-def _finished(value: object) -> object:
-    """A coroutine as a result is a forgotten await: what it should have done was not done."""
+def _refuse_coroutine(value: object) -> object:
+    """A coroutine as a result is a forgotten await: its work was not done."""
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(
@@ -71,7 +71,7 @@ def in_thread(executor: Executor, definition: Definition, job: Job, context: Con
 
 
 async def with_flow(outcome: Outcome, definition: Definition, context: Context | None) -> Outcome:
-    """A success with what its handler spawned: that commits with the finish."""
+    """A success with the jobs that its handler spawned: they commit with the finish."""
     if context is None or outcome.ending is not Ending.SUCCEEDED:
         return outcome
     try:
@@ -82,8 +82,8 @@ async def with_flow(outcome: Outcome, definition: Definition, context: Context |
 
 
 def from_error(error: BaseException, definition: Definition) -> Outcome:
-    """What an exception says about the attempt."""
-    error = _said(error)
+    """The outcome of an attempt that raised this exception."""
+    error = _directive_in(error)
     if isinstance(error, Suspended):
         return Outcome(ending=Ending.WAITING, flow=error.flow)
     if isinstance(error, Snooze):
@@ -106,25 +106,26 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
     return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
 
 
-def with_a_key(outcome: Outcome, registry: Registry) -> Outcome:
-    """Of a Retry: the bare name of what has a key per value would hold back nobody, and is told instead."""
+def without_bare_bucket(outcome: Outcome, registry: Registry) -> Outcome:
+    """A Retry that names a bucket without its key: that holds back no job, so the bucket is dropped with a warning."""
     if outcome.bucket is None or not registry.is_keyed(outcome.bucket):
         return outcome
     log.warning(
-        "Retry(bucket=%r): nobody holds back: it has a key per value; say which, as in bucket=%r",
+        "Retry(bucket=%r): no job holds back: it has a key per value; name one, as in bucket=%r",
         outcome.bucket,
         key_of(outcome.bucket, "example.org"),
     )
     return msgspec.structs.replace(outcome, bucket=None)
 
 
-def _said(error: BaseException) -> BaseException:
-    """In a TaskGroup several tasks may wait or be snoozed: one speaks for all. It all starts from the top again."""
+def _directive_in(error: BaseException) -> BaseException:
+    """In a TaskGroup several tasks may wait or be snoozed: one exception counts for all, as the handler starts from the
+    top again."""
     if not isinstance(error, BaseExceptionGroup) or error.split((Suspended, Snooze))[1] is not None:
         return error
-    words = list(_leaves(error))
-    snoozes = [word for word in words if isinstance(word, Snooze)]
-    return max(snoozes, key=lambda snooze: snooze.delay) if snoozes else words[0]
+    leaves = list(_leaves(error))
+    snoozes = [leaf for leaf in leaves if isinstance(leaf, Snooze)]
+    return max(snoozes, key=lambda snooze: snooze.delay) if snoozes else leaves[0]
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -1,10 +1,10 @@
 """Transitions that the store refused: what is known about the reason, and what it means for new claims.
 
-A refusal is the database's until the contrary is shown. The contrary is shown for one transition when the reason is not
-certain (a trigger raised, or something nobody foresaw), when it was refused alone again and again, and when transitions
-of its kind were written meanwhile. While the database may be the reason, this worker claims nothing new: what it would
-run could not be written either. A single job claimed now and then is the exception: only a fresh transition can show
-that the database takes others.
+A refusal is the database's fault until the contrary is shown. The contrary is shown for one transition when the reason
+is not certain (a trigger raised, or an error that was not foreseen), when the transition was refused alone again and
+again, and when transitions of its kind were written meanwhile. While the database may be the reason, this worker claims
+nothing new: the finish of a new job could not be written either. A single job claimed now and then is the exception:
+only a fresh transition can show that the database takes others.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from windlass.payload.sanitise import describe
 from windlass.policy.failure import encoder
 from windlass.store.contact import jittered
 
-PATIENCE = 30.0  # seconds for which a transition is refused while others are written, until it is the culprit
+PATIENCE_SECONDS = 30.0  # for which a transition is refused while others are written, until it is the culprit
 LEAST_TRIES = 8  # of that transition alone, in that time
-LONGEST_PAUSE = 1.0  # seconds between two tries
-MOST_ASIDE = 100  # transitions that may wait while claims go on
-FIRST_PROBE, LONGEST_PROBE = 10.0, 300.0  # seconds until one job is claimed to see whether the database takes its end
+LONGEST_PAUSE_SECONDS = 1.0  # between two tries
+MOST_REFUSED = 100  # transitions that may wait while claims go on
+FIRST_PROBE_SECONDS = 10.0  # until one job is claimed to see whether the database takes its finish
+LONGEST_PROBE_SECONDS = 300.0  # until the next one, when that was refused
 
 VERDICTS = {
     Verb.SUCCEED: "succeeded",
@@ -40,12 +41,12 @@ VERDICTS = {
 }
 
 
-def is_of_values(error: Exception) -> bool:
+def is_caused_by_values(error: Exception) -> bool:
     """Whether a value of the transition is the reason for certain: a constraint, a key that is taken."""
     return isinstance(error, ValueRefused) or (isinstance(error, WindlassError) and not isinstance(error, StoreError))
 
 
-class Case:
+class RefusedTransition:
     """One transition that was refused."""
 
     __slots__ = ("certain", "since", "transition", "tries")
@@ -57,22 +58,22 @@ class Case:
         self.certain = False  # the database is the reason, whatever the transition
 
 
-class Refused:
-    """What waits until the database takes it."""
+class RefusedTransitions:
+    """Transitions that wait until the database takes them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._cases: dict[UUID, Case] = {}
+        self._cases: dict[UUID, RefusedTransition] = {}
         self._written_at: dict[tuple[bool, bool], float] = {}  # by kind: when one was last written
         self._next_try = 0.0
-        self._next_probe, self._probe_pause = 0.0, FIRST_PROBE
+        self._next_probe, self._probe_pause = 0.0, FIRST_PROBE_SECONDS
         self.rounds = 0  # in which all of them were tried
 
     def __len__(self) -> int:
         return len(self._cases)
 
     def transitions(self) -> list[Transition]:
-        """What waits; what was refused alone most often comes last."""
+        """Those that wait; the ones that were refused alone most often come last."""
         return [case.transition for case in sorted(self._cases.values(), key=lambda case: case.tries)]
 
     def add(self, transitions: Iterable[Transition], error: Exception) -> None:
@@ -82,26 +83,26 @@ class Refused:
             case = self._cases.get(transition.job)
             if case is None or case.transition.lease != transition.lease:
                 self._plan_probe(now)
-                case = self._cases[transition.job] = Case(transition, now)
+                case = self._cases[transition.job] = RefusedTransition(transition, now)
             case.certain = getattr(error, "of_database", False)
-            if case.certain:  # what speaks against the transition is counted anew
+            if case.certain:  # the evidence against the transition is counted anew
                 case.since, case.tries = now, 0
 
     def is_guilty(self, transition: Transition) -> bool:
-        """It was refused alone, once more: whether that makes it the culprit."""
+        """The transition was refused alone, once more: whether that makes it the culprit."""
         case = self._cases[transition.job]
         case.tries += 1
         waited = self._clock.monotonic() - case.since
-        return case.tries >= LEAST_TRIES and waited >= PATIENCE and self._speaks_against(case)
+        return case.tries >= LEAST_TRIES and waited >= PATIENCE_SECONDS and self._others_were_written(case)
 
-    def written(self, transitions: Iterable[Transition]) -> None:
+    def record_written(self, transitions: Iterable[Transition]) -> None:
         """These were written: the database takes their kind."""
         now = self._clock.monotonic()
         for transition in transitions:
             self._written_at[kind(transition)] = now
 
     def remove(self, jobs: Iterable[UUID]) -> None:
-        """These are settled, whichever way."""
+        """These are finished, whichever way."""
         for job in jobs:
             self._cases.pop(job, None)
         if not self._cases:
@@ -117,10 +118,10 @@ class Refused:
 
     # When to try again
 
-    def tried(self) -> None:
-        """A round is over; the next one comes after a pause."""
+    def end_round(self) -> None:
+        """All of them were tried; the next round comes after a pause."""
         self.rounds += 1
-        self._next_try = self._clock.monotonic() + jittered(self.rounds, LONGEST_PAUSE)
+        self._next_try = self._clock.monotonic() + jittered(self.rounds, LONGEST_PAUSE_SECONDS)
 
     def next_in(self) -> float | None:
         """Seconds until the next round; None: nothing waits."""
@@ -129,24 +130,24 @@ class Refused:
     # What may be claimed
 
     def room(self, held: int) -> int | None:
-        """How many new jobs may be claimed by a worker that holds so many; None: as many as it likes."""
+        """How many new jobs may be claimed by a worker that holds so many; None: no limit."""
         if not self._cases:
             return None
         cases = self._cases.values()
-        if len(cases) <= MOST_ASIDE and all(self._speaks_against(case) for case in cases):
+        if len(cases) <= MOST_REFUSED and all(self._others_were_written(case) for case in cases):
             return None
-        probes = held == len(cases) <= MOST_ASIDE and self._clock.monotonic() >= self._next_probe
+        probes = held == len(cases) <= MOST_REFUSED and self._clock.monotonic() >= self._next_probe
         return int(probes and not any(case.certain for case in cases))
 
-    def _speaks_against(self, case: Case) -> bool:
+    def _others_were_written(self, case: RefusedTransition) -> bool:
         """Whether others of its kind were written since it was refused, so that the database is not the reason."""
         return not case.certain and self._written_at.get(kind(case.transition), 0.0) > case.since
 
     def _plan_probe(self, now: float) -> None:
         if not self._cases:
-            self._next_probe, self._probe_pause = now + FIRST_PROBE, FIRST_PROBE
+            self._next_probe, self._probe_pause = now + FIRST_PROBE_SECONDS, FIRST_PROBE_SECONDS
         elif now >= self._next_probe:  # the last probe was refused, too
-            self._probe_pause = min(2 * self._probe_pause, LONGEST_PROBE)
+            self._probe_pause = min(2 * self._probe_pause, LONGEST_PROBE_SECONDS)
             self._next_probe = now + self._probe_pause
 
 
@@ -156,8 +157,8 @@ def kind(transition: Transition) -> tuple[bool, bool]:
     return transition.verb in FINISHING, more or transition.hold is not None
 
 
-def burial(transition: Transition, error: Exception, clock: Clock) -> Transition:
-    """Instead of a transition that cannot be written: dead, with the verdict that could not be stored, and why."""
+def burial_of(transition: Transition, error: Exception, clock: Clock) -> Transition:
+    """Instead of a transition that cannot be written: the job is dead, with the verdict and why it was not stored."""
     verdict = VERDICTS[transition.verb]
     if transition.reason is not None and transition.verb is Verb.BURY:
         verdict += f" ({transition.reason})"
@@ -185,8 +186,8 @@ def burial(transition: Transition, error: Exception, clock: Clock) -> Transition
     )
 
 
-def untold(job: Job, outcome: Outcome, error: Exception, clock: Clock) -> Transition:
-    """The burial of a job whose transition could not be made, with how its attempt ended."""
+def burial_without_transition(job: Job, outcome: Outcome, error: Exception, clock: Clock) -> Transition:
+    """The burial of a job when its transition could not be made, with how its attempt ended."""
     verb = Verb.SUCCEED if outcome.ending is Ending.SUCCEEDED else Verb.FAIL
     made = Transition(
         lease=job.lease,
@@ -197,4 +198,4 @@ def untold(job: Job, outcome: Outcome, error: Exception, clock: Clock) -> Transi
         followed=job.followed,
         limited=bool(job.limits),
     )
-    return burial(made, error, clock)
+    return burial_of(made, error, clock)
