@@ -102,8 +102,8 @@ UPDATE windlass_jobs
 -- The due jobs of one lane in the order of a claim. They are not leased yet: the write lock protects them until
 -- `claim`.
 --   :queue, :phase_rank, :priority, :tenant, :limited the lane   :limit the most jobs to return, -1 for all
---   :types a JSON array   :suspects with, without or only   :rest in microseconds   :now   :until the last run_at to
---   read
+--   :types a JSON array   :suspects with, without or only   :now   :until the last run_at to read
+--   :untouched for how many microseconds the row must not have changed
 --   :after_at, :after_id begin after this job   :full keys that are known to have no room, a JSON array, or null
 --
 -- The claim's index has the order of `run_at`, so that the scan stops at the limit. No index has the order of
@@ -121,7 +121,7 @@ SELECT jobs.{order}, jobs.id, jobs.limits
    -- gates of types
    AND jobs.type NOT IN (SELECT name FROM ({closed}) WHERE kind = 'type')
    AND CASE :suspects WHEN 'with' THEN 1 WHEN 'only' THEN jobs.crashes > 0 ELSE jobs.crashes = 0 END
-   AND (jobs.updated_at <= :now - :rest OR jobs.updated_at > :now)
+   AND (jobs.updated_at <= :now - :untouched OR jobs.updated_at > :now)
    AND NOT jobs.cancel_requested
    AND {readable}
    -- limits: no key that is full
