@@ -22,9 +22,7 @@ fence < 9223372036854775806 AND attempt < 2147483646 AND run_at >= -621355968000
 -- A loose index scan: each min() or max() is one descent of the claim's index, so that the cost is a few descents per
 -- lane and not one row per job. It goes level by level, because SQLite compares only the first column of a row value
 -- with a value of a recursive table.
-WITH RECURSIVE closed AS MATERIALIZED (
-    {closed}
-), served (queue) AS (
+WITH RECURSIVE served (queue) AS (
     SELECT (SELECT min(queue) FROM windlass_jobs WHERE {in_claim_index})
     UNION ALL
     SELECT (SELECT min(queue) FROM windlass_jobs
@@ -38,7 +36,8 @@ WITH RECURSIVE closed AS MATERIALIZED (
      WHERE served.queue IS NOT NULL
        AND (:queues IS NULL OR served.queue IN (SELECT value FROM json_each(:queues)))
        -- gates and budgets: of everything, of the queue
-       AND NOT EXISTS (SELECT 1 FROM closed WHERE kind = 'all' OR (kind = 'queue' AND name = served.queue))
+       AND NOT EXISTS (SELECT 1 FROM ({closed}) WHERE kind = 'all')
+       AND NOT EXISTS (SELECT 1 FROM ({closed}) WHERE kind = 'queue' AND name = served.queue)
     UNION ALL
     SELECT ranked.queue, (SELECT min(phase_rank) FROM windlass_jobs
                            WHERE {in_claim_index} AND queue = ranked.queue
@@ -87,7 +86,7 @@ SELECT shared.queue, shared.phase_rank, shared.priority, shared.tenant,
   FROM shared
  -- gates and budgets of the tenant
  WHERE shared.tenant IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM closed WHERE kind = 'tenant' AND name = shared.tenant)
+   AND NOT EXISTS (SELECT 1 FROM ({closed}) WHERE kind = 'tenant' AND name = shared.tenant)
  ORDER BY shared.phase_rank, -shared.priority, shared.queue, shared.tenant
 
 -- name: claim
