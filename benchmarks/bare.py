@@ -45,7 +45,7 @@ async def drain(connection: Any) -> None:
 
 def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
     lane = (["default"], [0], [0], ["default"], [False], [BATCH], [floor.run_at], [floor.id])
-    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, False, [None], None)
+    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, [None], False, None)
 
 
 def _endings(claimed: list[Any]) -> tuple[Any, ...]:

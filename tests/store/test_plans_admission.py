@@ -59,7 +59,7 @@ async def test_a_claim_of_one_job_with_limits_touches_few_pages(world: World) ->
     plan = await world.explain("claim_limited", limited())
 
     assert plan.part("picked").buffers <= MOST_BUFFERS
-    assert plan.part("stile").rows_read("limit_counters") == 1
+    assert plan.part("counter").rows_read("limit_counters") == 1
 
 
 async def test_a_claim_without_limits_knows_no_turnstile(world: World) -> None:
@@ -166,7 +166,7 @@ def test_a_plan_tells_its_parts() -> None:
 
     assert plan.part("picked").kinds() == {"Sort"}
     with pytest.raises(ValueError, match="not enough"):
-        plan.part("stile")
+        plan.part("counter")
 
 
 # SQLite

@@ -178,8 +178,8 @@ class Claiming(Looks):
             [offer.quota for offer in offers],
             [offer.floor.run_at for offer in offers],
             [offer.floor.id for offer in offers],
-            len({lane.queue for lane in lanes}) > 1 or len({lane.limited for lane in lanes}) > 1,
             [offer.skip for offer in offers],
+            len({lane.queue for lane in lanes}) > 1 or len({lane.limited for lane in lanes}) > 1,
             self._set_back.reach(self.clock.monotonic()),
         ]
         order = "created_at" if claim.by_creation else "run_at"

@@ -204,7 +204,7 @@ class PostgresCheckup:
             told = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {ordered_query('postgres', 'claim', 'run_at')}",
                 *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100]),
-                *([BEGINNING.run_at], [BEGINNING.id], False, [None], None),
+                *([BEGINNING.run_at], [BEGINNING.id], [None], False, None),
             )
         finally:
             await connection.execute("ROLLBACK")

@@ -37,12 +37,12 @@ CREATE TABLE windlass.limit_counters (
     burst     integer     NOT NULL DEFAULT 1,
     next_at   timestamptz NOT NULL DEFAULT '2000-01-01 00:00+00',
     held_until timestamptz,                                    -- nobody takes a token before
-    crowded    boolean     NOT NULL DEFAULT false,             -- it was full after a claim, and not all slots came back since
+    full_hint  boolean     NOT NULL DEFAULT false,             -- a claim left it full, and not all slots were released since
     touched_at timestamptz NOT NULL DEFAULT windlass.now()
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
 -- Keys whose jobs a claim walks past. A mark, not `used`: an index over that would be written by every claim and finish.
-CREATE INDEX limit_counters_crowded ON windlass.limit_counters (key) WHERE crowded;
+CREATE INDEX limit_counters_full ON windlass.limit_counters (key) WHERE full_hint;
 
 -- What everybody holds back: every worker asks once a second.
 CREATE INDEX limit_counters_held ON windlass.limit_counters (held_until) WHERE held_until IS NOT NULL;
