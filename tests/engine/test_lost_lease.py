@@ -124,13 +124,13 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
 
     def assemble() -> Any:
         state = type(worker)._assemble(worker)
-        honest = state.store.heart
+        honest = state.store.heartbeat
 
-        def heart() -> Any:
+        def heartbeat() -> Any:
             made.append((Silent() if silent else Deaf()) if not made else honest())
             return made[-1]
 
-        state.store.heart = heart  # type: ignore[method-assign]
+        state.store.heartbeat = heartbeat  # type: ignore[method-assign]
         return state
 
     worker._assemble = assemble  # type: ignore[method-assign]

@@ -130,7 +130,7 @@ async def test_a_crowd_at_a_key_makes_its_slot_no_dearer(own: str) -> None:
 
 
 async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: World) -> None:
-    plan = await world.explain("parked_keys", ("[]",))
+    plan = await world.explain("parked_keys")
 
     assert plan.nodes[0]["Actual Rows"] == FULL
     assert plan.indexes("jobs") == {"jobs_parked"}
@@ -138,8 +138,8 @@ async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: W
 
 
 async def test_a_crowd_at_a_key_is_one_step_of_the_look_for_keys(own: str) -> None:
-    before = await buffers(own, "parked_keys", ("[]",))
-    after = await buffers(own, "parked_keys", ("[]",), CROWD)
+    before = await buffers(own, "parked_keys", ())
+    after = await buffers(own, "parked_keys", (), CROWD)
 
     assert after <= before + 2 * FULL  # a level more of the index for each key
 

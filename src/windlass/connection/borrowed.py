@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import UUID
 
 from windlass.errors import IdempotencyConflict, UnusableConnection
-from windlass.store.parts.consequences import enqueueing
-from windlass.store.sql import statements
+from windlass.store.parts.consequences import enqueue_jobs
+from windlass.store.parts.statements import Statement, Statements, aexecute, execute
+from windlass.store.sql import query_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from windlass.model.job import NewJob
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
 Style = Literal["named", "dollar", "pyformat", "text"]
-Steps = Generator[tuple[str, tuple[object, ...]], Rows, Mapping[UUID, UUID]]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -70,25 +69,32 @@ class Borrowed:
 
         SQLite has no time of its own: it is `now`, else the machine's.
         """
-        steps = guarded(jobs, self.dialect, now)
-        try:
-            sql, values = next(steps)
-            while True:
-                sql, values = steps.send(self.run(sql, *values))
-        except StopIteration as stop:
-            existing: Mapping[UUID, UUID] = stop.value
-            return existing
+        micros = _micros(now)
+
+        def fetch(statement: Statement) -> Rows:
+            rows: Rows = []
+            for sql in query_parts(self.dialect, statement.name):
+                rows = self.run(sql, *self._values(statement, micros))
+            return rows
+
+        return execute(enqueue_or_nothing(jobs), fetch)
 
     async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction; as `enqueue`."""
-        steps = guarded(jobs, self.dialect, now)
-        try:
-            sql, values = next(steps)
-            while True:
-                sql, values = steps.send(await self.arun(sql, *values))
-        except StopIteration as stop:
-            existing: Mapping[UUID, UUID] = stop.value
-            return existing
+        micros = _micros(now)
+
+        async def fetch(statement: Statement) -> Rows:
+            rows: Rows = []
+            for sql in query_parts(self.dialect, statement.name):
+                rows = await self.arun(sql, *self._values(statement, micros))
+            return rows
+
+        return await aexecute(enqueue_or_nothing(jobs), fetch)
+
+    def _values(self, statement: Statement, micros: int) -> tuple[object, ...]:
+        if self.dialect == "sqlite":
+            return statement.payload, micros
+        return () if statement.payload is None else (statement.payload,)
 
     def anchor(self) -> object | None:
         """What a location is remembered by: the driver's own connection, which keeps to one database."""
@@ -113,38 +119,26 @@ class Awaited(Borrowed):
         raise NotImplementedError
 
 
-def guarded(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
-    """The statements of an enqueue, apart from who runs them: blocking or awaiting.
+def enqueue_or_nothing(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
+    """The statements of an enqueue, whether a driver blocks or is awaited.
 
     A refused idempotency key among several leaves nothing behind, though the caller may go on and commit.
     """
     if sum(job.idempotency is not None or job.unique is not None for job in jobs) < 2:
-        return (yield from _statements(jobs, dialect, now))
-    yield "SAVEPOINT windlass_keys", ()
+        return (yield from enqueue_jobs(jobs))
+    yield Statement("begin_savepoint")
     try:
-        existing = yield from _statements(jobs, dialect, now)
+        existing = yield from enqueue_jobs(jobs)
     except IdempotencyConflict:
-        yield "ROLLBACK TO SAVEPOINT windlass_keys", ()
-        yield "RELEASE SAVEPOINT windlass_keys", ()
+        yield Statement("roll_back_to_savepoint")
+        yield Statement("release_savepoint")
         raise
-    yield "RELEASE SAVEPOINT windlass_keys", ()
+    yield Statement("release_savepoint")
     return existing
 
 
-def _statements(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
-    micros = time.time_ns() // 1000 if now is None else (now - EPOCH) // MICROSECOND
-    asking = enqueueing(jobs)
-    try:
-        ask = next(asking)
-        while True:
-            values = (ask.payload, micros) if dialect == "sqlite" else (ask.payload,)
-            rows: Rows = []
-            for sql in statements(dialect, ask.name):
-                rows = yield sql, values
-            ask = asking.send(rows)
-    except StopIteration as stop:
-        existing: Mapping[UUID, UUID] = stop.value
-        return existing
+def _micros(now: datetime | None) -> int:
+    return time.time_ns() // 1000 if now is None else (now - EPOCH) // MICROSECOND
 
 
 @cache

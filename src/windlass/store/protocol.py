@@ -28,8 +28,8 @@ from windlass.model.job import Job, Lease, NewJob
 from windlass.model.outcome import Progress, Transition
 from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
-from windlass.store.protocol_admission import Admission
-from windlass.store.protocol_schedules import Schedules
+from windlass.store.protocol_admission import AdmissionStore
+from windlass.store.protocol_schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from windlass.model.filter import Filter
@@ -147,7 +147,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None  # what an operator acted on, where it is no job: `queue:mail`, `schedule:nightly`
 
 
-class Heart(Protocol):
+class Heartbeat(Protocol):
     """A connection of its own that only says "alive". Used from a thread with its own event loop."""
 
     async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
@@ -201,7 +201,7 @@ class Transaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Store(Admission, Schedules, Protocol):
+class Store(AdmissionStore, ScheduleStore, Protocol):
     """What the client, the runtime and the operators ask of a database."""
 
     contact: Contact  # told of each answer
@@ -234,7 +234,7 @@ class Store(Admission, Schedules, Protocol):
         """Say goodbye; only a worker that holds no job may go."""
         ...
 
-    def heart(self) -> Heart: ...
+    def heartbeat(self) -> Heartbeat: ...
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         """Commit the worker's idle mark: while it stands, an enqueue sends a wake-up."""

@@ -20,7 +20,7 @@ from windlass.model.admission import (
 from windlass.model.job import Job
 
 
-class Admission(Protocol):
+class AdmissionStore(Protocol):
     """Limits, rates, gates, budgets and tenants."""
 
     async def declare(self, rules: Sequence[Rule]) -> None:

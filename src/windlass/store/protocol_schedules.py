@@ -9,7 +9,7 @@ from uuid import UUID
 from windlass.model.schedule import Declared, Edit, ScheduleRow, Ticked, TickRow
 
 
-class Schedules(Protocol):
+class ScheduleStore(Protocol):
     """Jobs that come by themselves. Whoever acts on a schedule that nobody declared raises ScheduleNotFound."""
 
     async def declare_schedules(self, declared: Mapping[str, Declared]) -> None:

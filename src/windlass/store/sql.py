@@ -57,7 +57,7 @@ def query(dialect: str, name: str) -> str:
 
 
 @cache
-def statements(dialect: str, name: str) -> tuple[str, ...]:
+def query_parts(dialect: str, name: str) -> tuple[str, ...]:
     """The parts of a statement that has several, between lines `-- then`."""
     return tuple(part.strip() for part in query(dialect, name).split("\n-- then\n"))
 

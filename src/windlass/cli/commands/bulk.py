@@ -23,7 +23,7 @@ from windlass.cli.parse.find_jobs import each_page, explain_ambiguous, find
 from windlass.cli.parse.store_option import app_option, ask, settings_of, url_option
 from windlass.cli.show.output import as_json, note, plural, print_json, say
 from windlass.model.state import FINAL, State, Verb, sources
-from windlass.store.parts.messages import cancelling
+from windlass.store.parts.messages import cancel_message
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -305,7 +305,7 @@ class Turns:
             return None
         if state is State.RUNNING:
             self.done.asked += 1
-            await self.store.wake(cancelling(id))
+            await self.store.wake(cancel_message(id))
         else:
             self.done.changed += 1
         return state

@@ -12,7 +12,7 @@ from windlass.runtime.duties.gate_watcher import GateWatcher
 from windlass.runtime.processor import Stop
 from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
-from windlass.store.parts.messages import WAKE_GATES, cancelled
+from windlass.store.parts.messages import WAKE_GATES, job_to_cancel
 
 
 class Listener(Service):
@@ -35,7 +35,7 @@ class Listener(Service):
             self._wake("*")  # what came while nobody listened
             self._gatekeeper.nudge()
             async for message in messages:
-                job = cancelled(message)
+                job = job_to_cancel(message)
                 if job is not None:
                     stop_cancelled(self._state, [job])
                 elif message == WAKE_GATES:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from windlass.model.job import Policy, Wait
 from windlass.model.state import FINAL, State
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.store.parts.statements import Statements, run, uuid_of
 
 
 class Begun(NamedTuple):
@@ -27,7 +27,7 @@ class Begun(NamedTuple):
     ended: list[UUID]
 
 
-def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Flowing[Begun]:
+def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Statements[Begun]:
     """Jobs that are `waiting` by now begin to wait; those whose need is met already are woken at once.
 
     The fence tells one wait of a job from the next: an edge of an earlier one counts for nothing. `new` are awaited
@@ -60,13 +60,13 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         elif wait.edges or (wait.signal is None and wait.delay is None):
             decided.decide(job, count, need=wait.need, pending=count.pending, succeeded=count.succeeded)
     if edges:
-        yield from ask("insert_edges", edges)
+        yield from run("insert_edges", edges)
     rows = [_wait_row(job, fence, wait, counts[job]) for job, wait in waits.items()]
-    for job, *_ in (yield from ask("begin_waits", rows)):
+    for job, *_ in (yield from run("begin_waits", rows)):
         decided.wake.append(uuid_of(job))  # its signal was there already
     batches = [job for job, wait in waits.items() if wait.batch]
     if batches:
-        yield from ask("count_batch", batches)
+        yield from run("count_batch", batches)
     ended = yield from _carry_out(decided)
     return Begun(frozenset(decided.wake), ended)
 
@@ -86,7 +86,7 @@ def _wait_row(job: UUID, fence: int, wait: Wait, count: Count) -> dict[str, obje
     }
 
 
-def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None]) -> Flowing[frozenset[UUID]]:
+def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None]) -> Statements[frozenset[UUID]]:
     """Waiters that would wait for each other: they would never wake.
 
     Only somebody who waits already can close a round. Whoever begins to wait for such a job does so one after the
@@ -100,31 +100,31 @@ def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None])
     ]
     if not wishes:
         return frozenset()
-    yield from ask("lock_wait_graph", [])
-    return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes)))
+    yield from run("lock_wait_graph")
+    return frozenset(uuid_of(row[0]) for row in (yield from run("cycles", wishes)))
 
 
 ENDED = FINAL | {None}
 """States of an awaited job that has ended; None stands for one that is gone."""
 
 
-def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Flowing[dict[UUID, State | None]]:
+def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Statements[dict[UUID, State | None]]:
     """The states of awaited jobs, each marked as followed under its row's lock."""
     states: dict[UUID, State | None] = dict.fromkeys(awaited & new, State.QUEUED)
     others = sorted(awaited - new)
     if others:
-        found = {uuid_of(row[0]): State(row[1]) for row in (yield from ask("mark_followed", others))}
+        found = {uuid_of(row[0]): State(row[1]) for row in (yield from run("mark_followed", others))}
         missing = [job for job in others if job not in found]
         if missing:  # a statement of its own, and so a later snapshot: a finish that came first is seen here
-            found |= {uuid_of(row[0]): State(row[1]) for row in (yield from ask("ended_states", missing))}
+            found |= {uuid_of(row[0]): State(row[1]) for row in (yield from run("ended_states", missing))}
         states |= {job: found.get(job) for job in others}
     return states
 
 
-def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
+def arrive(ends: Mapping[UUID, bool]) -> Statements[list[UUID]]:
     """Awaited jobs ended: count them on their waiters, and wake, abandon or skip whom that decides."""
     by_wait: dict[tuple[UUID, int], Count] = {}
-    rows = yield from ask("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
+    rows = yield from run("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
     for waiter, fence, awaited, policy, ok in rows:
         count = by_wait.setdefault((uuid_of(waiter), fence), Count())
         count.add(Policy(policy), done=True, ok=bool(ok), awaited=uuid_of(awaited))
@@ -135,30 +135,30 @@ def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
         for (job, fence), count in sorted(by_wait.items())
     ]
     decided, batches = Decided(), []
-    for job, fence, need, pending, succeeded, batch in (yield from ask("count_arrivals", arrivals)):
+    for job, fence, need, pending, succeeded, batch in (yield from run("count_arrivals", arrivals)):
         waiter = uuid_of(job)
         count = by_wait[waiter, fence]
         decided.decide(waiter, count, need=need, pending=pending, succeeded=succeeded)
         if batch:
             batches.append(waiter)
     if batches:
-        yield from ask("count_batch", sorted(batches))
+        yield from run("count_batch", sorted(batches))
     return (yield from _carry_out(decided))
 
 
-def reopen(job: UUID) -> Flowing[None]:
+def reopen(job: UUID) -> Statements[None]:
     """A replay or a resume: whoever still waits for this job waits for it again."""
-    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen_edges", [job]))]
+    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from run("reopen_edges", [job]))]
     if not rows:
         return
-    yield from ask("mark_followed", [job])  # it may have ended before anybody waited for it
+    yield from run("mark_followed", [job])  # it may have ended before anybody waited for it
     arrivals = [
         {"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0, "bad": -1}
         for waiter, fence, ok in rows  # only a bad end has a way back
     ]
-    batches = [uuid_of(row[0]) for row in (yield from ask("count_arrivals", arrivals)) if row[-1]]
+    batches = [uuid_of(row[0]) for row in (yield from run("count_arrivals", arrivals)) if row[-1]]
     if batches:
-        yield from ask("count_batch", sorted(batches))
+        yield from run("count_batch", sorted(batches))
 
 
 class Count:
@@ -206,38 +206,38 @@ class Decided:
             self.wake.append(job)
 
 
-def wake(jobs: Iterable[UUID]) -> Flowing[int]:
+def wake(jobs: Iterable[UUID]) -> Statements[int]:
     """Wake jobs that wait: how many.
 
     A row that somebody else holds is left alone: an arrival that waited for it, holding the row of its own job, would
-    meet a cancel that comes the other way round, from the waiter down to its children. `waking_due` looks after it.
+    meet a cancel that comes the other way round, from the waiter down to its children. `wake_due_jobs` looks after it.
     """
-    woken = [row[0] for row in (yield from ask("wake_waiting", sorted(jobs)))]
+    woken = [row[0] for row in (yield from run("wake_waiting", sorted(jobs), wakes=True))]
     if woken:
-        yield from ask("delete_waits", woken)
+        yield from run("delete_waits", woken)
     return len(woken)
 
 
-def _carry_out(decided: Decided) -> Flowing[list[UUID]]:
+def _carry_out(decided: Decided) -> Statements[list[UUID]]:
     """The jobs that ended by it."""
     ended: list[UUID] = []
     if decided.wake:
         yield from wake(decided.wake)
     if decided.abandon:
-        ended += [uuid_of(row[0]) for row in (yield from ask("bury_waiting", decided.abandon))]
+        ended += [uuid_of(row[0]) for row in (yield from run("bury_waiting", decided.abandon))]
     if decided.skip:
-        ended += [uuid_of(row[0]) for row in (yield from ask("cancel_many", decided.skip))]
+        ended += [uuid_of(row[0]) for row in (yield from run("cancel_many", decided.skip))]
     return ended
 
 
-def wake_due(page: int) -> Flowing[tuple[int, list[UUID]]]:
+def wake_due_waits(page: int) -> Statements[tuple[int, list[UUID]]]:
     """Wake jobs whose time is up, and decide waits that no arrival could, because somebody held the waiter's row."""
-    due = [uuid_of(row[0]) for row in (yield from ask("due_waits", [page]))]
+    due = [uuid_of(row[0]) for row in (yield from run("due_waits", [page]))]
     if not due:
         return 0, []
-    yield from ask("count_batch", sorted(due))
+    yield from run("count_batch", sorted(due))
     decided = Decided()
-    for waiter, policy, awaited in (yield from ask("fatal_edges", sorted(due))):
+    for waiter, policy, awaited in (yield from run("fatal_edges", sorted(due))):
         decided.condemn(uuid_of(waiter), Policy(policy), uuid_of(awaited))
     woken = yield from wake(job for job in due if job not in decided.condemned)
     return woken, (yield from _carry_out(decided))

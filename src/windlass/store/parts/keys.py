@@ -11,10 +11,10 @@ from uuid import UUID
 
 from windlass.errors import IdempotencyConflict
 from windlass.model.job import Key, NewJob
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.store.parts.statements import Statements, run, uuid_of
 
 
-def take_keys(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
+def take_keys(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
     """Take the keys of these jobs; the answer names, by the new id, the jobs that held one.
 
     Idempotency first: a producer that repeats itself gets its own answer, whatever has become of the unique key. Both
@@ -29,7 +29,7 @@ def take_keys(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
         if job.id in by_unique and job.idempotency is not None
     ]
     if repeated:  # the producer's key must lead to the job that is there, not to the one that never was
-        yield from ask("repoint_keys", repeated)
+        yield from run("repoint_keys", repeated)
     return _resolved({**held, **by_unique})
 
 
@@ -44,7 +44,7 @@ def _last(existing: Mapping[UUID, UUID], job: UUID) -> UUID:
     return job
 
 
-def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
+def _take(wishes: Sequence[tuple[UUID, Key]]) -> Statements[dict[UUID, UUID]]:
     if not wishes:
         return {}
     wanted: dict[tuple[str, str], list[tuple[UUID, Key]]] = {}
@@ -74,7 +74,7 @@ def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
     return existing
 
 
-def _holders(wanted: list[dict[str, object]]) -> Flowing[list[Any]]:
+def _holders(wanted: list[dict[str, object]]) -> Statements[list[Any]]:
     """Who holds each key now: taken where nobody had it, taken over where that is allowed, else whose it is.
 
     A key that was held at the insert may be gone at the look: then it is taken once more.
@@ -84,7 +84,7 @@ def _holders(wanted: list[dict[str, object]]) -> Flowing[list[Any]]:
         for statement in ("take_keys", "take_over_keys", "key_holders"):
             rest = [row for row in missing if (row["scope"], row["key"]) not in known]
             if rest:
-                known |= {(row[0], row[1]): row for row in (yield from ask(statement, rest))}
+                known |= {(row[0], row[1]): row for row in (yield from run(statement, rest))}
     return list(known.values())
 
 

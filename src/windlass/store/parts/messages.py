@@ -12,12 +12,12 @@ WAKE_GATES = f"{MARK}gates"  # look at the gates again
 CANCEL = f"{MARK}cancel:"
 
 
-def cancelling(job: UUID) -> str:
+def cancel_message(job: UUID) -> str:
     """A running job is to be cancelled: its worker looks at once."""
     return f"{CANCEL}{job}"
 
 
-def cancelled(message: str) -> UUID | None:
+def job_to_cancel(message: str) -> UUID | None:
     """The job that a message wants cancelled; None when it says something else."""
     if not message.startswith(CANCEL):
         return None

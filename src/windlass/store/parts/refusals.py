@@ -23,7 +23,7 @@ def refusal(verb: Verb, job: UUID, found: Job | None) -> WindlassError:
     )
 
 
-def unheard(job: UUID, name: str, found: Job | None) -> WindlassError:
+def signal_refusal(job: UUID, name: str, found: Job | None) -> WindlassError:
     """The error for a signal to a job that has ended."""
     if found is None:
         return JobNotFound(f"there is no job {job} to signal: it never was, was discarded, or its history has passed")

@@ -19,7 +19,7 @@ from windlass.model.state import State
 log = logging.getLogger("windlass")
 
 
-class Rules(NamedTuple):
+class CrashRules(NamedTuple):
     """What the death of a worker means for its jobs."""
 
     max_crashes: int
@@ -27,10 +27,10 @@ class Rules(NamedTuple):
     blames: bool  # a crash is counted; not after an outage, when silence says nothing about jobs
 
 
-class Rescuing:
+class RescuePart:
     """What a store supplies is one page, one look, and one bare statement."""
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """Give back one page of orphans: only these jobs, or all but these. The states in which they are now."""
         raise NotImplementedError
 
@@ -38,11 +38,11 @@ class Rescuing:
         """Which there are."""
         raise NotImplementedError
 
-    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
+    async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
         """Give back one orphan with the least that can be written: its attempts and its error stay as they are."""
         raise NotImplementedError
 
-    async def _rescue_all(self, rules: Rules, page: int) -> Counter[State]:
+    async def _rescue_all(self, rules: CrashRules, page: int) -> Counter[State]:
         total: Counter[State] = Counter()
         stuck: set[UUID] = set()
         while True:
@@ -61,7 +61,7 @@ class Rescuing:
             if len(states) < page:
                 return total
 
-    async def _rescue_alone(self, rules: Rules, job: UUID, stuck: set[UUID]) -> list[State]:
+    async def _rescue_alone(self, rules: CrashRules, job: UUID, stuck: set[UUID]) -> list[State]:
         try:
             return await self._rescue(rules, 1, {job}, only=True)
         except Exception as error:

@@ -28,10 +28,10 @@ from windlass.model import audit
 from windlass.model.job import NewJob, new_id
 from windlass.model.schedule import Declared, Edit, Edited, Outcome, Overlap, ScheduleRow, Ticked, TickRow
 from windlass.model.state import State, Verb
-from windlass.store.parts.admission import telling
-from windlass.store.parts.consequences import enqueueing, follow, recording
-from windlass.store.parts.messages import cancelling
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.store.parts.admission import record_subject_action
+from windlass.store.parts.consequences import enqueue_jobs, propagate, record_job_action
+from windlass.store.parts.messages import cancel_message
+from windlass.store.parts.statements import Statements, run, uuid_of
 
 T = TypeVar("T")
 
@@ -42,14 +42,14 @@ declared_of = msgspec.json.Decoder(Declared)
 edited_of = msgspec.json.Decoder(Edited)
 
 
-class Scheduling:
+class SchedulesPart:
     """The half of a store that knows schedules. A store says how a generator is driven."""
 
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
         """In a transaction of its own."""
         raise NotImplementedError
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
         """Where nothing is written."""
         raise NotImplementedError
 
@@ -63,27 +63,27 @@ class Scheduling:
 
     async def declare_schedules(self, declared: Mapping[str, Declared]) -> None:
         if declared:
-            await self._follow(lambda: declaring(declared))
+            await self._run_in_transaction(lambda: declaring(declared))
 
     async def due_schedules(self, names: Iterable[str]) -> list[tuple[str, float]]:
-        rows = await self._look(lambda: ask("due_schedules", list(names)))
+        rows = await self._run_one_by_one(lambda: run("due_schedules", list(names)))
         return [(name, float(wait)) for name, wait in rows]
 
     async def tick(self, name: str) -> Ticked:
-        firing = await self._follow(lambda: ticking(name))
+        firing = await self._run_in_transaction(lambda: ticking(name))
         # A job of a tick has a time, and so wakes nobody by itself.
         self.wake_later(firing.queues)
         for job in firing.asked:
-            await self.wake(cancelling(job))
+            await self.wake(cancel_message(job))
         return firing.ticked
 
     # Looking
 
     async def schedules(self, name: str | None = None) -> list[ScheduleRow]:
-        return [_row(row) for row in await self._look(lambda: ask("schedules", [name]))]
+        return [_row(row) for row in await self._run_one_by_one(lambda: run("schedules", [name]))]
 
     async def ticks(self, name: str, *, page: int = 50) -> list[TickRow]:
-        rows = await self._look(lambda: ask("ticks", [{"schedule": name, "page": page}]))
+        rows = await self._run_one_by_one(lambda: run("ticks", [{"schedule": name, "page": page}]))
         return [
             TickRow(
                 at=_time(at),
@@ -98,37 +98,37 @@ class Scheduling:
     # Operators
 
     async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> bool:
-        return await self._follow(lambda: pausing(name, reason, actor))
+        return await self._run_in_transaction(lambda: pausing(name, reason, actor))
 
     async def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: resuming(name, actor))
+        return await self._run_in_transaction(lambda: resuming(name, actor))
 
     async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: editing(name, edit, actor))
+        return await self._run_in_transaction(lambda: editing(name, edit, actor))
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: resetting(name, actor))
+        return await self._run_in_transaction(lambda: resetting(name, actor))
 
     async def fire_schedule(self, name: str, *, actor: str | None = None) -> tuple[UUID, bool]:
-        return await self._follow(lambda: firing_by_hand(name, actor))
+        return await self._run_in_transaction(lambda: firing_by_hand(name, actor))
 
     async def forget_schedule(self, name: str, *, actor: str | None = None) -> None:
-        await self._follow(lambda: forgetting(name, actor))
+        await self._run_in_transaction(lambda: forgetting(name, actor))
 
 
 # Declaring
 
 
-def declaring(declared: Mapping[str, Declared]) -> Flowing[None]:
+def declaring(declared: Mapping[str, Declared]) -> Statements[None]:
     """Where a timetable is new, it begins now: nothing before was missed."""
     from windlass.policy.cron import first
 
-    now = _time((yield from ask("schedule_clock", []))[0][0])
+    now = _time((yield from run("schedule_clock"))[0][0])
     rows = [
         {"name": name, "declared": each, "next": _micro(first(each.timing, now))}
         for name, each in sorted(declared.items())
     ]
-    yield from ask("declare_schedules", rows)
+    yield from run("declare_schedules", rows)
 
 
 # Ticking
@@ -142,11 +142,11 @@ class Firing(msgspec.Struct, frozen=True):
     asked: tuple[UUID, ...] = ()  # running jobs that were asked to stop
 
 
-def ticking(name: str) -> Flowing[Firing]:
+def ticking(name: str) -> Statements[Firing]:
     """One page of what is due: moved on from, fired or left out, and written down."""
     from windlass.policy.cron import due, first
 
-    rows = yield from ask("lock_due_schedule", [name])
+    rows = yield from run("lock_due_schedule", [name])
     if not rows:
         return Firing(Ticked())
     *known, done, set_back = rows[0]
@@ -156,10 +156,10 @@ def ticking(name: str) -> Flowing[Firing]:
         # By more than an hour: one of every minute would sleep so long. Its ticks fire again as their time comes again.
         # By less, they are rather late than fired twice (below).
         sooner = min(row.next_at, first(row.timing, row.now) or row.next_at)
-        yield from ask("set_schedule_back", [{"name": name, "next": _micro(sooner)}])
+        yield from run("set_schedule_back", [{"name": name, "next": _micro(sooner)}])
         return Firing(Ticked(moved=True))
     found = due(row.timing, row.next_at, row.now, row.catch_up)
-    moved = yield from ask("move_schedule", [{"name": name, "old": _micro(row.next_at), "new": _micro(found.next_at)}])
+    moved = yield from run("move_schedule", [{"name": name, "old": _micro(row.next_at), "new": _micro(found.next_at)}])
     if not moved:
         return Firing(Ticked())
     if failpoints.armed:
@@ -173,7 +173,7 @@ def ticking(name: str) -> Flowing[Firing]:
     why = f"for {len(missed) + 1:,} missed ticks" if missed else "missed, and made up for"
     fired, asked = yield from _fire(row, fresh, {} if found.caught is None else {found.caught: why})
     if fired or notes:
-        yield from ask("record_ticks", [*notes, *fired])
+        yield from run("record_ticks", [*notes, *fired])
     jobs = sum(note["outcome"] == Outcome.FIRED for note in fired)
     ticked = Ticked(fired=jobs, skipped=len(fired) - jobs, missed=len(missed), moved=True)
     return Firing(ticked, {row.job.queue} if jobs else set(), asked)
@@ -184,12 +184,12 @@ Note = dict[str, object]
 
 def _fire(
     row: ScheduleRow, ticks: Sequence[datetime], reasons: Mapping[datetime, str]
-) -> Flowing[tuple[list[Note], tuple[UUID, ...]]]:
+) -> Statements[tuple[list[Note], tuple[UUID, ...]]]:
     """Enqueue a job for each tick that `overlap` lets through: a note for each, and the jobs asked to stop."""
     left: dict[datetime, str] = {}
     asked: tuple[UUID, ...] = ()
     if ticks and row.overlap is Overlap.SKIP:
-        busy = row.last_job is not None and bool((yield from ask("lock_job", [row.last_job])))
+        busy = row.last_job is not None and bool((yield from run("lock_job", [row.last_job])))
         left = dict.fromkeys(ticks if busy else ticks[1:], "the last job has not ended")
     elif ticks and row.overlap is Overlap.CANCEL:
         asked = yield from _overtake(row)
@@ -212,31 +212,31 @@ def _fire(
     return notes, asked
 
 
-def _enqueue(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
+def _enqueue(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
     """The jobs that were not written, and by whom their keys are held; that may be one of these jobs."""
     from windlass.policy.unique import merged
 
     if not jobs:
         return {}
     fresh, repeated = merged(jobs)
-    existing = yield from enqueueing(fresh)
+    existing = yield from enqueue_jobs(fresh)
     return {**existing, **{id: existing.get(holder, holder) for id, holder in repeated.items()}}
 
 
-def _overtake(row: ScheduleRow) -> Flowing[tuple[UUID, ...]]:
+def _overtake(row: ScheduleRow) -> Statements[tuple[UUID, ...]]:
     """Cancel the last job as an operator would: at once when it does not run, else by asking."""
     if row.last_job is None:
         return ()
     actor = f"schedule:{row.name}"
-    found = yield from ask("lock_job", [row.last_job])  # waits for whoever ends it now
+    found = yield from run("lock_job", [row.last_job])  # waits for whoever ends it now
     if not found:
         return ()
     if found[0][1] == State.RUNNING:
-        yield from ask("request_cancels", [row.last_job])
-        yield from recording(audit.OPERATIONS[Verb.CANCEL], actor, row.last_job)
+        yield from run("request_cancels", [row.last_job])
+        yield from record_job_action(audit.OPERATIONS[Verb.CANCEL], actor, row.last_job)
         return (row.last_job,)
-    gone = yield from ask("cancel_many", [{"id": row.last_job, "reason": "overtaken by its schedule", "actor": actor}])
-    yield from follow([uuid_of(each[0]) for each in gone])
+    gone = yield from run("cancel_many", [{"id": row.last_job, "reason": "overtaken by its schedule", "actor": actor}])
+    yield from propagate([uuid_of(each[0]) for each in gone])
     return ()
 
 
@@ -247,17 +247,17 @@ def _note(schedule: str, at: datetime, outcome: Outcome, job: UUID | None = None
 # Operators
 
 
-def pausing(name: str, reason: str | None, actor: str | None) -> Flowing[bool]:
+def pausing(name: str, reason: str | None, actor: str | None) -> Statements[bool]:
     """Said twice, it changes nothing: the first one's name and reason stay, unless there is another reason."""
     row = yield from _locked(name)
     if row.paused and reason in (None, row.reason):
         return False
     yield from _set(row, paused=True, paused_by=actor, reason=reason)
-    yield from telling(audit.SCHEDULE_PAUSED, actor, f"schedule:{name}", reason)
+    yield from record_subject_action(audit.SCHEDULE_PAUSED, actor, f"schedule:{name}", reason)
     return True
 
 
-def resuming(name: str, actor: str | None) -> Flowing[bool]:
+def resuming(name: str, actor: str | None) -> Statements[bool]:
     """The ticks of the pause are gone; one time that fell into it is not, and counts as missed."""
     from windlass.policy.cron import first
 
@@ -266,11 +266,11 @@ def resuming(name: str, actor: str | None) -> Flowing[bool]:
         return False
     next_at = None if row.next_at is None else first(row.timing, row.now)
     yield from _set(row, paused=False, paused_by=None, reason=None, next_at=next_at)
-    yield from telling(audit.SCHEDULE_RESUMED, actor, f"schedule:{name}", None)
+    yield from record_subject_action(audit.SCHEDULE_RESUMED, actor, f"schedule:{name}", None)
     return True
 
 
-def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
+def editing(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
     from windlass.policy.cron import changed, first
 
     row = yield from _locked(name)
@@ -292,11 +292,11 @@ def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
         return False
     next_at = row.next_at if timing == row.timing else first(timing, row.now)
     yield from _set(row, edited=kept, edited_by=None if kept is None else actor, next_at=next_at)
-    yield from telling(audit.SCHEDULE_EDITED, actor, f"schedule:{name}", _words(edit))
+    yield from record_subject_action(audit.SCHEDULE_EDITED, actor, f"schedule:{name}", _words(edit))
     return True
 
 
-def resetting(name: str, actor: str | None) -> Flowing[bool]:
+def resetting(name: str, actor: str | None) -> Statements[bool]:
     from windlass.policy.cron import first
 
     row = yield from _locked(name)
@@ -305,32 +305,32 @@ def resetting(name: str, actor: str | None) -> Flowing[bool]:
     own = row.declared.timing
     next_at = row.next_at if row.timing == own else first(own, row.now)
     yield from _set(row, edited=None, edited_by=None, next_at=next_at)
-    yield from telling(audit.SCHEDULE_RESET, actor, f"schedule:{name}", None)
+    yield from record_subject_action(audit.SCHEDULE_RESET, actor, f"schedule:{name}", None)
     return True
 
 
-def firing_by_hand(name: str, actor: str | None) -> Flowing[tuple[UUID, bool]]:
+def firing_by_hand(name: str, actor: str | None) -> Statements[tuple[UUID, bool]]:
     """No tick: nothing is moved, and neither a pause nor a job that runs is in its way."""
     row = yield from _locked(name)
     job = msgspec.structs.replace(row.job, id=new_id())
     holder = (yield from _enqueue([job])).get(job.id)
     reason = None if holder is None else "this job has its unique key"
-    yield from ask("record_ticks", [_note(name, row.now, Outcome.BY_HAND, holder or job.id, reason)])
-    yield from telling(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
+    yield from run("record_ticks", [_note(name, row.now, Outcome.BY_HAND, holder or job.id, reason)])
+    yield from record_subject_action(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
     return holder or job.id, holder is not None
 
 
-def forgetting(name: str, actor: str | None) -> Flowing[None]:
+def forgetting(name: str, actor: str | None) -> Statements[None]:
     yield from _locked(name)
-    yield from ask("delete_schedule", [name])
-    yield from telling(audit.SCHEDULE_FORGOTTEN, actor, f"schedule:{name}", None)
+    yield from run("delete_schedule", [name])
+    yield from record_subject_action(audit.SCHEDULE_FORGOTTEN, actor, f"schedule:{name}", None)
 
 
-def _locked(name: str) -> Flowing[ScheduleRow]:
-    rows = yield from ask("lock_schedule", [name])
+def _locked(name: str) -> Statements[ScheduleRow]:
+    rows = yield from run("lock_schedule", [name])
     if rows:
         return _row(rows[0])
-    raise not_found(name, [row[0] for row in (yield from ask("schedules", [None]))])
+    raise not_found(name, [row[0] for row in (yield from run("schedules", [None]))])
 
 
 def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
@@ -342,10 +342,10 @@ def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
     )
 
 
-def _set(row: ScheduleRow, **changes: Any) -> Flowing[None]:
+def _set(row: ScheduleRow, **changes: Any) -> Statements[None]:
     new = msgspec.structs.replace(row, **changes)
     kept = ("name", "edited", "edited_by", "paused", "paused_by", "reason")
-    yield from ask("set_schedule", [{name: getattr(new, name) for name in kept} | {"next": _micro(new.next_at)}])
+    yield from run("set_schedule", [{name: getattr(new, name) for name in kept} | {"next": _micro(new.next_at)}])
 
 
 V = TypeVar("V")

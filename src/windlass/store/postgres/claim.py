@@ -12,9 +12,9 @@ from windlass import failpoints
 from windlass.clock import Clock
 from windlass.model.job import Job
 from windlass.policy.fairness import Fairness, Group
-from windlass.store.parts.admission import letting_in
+from windlass.store.parts.admission import unpark_ready
 from windlass.store.parts.setback import SetBack
-from windlass.store.parts.statements import ask
+from windlass.store.parts.statements import run
 from windlass.store.postgres import rows
 from windlass.store.postgres.floors import Floor, Floors, Lane
 from windlass.store.postgres.pool import Pool
@@ -267,11 +267,11 @@ class Claiming(Looks):
     async def _let_in(self) -> None:
         await self._fetch(query("postgres", "count_slots"))
         self._next_token = None
-        self._expect_token(await self._look(letting_in))
+        self._expect_token(await self._run_one_by_one(unpark_ready))
 
     async def _meet(self, keys: list[str]) -> None:
         """Keys that nobody has met: make their limit_counters, and count who runs already where somebody does."""
-        made = await self._look(partial(ask, "make_limit_counters", sorted(keys)))
+        made = await self._run_one_by_one(partial(run, "make_limit_counters", sorted(keys)))
         if not all(counted for _, counted in made):
             await self._fetch(query("postgres", "count_slots"))
 

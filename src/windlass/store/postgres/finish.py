@@ -9,9 +9,9 @@ from uuid import UUID
 
 from windlass.model.outcome import Transition
 from windlass.model.state import FINISHING, SETTLING, State, Verb
-from windlass.store.parts.admission import charging, holding, releasing
-from windlass.store.parts.consequences import after
-from windlass.store.parts.statements import Ask, Flowing, Rows, adrive, ask, queues_of
+from windlass.store.parts.admission import charge, hold_back, release_slots
+from windlass.store.parts.consequences import write_flow
+from windlass.store.parts.statements import Rows, Statement, Statements, aexecute, run
 from windlass.store.postgres import rows
 from windlass.store.sql import query
 
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 NOTHING = Written({}, [])
 
 
-class Follower:
+class Runner:
     """Runs the generators of `store/parts/` on one connection, and remembers whom to wake afterwards."""
 
     def __init__(self, connection: Any) -> None:
@@ -49,16 +49,14 @@ class Follower:
         self.queues: set[str] = set()
         self.let_in: set[str] = set()  # the same, of jobs that were parked
 
-    async def drive(self, flowing: Flowing[T]) -> T:
-        return await adrive(flowing, self._run)
+    async def execute(self, statements: Statements[T]) -> T:
+        return await aexecute(statements, self._run)
 
-    async def _run(self, question: Ask) -> Rows:
-        answer: Rows = await self._connection.fetch(query("postgres", question.name), question.payload)
-        woken = queues_of(question, answer)
-        if question.name == "unpark":
-            self.let_in |= woken
-        else:
-            self.queues |= woken
+    async def _run(self, statement: Statement) -> Rows:
+        values = () if statement.payload is None else (statement.payload,)
+        answer: Rows = await self._connection.fetch(query("postgres", statement.name), *values)
+        queues = self.let_in if statement.unparks else self.queues
+        queues |= statement.queues_to_wake(answer)
         return answer
 
 
@@ -98,39 +96,39 @@ async def let_in(connection: Any, given_back: Sequence[Sequence[str]]) -> set[st
     A claim that parks holds the key's lock, so that whoever it parked before the slot came back is seen here. If this
     process dies first, the next rescan of any worker lets them in.
     """
-    follower = Follower(connection)
-    await follower.drive(ask("unpark", sorted(key for keys in given_back for key in keys)))
-    return follower.let_in
+    runner = Runner(connection)
+    await runner.execute(run("unpark", sorted(key for keys in given_back for key in keys), unparks=True))
+    return runner.let_in
 
 
-async def settle_rest(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
+async def settle_rest(runner: Runner, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
     """All other transitions, in the caller's transaction, with everything that follows them.
 
     Slots come last: their limit_counters are locked by every claim of the same keys, and until the commit.
     """
-    await follower.drive(charging(t for t in transitions if t.charged))
+    await runner.execute(charge(t for t in transitions if t.charged))
     written = await _write(connection, [t for t in transitions if not _is_followed(t)], Reach.LIMITED)
     # What is missing became followed since its claim, or its lease is lost.
     rest = [t for t in transitions if t.job not in written.states]
     if rest:
-        written = written.joined(await _settle_followed(follower, connection, rest))
-    await follower.drive(holding((t.hold for t in transitions if t.hold and t.job in written.states), strict=False))
-    await follower.drive(releasing(written.slots))
+        written = written.joined(await _settle_followed(runner, connection, rest))
+    await runner.execute(hold_back((t.hold for t in transitions if t.hold and t.job in written.states), strict=False))
+    await runner.execute(release_slots(written.slots))
     return written.states
 
 
-async def _settle_followed(follower: Follower, connection: Any, transitions: Sequence[Transition]) -> Written:
+async def _settle_followed(runner: Runner, connection: Any, transitions: Sequence[Transition]) -> Written:
     advancing = [(t, t.flow.advance) for t in transitions if t.flow is not None and t.flow.advance is not None]
     written = NOTHING
     if advancing:
         arguments = rows.advance_arguments(advancing)
         written = _told(await connection.fetch(query("postgres", "advance"), *arguments))
-        follower.queues |= {to.queue for transition, to in advancing if transition.job in written.states}
+        runner.queues |= {to.queue for transition, to in advancing if transition.job in written.states}
     # A job that somebody asked to cancel does not advance: it ends as settle.sql lets it.
     rest = [t for t in transitions if t.job not in written.states]
     written = written.joined(await _write(connection, rest, Reach.ALL))
     settled = [(t, written.states[t.job]) for t in transitions if t.job in written.states]
-    return written.joined(Written(dict(await follower.drive(after(settled))), []))
+    return written.joined(Written(dict(await runner.execute(write_flow(settled))), []))
 
 
 def _is_followed(transition: Transition) -> bool:

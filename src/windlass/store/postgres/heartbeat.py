@@ -11,7 +11,7 @@ from windlass.store.postgres.pool import BEGIN, CONNECT_TIMEOUT, open_session, t
 from windlass.store.sql import query
 
 
-class PostgresHeart:
+class PostgresHeartbeat:
     """Says "alive" for one worker; connects when it must, and again after a failure."""
 
     def __init__(self, url: str, *, pooler: bool) -> None:

@@ -8,17 +8,17 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from windlass.errors import StoreError
-from windlass.store.parts.admission import Admitting
-from windlass.store.parts.schedules import Scheduling
-from windlass.store.parts.statements import Flowing
-from windlass.store.postgres.finish import Follower
+from windlass.store.parts.admission import AdmissionPart
+from windlass.store.parts.schedules import SchedulesPart
+from windlass.store.parts.statements import Statements
+from windlass.store.postgres.finish import Runner
 from windlass.store.postgres.pool import Pool
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
 
-class Session(Admitting, Scheduling):
+class Session(AdmissionPart, SchedulesPart):
     """What every part of the store asks through."""
 
     def __init__(self, pool: Pool) -> None:
@@ -38,30 +38,30 @@ class Session(Admitting, Scheduling):
     async def _execute(self, sql: str, *args: Any) -> None:
         await self._pool.run(lambda connection: connection.execute(sql, *args))
 
-    async def _transact(self, work: Callable[[Follower, Any], Awaitable[T]]) -> T:
+    async def _transact(self, work: Callable[[Runner, Any], Awaitable[T]]) -> T:
         """Do `work` of several statements in a transaction, and wake afterwards; tried anew after a deadlock."""
         queues: set[str] = set()
 
         async def followed(connection: Any) -> T:
-            follower = Follower(connection)
-            answer = await work(follower, connection)
-            queues.update(follower.queues | follower.let_in)
+            runner = Runner(connection)
+            answer = await work(runner, connection)
+            queues.update(runner.queues | runner.let_in)
             return answer
 
         answer = await self._pool.transact(followed)
         self.wake_later(queues)
         return answer
 
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
         """Drive a generator in a transaction of its own; made anew for every try."""
-        return await self._transact(lambda follower, _: follower.drive(flowing()))
+        return await self._transact(lambda runner, _: runner.execute(statements()))
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
         """Drive a generator without a transaction: each of its statements stands for itself.
 
         Nobody is woken for what a look lets in: a worker that cannot run it would wake itself, and let in the next.
         """
-        return await self._pool.run(lambda connection: Follower(connection).drive(flowing()))
+        return await self._pool.run(lambda connection: Runner(connection).execute(statements()))
 
     def wake_later(self, queues: set[str]) -> None:
         """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""

@@ -23,24 +23,24 @@ from windlass.model.state import State, Verb, sources, target
 from windlass.store import masked
 from windlass.store.contact import Contact
 from windlass.store.migrate import check
-from windlass.store.parts.admission import charging, releasing
+from windlass.store.parts.admission import charge, release_slots
 from windlass.store.parts.consequences import (
-    condemned,
-    enqueueing,
+    after_operation,
+    bury_crashed,
+    enqueue_jobs,
     is_simple,
-    operated,
-    recording,
-    signalling,
-    waking_due,
+    record_job_action,
+    send_signal,
+    wake_due_jobs,
 )
 from windlass.store.parts.encoding import encode_jobs
-from windlass.store.parts.refusals import OPERATIONS, refusal, unheard
-from windlass.store.parts.rescue import Rescuing, Rules
-from windlass.store.parts.statements import Flowing, ask
+from windlass.store.parts.refusals import OPERATIONS, refusal, signal_refusal
+from windlass.store.parts.rescue import CrashRules, RescuePart
+from windlass.store.parts.statements import Statements, run
 from windlass.store.postgres import partitions, rows
 from windlass.store.postgres.claim import Claiming
-from windlass.store.postgres.finish import Follower, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
-from windlass.store.postgres.heartbeat import PostgresHeart
+from windlass.store.postgres.finish import Runner, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
+from windlass.store.postgres.heartbeat import PostgresHeartbeat
 from windlass.store.postgres.migrator import current
 from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
 from windlass.store.postgres.transaction import PostgresTransaction
@@ -64,7 +64,7 @@ UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored bac
 ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
 
 
-class PostgresStore(Claiming, Rescuing):
+class PostgresStore(Claiming, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -137,7 +137,7 @@ class PostgresStore(Claiming, Rescuing):
         elif all(map(is_simple, jobs)):
             await self._execute(query("postgres", "enqueue"), encode_jobs(jobs))
         else:
-            existing = await self._follow(lambda: enqueueing(jobs))
+            existing = await self._run_in_transaction(lambda: enqueue_jobs(jobs))
         if failpoints.armed:
             failpoints.hit("enqueue.committed")
         fresh = (job for job in jobs if job.id not in existing)
@@ -161,8 +161,8 @@ class PostgresStore(Claiming, Rescuing):
     async def deregister(self, worker: UUID) -> None:
         await self._execute(query("postgres", "deregister"), worker)
 
-    def heart(self) -> PostgresHeart:
-        return PostgresHeart(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
+    def heartbeat(self) -> PostgresHeartbeat:
+        return PostgresHeartbeat(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
@@ -233,18 +233,18 @@ class PostgresStore(Claiming, Rescuing):
             states.update((await self._pool.run(lambda connection: settle_plain(connection, staying))).states)
 
     async def _settle_rest(
-        self, rest: Sequence[Transition], queues: set[str], follower: Follower, connection: Any
+        self, rest: Sequence[Transition], queues: set[str], runner: Runner, connection: Any
     ) -> dict[UUID, State]:
-        settled = await settle_rest(follower, connection, rest)
+        settled = await settle_rest(runner, connection, rest)
         # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
-        queues |= follower.let_in
-        follower.let_in.clear()
+        queues |= runner.let_in
+        runner.let_in.clear()
         return settled
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        async def work(follower: Follower, connection: Any) -> bool:
+        async def work(runner: Runner, connection: Any) -> bool:
             records = await connection.fetch(query("postgres", "bury_unreadable"), lease.job, lease.token, reason)
-            await follower.drive(releasing(record["limits"] for record in records))
+            await runner.execute(release_slots(record["limits"] for record in records))
             return bool(records)
 
         return await self._transact(work)
@@ -254,15 +254,15 @@ class PostgresStore(Claiming, Rescuing):
         return bool(await self._fetch(query("postgres", "record_step"), *values))
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
-        def send() -> Flowing[bool]:
-            if not (yield from ask("lock_job", [job])):
+        def send() -> Statements[bool]:
+            if not (yield from run("lock_job", [job])):
                 raise Ended
-            return (yield from signalling(job, name, payload, actor))
+            return (yield from send_signal(job, name, payload, actor))
 
         try:
-            return await self._follow(send)
+            return await self._run_in_transaction(send)
         except Ended:
-            raise unheard(job, name, await self.find(job)) from None
+            raise signal_refusal(job, name, await self.find(job)) from None
 
     async def record(self, progress: Sequence[Progress]) -> None:
         ordered = sorted(progress, key=lambda mark: mark.lease.job)
@@ -276,7 +276,7 @@ class PostgresStore(Claiming, Rescuing):
         )
         costs = [mark for mark in ordered if mark.cost_cents]
         if costs:
-            await self._follow(lambda: charging(costs))
+            await self._run_in_transaction(lambda: charge(costs))
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
         records = await self._fetch("SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker)
@@ -329,22 +329,22 @@ class PostgresStore(Claiming, Rescuing):
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
+        rescued = await self._rescue_all(CrashRules(max_crashes, crash_counts, blames), page)
         for record in await self._fetch(query("postgres", "forgotten_cancels")):
             with suppress(JobNotFound, TransitionRefused):  # another sweeper was faster
                 await self.operate(Verb.CANCEL, record[0])
         await self._execute(query("postgres", "prune_workers"))
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
         """One page; what follows the death of the condemned is written with it."""
 
-        async def work(follower: Follower, connection: Any) -> list[State]:
+        async def work(runner: Runner, connection: Any) -> list[State]:
             most, counts, blames = rules.max_crashes, rules.crash_counts, rules.blames
             asked = (most, RESCUES_PER_CRASH * most, page, list(jobs), only, counts, blames)
             records = await connection.fetch(query("postgres", "rescue"), *asked)
-            await follower.drive(condemned((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
-            await follower.drive(releasing(r["limits"] for r in records))
+            await runner.execute(bury_crashed((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
+            await runner.execute(release_slots(r["limits"] for r in records))
             return [rows.STATES[record["status"]] for record in records]
 
         return await self._transact(work)
@@ -352,16 +352,16 @@ class PostgresStore(Claiming, Rescuing):
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return [record[0] for record in await self._fetch(query("postgres", "orphans"), page, list(but))]
 
-    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
-        async def work(follower: Follower, connection: Any) -> list[State]:
+    async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
+        async def work(runner: Runner, connection: Any) -> list[State]:
             records = await connection.fetch(query("postgres", "rescue_bare"), job, *rules)
-            await follower.drive(releasing(record["limits"] for record in records))
+            await runner.execute(release_slots(record["limits"] for record in records))
             return [rows.STATES[record["status"]] for record in records]
 
         return await self._transact(work)
 
     async def wake_due(self, *, page: int = 500) -> int:
-        return await self._follow(lambda: waking_due(page))
+        return await self._run_in_transaction(lambda: wake_due_jobs(page))
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         leads = bool(await self._value(query("postgres", "lead"), name, worker, lease))
@@ -383,11 +383,11 @@ class PostgresStore(Claiming, Rescuing):
         if verb not in OPERATIONS:
             raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
 
-        async def work(follower: Follower, connection: Any) -> State | None:
+        async def work(runner: Runner, connection: Any) -> State | None:
             if verb is Verb.DISCARD:
-                await follower.drive(recording(audit.OPERATIONS[verb], actor, job))
+                await runner.execute(record_job_action(audit.OPERATIONS[verb], actor, job))
             state = await self._change(connection, verb, job)
-            await follower.drive(operated(verb, job, state, actor))
+            await runner.execute(after_operation(verb, job, state, actor))
             return state
 
         try:

@@ -11,9 +11,9 @@ from windlass.errors import StoreError
 from windlass.model.flow import Memory
 from windlass.model.job import Lease, NewJob
 from windlass.model.outcome import Transition
-from windlass.store.parts.consequences import enqueueing, is_simple
-from windlass.store.parts.statements import Flowing
-from windlass.store.postgres.finish import Follower, settle_rest
+from windlass.store.parts.consequences import enqueue_jobs, is_simple
+from windlass.store.parts.statements import Statements
+from windlass.store.postgres.finish import Runner, settle_rest
 from windlass.store.postgres.pool import PIN, PIN_LOCALLY
 from windlass.store.postgres.sqlstate import lost_an_attempt, lost_its_statements
 from windlass.store.sql import query
@@ -60,10 +60,10 @@ class PostgresTransaction:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if all(map(is_simple, jobs)):
-            return await self._follow(enqueueing(jobs))
+            return await self._run_in_transaction(enqueue_jobs(jobs))
         await self.savepoint()  # a handler that survives a refusal must not commit half of it
         try:
-            existing = await self._follow(enqueueing(jobs))
+            existing = await self._run_in_transaction(enqueue_jobs(jobs))
         except BaseException:
             await self.rollback_to()
             raise
@@ -71,9 +71,9 @@ class PostgresTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        follower = Follower(self._connection)
-        settled = await self._watch(settle_rest(follower, self._connection, [transition]))
-        self.queues |= follower.queues | follower.let_in
+        runner = Runner(self._connection)
+        settled = await self._watch(settle_rest(runner, self._connection, [transition]))
+        self.queues |= runner.queues | runner.let_in
         return bool(settled)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
@@ -83,10 +83,10 @@ class PostgresTransaction:
             )
         )
 
-    async def _follow(self, flowing: Flowing[T]) -> T:
-        follower = Follower(self._connection)
-        answer = await self._watch(follower.drive(flowing))
-        self.queues |= follower.queues
+    async def _run_in_transaction(self, statements: Statements[T]) -> T:
+        runner = Runner(self._connection)
+        answer = await self._watch(runner.execute(statements))
+        self.queues |= runner.queues
         return answer
 
     async def _watch(self, answer: Awaitable[T]) -> T:

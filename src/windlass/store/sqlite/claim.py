@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from windlass.policy.fairness import Fairness
-from windlass.store.parts.admission import letting_in
+from windlass.store.parts.admission import unpark_ready
 from windlass.store.parts.setback import SetBack
 from windlass.store.protocol import Claim, Claimed
 from windlass.store.sql import query
 from windlass.store.sqlite.lanes import Lane, Line, Picks
 from windlass.store.sqlite.limits import LimitCounters
 from windlass.store.sqlite.rows import SECOND, array, job, micros, span
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.runner import Runner
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,11 +49,11 @@ class Claims:
         alive = connection.execute(query("sqlite", "worker_is_alive"), {"worker": str(claim.worker)}).fetchone()
         if alive is None:
             return Claimed(jobs=[])
-        self._look(now, seen=alive[0])
-        follower = Follower(connection, now)
-        self._let_in(follower, now, claim)
+        self._observe_clock(now, seen=alive[0])
+        runner = Runner(connection, now)
+        self._let_in(runner, now, claim)
         lanes = _lanes(connection, claim, now)
-        limit_counters = LimitCounters(follower, connection, now)
+        limit_counters = LimitCounters(runner, connection, now)
         picks = Picks(connection, now, self._until(now), claim, limit_counters)
         self._pick(connection, picks, lanes)
         limit_counters.turn()
@@ -77,17 +77,17 @@ class Claims:
         if written is None:
             return due
         known = self._set_back.reach(self._clock.monotonic()) is not None
-        self._look(now, written=written)
+        self._observe_clock(now, written=written)
         return due if known else now  # once: what keeps it from being claimed then is not the clock
 
-    def _look(self, now: int, *, seen: int = 0, written: int = 0) -> None:
+    def _observe_clock(self, now: int, *, seen: int = 0, written: int = 0) -> None:
         self._set_back.look(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
-    def _let_in(self, follower: Follower, now: int, claim: Claim) -> None:
+    def _let_in(self, runner: Runner, now: int, claim: Claim) -> None:
         """Parked jobs whose key has room. Nobody is woken for them: a worker that cannot run what it let in would wake
         itself and let in the next ones, and so on."""
         if claim.rescan or (self._next_token is not None and self._next_token <= now):
-            soonest = follower.drive(letting_in())
+            soonest = runner.execute(unpark_ready())
             self._next_token = None if soonest is None else now + span(soonest)
 
     def _pick(self, connection: sqlite3.Connection, picks: Picks, lanes: list[Lane]) -> None:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from windlass.model import audit
 from windlass.model.state import FINAL, FINISHING, SETTLING, State, target
-from windlass.store.parts.admission import charging, holding, releasing
-from windlass.store.parts.consequences import after
+from windlass.store.parts.admission import charge, hold_back, release_slots
+from windlass.store.parts.consequences import write_flow
 from windlass.store.parts.messages import WAKE_GATES
 from windlass.store.sql import query
 from windlass.store.sqlite.rows import (
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from windlass.model.flow import Memory
     from windlass.model.job import Lease
     from windlass.model.outcome import Transition
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.sqlite.runner import Runner
 
 
 def settle_all(
-    follower: Follower, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
+    runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
     """Write transitions and everything that follows them: the states of those whose lease was current."""
     slots = _slots(connection, transitions)
-    follower.drive(charging(transitions))
+    runner.execute(charge(transitions))
     written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
     states = {each.job: state for each, state in written}
-    follower.queues |= {
+    runner.queues |= {
         each.flow.advance.queue
         for each, state in written
         if each.flow is not None and each.flow.advance is not None and state is State.QUEUED
     }
-    _hold_back(follower, [each.hold for each, _ in written if each.hold is not None])
-    follower.drive(releasing(slots.get(job) for job in states))
+    _hold_back(runner, [each.hold for each, _ in written if each.hold is not None])
+    runner.execute(release_slots(slots.get(job) for job in states))
     if any(each.flow is not None or state in FINAL for each, state in written):
-        states |= follower.drive(after(written))
+        states |= runner.execute(write_flow(written))
     return states
 
 
@@ -58,10 +58,10 @@ def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) ->
     return {UUID(job): decode_keys(limits) for job, limits in found}
 
 
-def _hold_back(follower: Follower, holds: Sequence[tuple[str, float]]) -> None:
+def _hold_back(runner: Runner, holds: Sequence[tuple[str, float]]) -> None:
     if holds:
-        follower.drive(holding(holds, strict=False))
-        follower.queues.add(WAKE_GATES)
+        runner.execute(hold_back(holds, strict=False))
+        runner.queues.add(WAKE_GATES)
 
 
 def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
@@ -89,11 +89,11 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
     return target(transition.verb) if settled else None
 
 
-def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
+def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
     """End a job with the least that can be written, and give back its slots."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
     found = connection.execute(query("sqlite", "bury_unreadable"), parameters).fetchall()
-    follower.drive(releasing(keys_of(limits) for (limits,) in found))
+    runner.execute(release_slots(keys_of(limits) for (limits,) in found))
     return bool(found)
 
 

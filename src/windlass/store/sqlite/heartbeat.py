@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PAUSE = 0.002  # seconds between two tries for the lock: a beat goes before other writers
 
 
-class SqliteHeart:
+class SqliteHeartbeat:
     """Beats one worker's row. The connection is made by the first beat, in the thread that beats."""
 
     def __init__(self, path: Path, clock: Clock) -> None:

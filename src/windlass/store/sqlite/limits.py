@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from windlass.store.parts.statements import ask
+from windlass.store.parts.statements import run
 from windlass.store.sql import query
 from windlass.store.sqlite.functions import UNLIMITED, room, token_at
 from windlass.store.sqlite.rows import array, decode_keys, span
@@ -16,7 +16,7 @@ from windlass.store.sqlite.rows import array, decode_keys, span
 if TYPE_CHECKING:
     import sqlite3
 
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.sqlite.runner import Runner
 
 MOST_PARKED = 5_000  # jobs per claim: the others are only passed over, or a claim would keep other writers waiting
 
@@ -27,8 +27,8 @@ Row = tuple[int | None, int, float | None, int, int, int | None]
 class LimitCounters:
     """Asked about one job after the other, in the order of the claim."""
 
-    def __init__(self, follower: Follower, connection: sqlite3.Connection, now: int) -> None:
-        self._follower = follower
+    def __init__(self, runner: Runner, connection: sqlite3.Connection, now: int) -> None:
+        self._runner = runner
         self._connection = connection
         self._now = now
         self._rows: dict[str, Row] = {}
@@ -76,7 +76,7 @@ class LimitCounters:
     def _meet(self, key: str) -> None:
         row = self._find(key)
         if row is None:
-            self._follower.drive(ask("make_limit_counters", [key]))
+            self._runner.execute(run("make_limit_counters", [key]))
             row = self._find(key)
         if row is not None:
             self._rows[key] = row
@@ -89,9 +89,9 @@ class LimitCounters:
     def turn(self) -> None:
         """Write what was taken, and who is parked."""
         if self._taken:
-            self._follower.drive(ask("take_slots", self._taken))
+            self._runner.execute(run("take_slots", self._taken))
         if self._parked:
-            self._follower.drive(ask("park", list(self._parked.items())))
+            self._runner.execute(run("park", list(self._parked.items())))
 
     def next_token(self) -> int | None:
         """When the first of the buckets that are empty now has a token again, or a hold ends."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.store.parts.statements import Ask, Flowing, Rows, drive, queues_of
-from windlass.store.sql import statements
+from windlass.store.parts.statements import Rows, Statement, Statements, execute
+from windlass.store.sql import query_parts
 from windlass.store.sqlite.placeholders import named, numbered
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Follower:
+class Runner:
     """Answers each question at the moment `now`, in microseconds, and remembers whom to wake after the commit."""
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
@@ -22,14 +22,14 @@ class Follower:
         self._now = now
         self.queues: set[str] = set()
 
-    def drive(self, flowing: Flowing[T]) -> T:
-        return drive(flowing, self._run)
+    def execute(self, statements: Statements[T]) -> T:
+        return execute(statements, self._run)
 
-    def _run(self, question: Ask) -> Rows:
+    def _run(self, statement: Statement) -> Rows:
         answer: Rows = []
-        for statement in statements("sqlite", question.name):
-            cursor = self._connection.execute(numbered(statement), named((question.payload, self._now)))
+        for sql in query_parts("sqlite", statement.name):
+            cursor = self._connection.execute(numbered(sql), named((statement.payload, self._now)))
             if cursor.description is not None:
                 answer = cursor.fetchall()
-        self.queues |= queues_of(question, answer)
+        self.queues |= statement.queues_to_wake(answer)
         return answer

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from windlass.errors import StoreUnavailable
 from windlass.store import migrate
 from windlass.store.contact import Contact
-from windlass.store.parts.admission import Admitting
-from windlass.store.parts.schedules import Scheduling
+from windlass.store.parts.admission import AdmissionPart
+from windlass.store.parts.schedules import SchedulesPart
 from windlass.store.sqlite.connection import LOCKED, code, connect, immediate, locate, translated
 from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.runner import Runner
 from windlass.store.sqlite.wakeups import tell
 from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from windlass.clock import Clock
-    from windlass.store.parts.statements import Flowing
+    from windlass.store.parts.statements import Statements
 
 
-class Session(Admitting, Scheduling):
+class Session(AdmissionPart, SchedulesPart):
     """What every part of the store asks through."""
 
     def __init__(self, url: str, *, clock: Clock) -> None:
@@ -80,27 +80,27 @@ class Session(Admitting, Scheduling):
         self.contact.answered()
         return answer
 
-    async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
+    async def _transact(self, step: Callable[[Runner, sqlite3.Connection, int], T]) -> T:
         """A write with what follows it; workers are woken after the commit."""
         queues: set[str] = set()
 
         def run(connection: sqlite3.Connection, now: int) -> T:
-            follower = Follower(connection, now)
-            answer = step(follower, connection, now)
-            queues.update(follower.queues)
+            runner = Runner(connection, now)
+            answer = step(runner, connection, now)
+            queues.update(runner.queues)
             return answer
 
         answer = await self._write(run)
         self.wake_later(queues)
         return answer
 
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
         """Drive a generator in a transaction of its own."""
-        return await self._following(lambda follower, connection, now: follower.drive(flowing()))
+        return await self._transact(lambda runner, connection, now: runner.execute(statements()))
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
         """Drive a generator that only reads."""
-        return await self._read(lambda connection, now: Follower(connection, now).drive(flowing()))
+        return await self._read(lambda connection, now: Runner(connection, now).execute(statements()))
 
     async def wake(self, message: str) -> None:
         tell(self._path, message)

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from windlass import failpoints
 from windlass.model.state import State, Verb
-from windlass.store.parts.admission import charging
-from windlass.store.parts.consequences import enqueueing, is_simple, signalling, waking_due
-from windlass.store.parts.messages import cancelling
-from windlass.store.parts.refusals import unheard
-from windlass.store.parts.rescue import Rescuing, Rules
-from windlass.store.parts.statements import ask
+from windlass.store.parts.admission import charge
+from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
+from windlass.store.parts.messages import cancel_message
+from windlass.store.parts.refusals import signal_refusal
+from windlass.store.parts.rescue import CrashRules, RescuePart
+from windlass.store.parts.statements import run
 from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operate, rows, sweep
 from windlass.store.sqlite.claim import Claims
 from windlass.store.sqlite.finish import put_aside, refuse_foreign, remember, settle_all
-from windlass.store.sqlite.heartbeat import SqliteHeart
+from windlass.store.sqlite.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.reads import Looks
 from windlass.store.sqlite.rows import span
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.runner import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
 from windlass.store.sqlite.wakeups import listening, tell
 
@@ -40,7 +40,7 @@ HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the 
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
-class SqliteStore(Looks, Rescuing):
+class SqliteStore(Looks, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
@@ -60,15 +60,15 @@ class SqliteStore(Looks, Rescuing):
         if not jobs:
             return {}
 
-        def follow(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
+        def enqueue_all(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
             with bulk.bounded(connection, self._path, len(jobs), self._hold):
-                return Follower(connection, now).drive(enqueueing(jobs))
+                return Runner(connection, now).execute(enqueue_jobs(jobs))
 
         if failpoints.armed:
             failpoints.hit("enqueue.before")
         existing: Mapping[UUID, UUID] = {}
         if not all(map(is_simple, jobs)):
-            existing = await self._write(follow)
+            existing = await self._write(enqueue_all)
         elif len(jobs) >= bulk.STAGE_FROM:
             await bulk.enqueue_staged(self._path, self.clock, jobs, self._hold)
         else:
@@ -91,8 +91,8 @@ class SqliteStore(Looks, Rescuing):
             lambda connection, now: connection.execute(query("sqlite", "deregister"), {"id": str(worker)})
         )
 
-    def heart(self) -> SqliteHeart:
-        return SqliteHeart(self._path, self.clock)
+    def heartbeat(self) -> SqliteHeartbeat:
+        return SqliteHeartbeat(self._path, self.clock)
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         parameters = {"id": str(worker), "idle": int(idle)}
@@ -118,38 +118,34 @@ class SqliteStore(Looks, Rescuing):
 
         if failpoints.armed:
             failpoints.hit("finish.before")
-        states = await self._following(
-            lambda follower, connection, now: settle_all(follower, connection, now, transitions)
-        )
+        states = await self._transact(lambda runner, connection, now: settle_all(runner, connection, now, transitions))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Finished(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        return await self._following(
-            lambda follower, connection, now: put_aside(follower, connection, now, lease, reason)
-        )
+        return await self._transact(lambda runner, connection, now: put_aside(runner, connection, now, lease, reason))
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: remember(connection, now, lease, memory))
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
-        def send(follower: Follower, connection: sqlite3.Connection, now: int) -> bool:
-            if not follower.drive(ask("lock_job", [job])):
+        def send(runner: Runner, connection: sqlite3.Connection, now: int) -> bool:
+            if not runner.execute(run("lock_job", [job])):
                 row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
-                raise unheard(job, name, None if row is None else rows.job(row))
-            return follower.drive(signalling(job, name, payload, actor))
+                raise signal_refusal(job, name, None if row is None else rows.job(row))
+            return runner.execute(send_signal(job, name, payload, actor))
 
-        return await self._following(send)
+        return await self._transact(send)
 
     async def record(self, progress: Sequence[Progress]) -> None:
-        def record_all(follower: Follower, connection: sqlite3.Connection, now: int) -> None:
+        def record_all(runner: Runner, connection: sqlite3.Connection, now: int) -> None:
             connection.executemany(
                 query("sqlite", "record_progress"), [rows.progress_parameters(each, now) for each in progress]
             )
-            follower.drive(charging(progress))
+            runner.execute(charge(progress))
 
-        await self._following(record_all)
+        await self._transact(record_all)
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[SqliteTransaction]:
@@ -178,11 +174,9 @@ class SqliteStore(Looks, Rescuing):
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
+        rescued = await self._rescue_all(CrashRules(max_crashes, crash_counts, blames), page)
         while (
-            await self._following(
-                lambda follower, connection, now: sweep.cancel_forgotten(follower, connection, now, page)
-            )
+            await self._transact(lambda runner, connection, now: sweep.cancel_forgotten(runner, connection, now, page))
             == page
         ):
             pass
@@ -191,21 +185,21 @@ class SqliteStore(Looks, Rescuing):
             tell(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
-        return await self._following(
-            lambda follower, connection, now: sweep.rescue(follower, connection, now, rules, page, jobs, only=only)
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        return await self._transact(
+            lambda runner, connection, now: sweep.rescue(runner, connection, now, rules, page, jobs, only=only)
         )
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return await self._read(lambda connection, now: sweep.orphans(connection, page, but))
 
-    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
-        return await self._following(
-            lambda follower, connection, now: sweep.rescue_bare(follower, connection, now, rules, job)
+    async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
+        return await self._transact(
+            lambda runner, connection, now: sweep.rescue_bare(runner, connection, now, rules, job)
         )
 
     async def wake_due(self, *, page: int = 500) -> int:
-        return await self._following(lambda follower, connection, now: follower.drive(waking_due(page)))
+        return await self._transact(lambda runner, connection, now: runner.execute(wake_due_jobs(page)))
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         def take(connection: sqlite3.Connection, now: int) -> bool:
@@ -237,11 +231,11 @@ class SqliteStore(Looks, Rescuing):
     # Looking and operating
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
-        state = await self._following(
-            lambda follower, connection, now: operate.operate(follower, connection, now, verb, job, actor)
+        state = await self._transact(
+            lambda runner, connection, now: operate.operate(runner, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
-            tell(self._path, cancelling(job))
+            tell(self._path, cancel_message(job))
         elif state is State.QUEUED:
             tell(self._path, "*")
         return state

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.model.state import CLAIMABLE, State, Verb
-from windlass.store.parts.admission import releasing
-from windlass.store.parts.consequences import condemned, operated
+from windlass.store.parts.admission import release_slots
+from windlass.store.parts.consequences import after_operation, bury_crashed
 from windlass.store.protocol import RESCUES_PER_CRASH
-from windlass.store.sql import query, statements
+from windlass.store.sql import query, query_parts
 from windlass.store.sqlite.operate import archive_cancelled
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import SECOND, array, keys_of
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection
 
-    from windlass.store.parts.rescue import Rules
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.parts.rescue import CrashRules
+    from windlass.store.sqlite.runner import Runner
 
 MOURNING = 60 * SECOND
 """Microseconds for which a dead worker stays visible."""
@@ -27,16 +27,16 @@ MOURNING = 60 * SECOND
 
 def bury_workers(connection: sqlite3.Connection, now: int) -> int:
     """Step one: who is silent beyond its lease is dead, and stays so. The number of deaths."""
-    seen, bury = statements("sqlite", "mark_workers_dead")
+    seen, bury = query_parts("sqlite", "mark_workers_dead")
     connection.execute(seen, {"now": now})
     return connection.execute(bury, {"now": now}).rowcount
 
 
 def rescue(
-    follower: Follower,
+    runner: Runner,
     connection: sqlite3.Connection,
     now: int,
-    rules: Rules,
+    rules: CrashRules,
     page: int,
     jobs: Collection[UUID],
     *,
@@ -55,8 +55,8 @@ def rescue(
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
-    follower.drive(condemned((UUID(ident), reason) for ident, status, _, reason in rows if status == State.DEAD))
-    follower.drive(releasing(keys_of(limits) for _, _, limits, _ in rows))
+    runner.execute(bury_crashed((UUID(ident), reason) for ident, status, _, reason in rows if status == State.DEAD))
+    runner.execute(release_slots(keys_of(limits) for _, _, limits, _ in rows))
     return [State(status) for _, status, _, _ in rows]
 
 
@@ -66,21 +66,21 @@ def orphans(connection: sqlite3.Connection, page: int, but: Collection[UUID]) ->
     return [UUID(ident) for (ident,) in found]
 
 
-def rescue_bare(follower: Follower, connection: sqlite3.Connection, now: int, rules: Rules, job: UUID) -> list[State]:
+def rescue_bare(runner: Runner, connection: sqlite3.Connection, now: int, rules: CrashRules, job: UUID) -> list[State]:
     """One orphan, with the least that can be written."""
     parameters = {"id": str(job), **rules._asdict(), "now": now}
     rows = connection.execute(query("sqlite", "rescue_bare"), parameters).fetchall()
-    follower.drive(releasing(keys_of(limits) for _, limits in rows))
+    runner.execute(release_slots(keys_of(limits) for _, limits in rows))
     return [State(status) for status, _ in rows]
 
 
-def cancel_forgotten(follower: Follower, connection: sqlite3.Connection, now: int, page: int) -> int:
+def cancel_forgotten(runner: Runner, connection: sqlite3.Connection, now: int, page: int) -> int:
     """One page of jobs whose cancel nobody heeded."""
     parameters = {"sources": array(CLAIMABLE), "page": page, "now": now}
     found = connection.execute(query("sqlite", "forgotten_cancels"), parameters).fetchall()
     for (ident,) in found:
         if archive_cancelled(connection, parameters | {"id": ident}):
-            follower.drive(operated(Verb.CANCEL, UUID(ident), State.CANCELLED, None))
+            runner.execute(after_operation(Verb.CANCEL, UUID(ident), State.CANCELLED, None))
     return len(found)
 
 
@@ -105,7 +105,7 @@ def prune_admission(connection: sqlite3.Connection, now: int, history: int, page
 
 def _prune(connection: sqlite3.Connection, step: str, history: int, now: int, page: int) -> int:
     values = named((history, now, page))
-    return max(connection.execute(numbered(each), values).rowcount for each in statements("sqlite", step))
+    return max(connection.execute(numbered(each), values).rowcount for each in query_parts("sqlite", step))
 
 
 def drop_history(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:

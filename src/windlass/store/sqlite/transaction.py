@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.store.parts.consequences import enqueueing, is_simple
+from windlass.store.parts.consequences import enqueue_jobs, is_simple
 from windlass.store.sqlite.connection import patiently
 from windlass.store.sqlite.finish import refuse_foreign, remember, settle_all
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import micros
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.runner import Runner
 from windlass.store.sqlite.wakeups import tell
 from windlass.store.sqlite.writer import ConnectionThread
 
@@ -74,10 +74,10 @@ class SqliteTransaction:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if all(map(is_simple, jobs)):
-            return await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
+            return await self._transact(lambda runner, connection: runner.execute(enqueue_jobs(jobs)))
         await self.savepoint()  # a handler that survives a refusal must not commit half of it
         try:
-            existing = await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
+            existing = await self._transact(lambda runner, connection: runner.execute(enqueue_jobs(jobs)))
         except BaseException:
             await self.rollback_to()
             raise
@@ -87,9 +87,7 @@ class SqliteTransaction:
     async def finish(self, transition: Transition) -> bool:
         refuse_foreign(transition)
         return bool(
-            await self._following(
-                lambda follower, connection: settle_all(follower, connection, self._now(), [transition])
-            )
+            await self._transact(lambda runner, connection: settle_all(runner, connection, self._now(), [transition]))
         )
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
@@ -130,11 +128,11 @@ class SqliteTransaction:
     async def _call(self, step: Callable[[sqlite3.Connection], T]) -> T:
         return await self._thread.call(lambda connection: self._guarded(connection, step))
 
-    async def _following(self, step: Callable[[Follower, sqlite3.Connection], T]) -> T:
+    async def _transact(self, step: Callable[[Runner, sqlite3.Connection], T]) -> T:
         def run(connection: sqlite3.Connection) -> T:
-            follower = Follower(connection, self._now())
-            answer = step(follower, connection)
-            self._queues |= follower.queues
+            runner = Runner(connection, self._now())
+            answer = step(runner, connection)
+            self._queues |= runner.queues
             return answer
 
         return await self._call(run)

@@ -12,11 +12,8 @@ SELECT kind, name, state FROM windlass.gates WHERE state <> 'open'
 
 -- name: gates
 -- List every gate that was ever set, closed gates first.
---
---   $1 []
 SELECT kind, name, state, reason, actor, extract(epoch FROM since)::float8
   FROM windlass.gates
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY state = 'open', kind, name
 
 -- name: set_gate
@@ -32,21 +29,16 @@ SELECT kind, name, state, reason, actor
 
 -- name: closures
 -- List everything that keeps jobs from starting now: gates, budgets, and buckets that are held back.
---
---   $1 []
 {closed}
 UNION ALL
 SELECT 'bucket', key, 'held' FROM windlass.limit_counters
- WHERE held_until > windlass.now() AND CAST($1 AS json) IS NOT NULL
+ WHERE held_until > windlass.now()
 
 -- name: budgets
 -- List the budgets, each with the cost of its current window.
---
---   $1 []
 SELECT kind, name, cents, seconds, CASE WHEN until > windlass.now() THEN spent ELSE 0 END,
        extract(epoch FROM CASE WHEN until > windlass.now() THEN until ELSE windlass.window_end(seconds) END)::float8
   FROM windlass.budgets
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY kind, name
 
 -- name: set_budget
@@ -113,8 +105,6 @@ RETURNING budgets.kind, budgets.name
 
 -- name: tenants
 -- List the tenants that have a weight or jobs, or that cost something in the last 24 hours.
---
---   $1 []
 WITH counted AS (
     SELECT tenant,
            count(*) FILTER (WHERE {claimable_status})::int AS queued,
@@ -135,7 +125,6 @@ SELECT name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), coalesc
   LEFT JOIN windlass.tenants USING (name)
   LEFT JOIN counted ON counted.tenant = names.name
   LEFT JOIN cost ON cost.tenant = names.name
- WHERE CAST($1 AS json) IS NOT NULL
  ORDER BY name
 
 -- name: set_weight

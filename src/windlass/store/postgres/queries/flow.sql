@@ -95,9 +95,7 @@ RETURNING jobs.id, jobs.status
 
 -- name: lock_wait_graph
 -- Until the commit, no other transaction adds waits: two of them together could close a cycle.
---
---   $1 []
-SELECT pg_advisory_xact_lock(7745966692414833) WHERE CAST($1 AS json) IS NOT NULL
+SELECT pg_advisory_xact_lock(7745966692414833)
 
 -- name: cycles
 -- Find jobs that would wait for a job that waits, directly or over other jobs, for them.

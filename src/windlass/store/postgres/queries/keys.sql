@@ -101,3 +101,15 @@ DELETE FROM windlass.steps
    AND (name LIKE '% '
         OR EXISTS (SELECT FROM windlass.steps AS mark WHERE mark.job = steps.job AND mark.name = steps.name || ' '
                     OFFSET 0))
+
+-- name: begin_savepoint
+-- Begin what can be undone on a borrowed connection, while the caller's transaction goes on.
+SAVEPOINT windlass_keys
+
+-- name: roll_back_to_savepoint
+-- Undo what was written since `begin_savepoint`.
+ROLLBACK TO SAVEPOINT windlass_keys
+
+-- name: release_savepoint
+-- Keep what was written since `begin_savepoint`.
+RELEASE SAVEPOINT windlass_keys

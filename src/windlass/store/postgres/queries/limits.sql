@@ -190,8 +190,6 @@ RETURNING jobs.id, jobs.queue
 -- name: parked_keys
 -- List the keys on which jobs are parked, with their room, and the seconds until a bucket has its next token.
 --
---   $1 []
---
 -- A loose index scan: one descent per key, whatever the number of jobs.
 WITH RECURSIVE parked AS (
     (SELECT parked_on AS key FROM windlass.jobs WHERE parked_on IS NOT NULL ORDER BY parked_on LIMIT 1)
@@ -212,7 +210,7 @@ SELECT parked.key, coalesce(room, 1000000),
           FROM windlass.limit_counters
          WHERE limit_counters.key = parked.key
          LIMIT 1) AS counter ON true
- WHERE parked.key IS NOT NULL AND CAST($1 AS json) IS NOT NULL
+ WHERE parked.key IS NOT NULL
 
 -- name: slot_holders
 -- List the jobs that hold a slot of a key, the longest first.

@@ -149,9 +149,7 @@ DELETE FROM windlass.schedules WHERE name = CAST($1 AS json) ->> 0 RETURNING nam
 
 -- name: schedule_clock
 -- Read the clock, in microseconds since the epoch.
---
---   $1 []
-SELECT (extract(epoch FROM windlass.now()) * 1000000)::bigint FROM json_array_length(CAST($1 AS json))
+SELECT (extract(epoch FROM windlass.now()) * 1000000)::bigint
 
 -- name: set_schedule_back
 -- Set a schedule back after the clock was set back: it goes on with its next tick from now. The records of ticks in the
