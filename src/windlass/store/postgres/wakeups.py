@@ -1,4 +1,4 @@
-"""LISTEN on a connection of its own. Losing it costs a poll and nothing else."""
+"""Listens for wake-ups on a connection of its own. A lost connection costs a poll and nothing else."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from typing import Any
 
 from windlass.address import read_address
 from windlass.errors import StoreUnavailable
-from windlass.store.postgres.pool import UNREACHABLE, connect, translated
+from windlass.store.postgres.pool import UNREACHABLE, connect, translate_error
 
 CHANNEL = "windlass"
 BACKLOG = 1_000
-"""Messages that may wait; more of them say nothing new."""
+"""Messages that may wait to be read; further messages would carry nothing new."""
 
 
 @asynccontextmanager
-async def listening(url: str, expired: set[Callable[[], None]]) -> AsyncIterator[AsyncIterator[str]]:
-    """The messages that come while the block runs; raises StoreUnavailable when the connection ends.
+async def listen(url: str, on_expired: set[Callable[[], None]]) -> AsyncIterator[AsyncIterator[str]]:
+    """The messages that arrive while the block runs; raises StoreUnavailable when the connection ends.
 
-    Also when the other sessions are given up (`expired`): a server that is primary no longer never notifies again.
+    It also ends when the pool gives up its sessions (`on_expired`): a server that is no longer primary never notifies
+    again.
     """
     messages: asyncio.Queue[str | None] = asyncio.Queue()
     connection = await connect(url)
 
-    def heard(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
+    def receive(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
         if messages.qsize() < BACKLOG:
             messages.put_nowait(payload)
 
-    def ended(*_: Any) -> None:
+    def end(*_: Any) -> None:
         messages.put_nowait(None)
 
     async def read() -> AsyncIterator[str]:
@@ -40,13 +41,24 @@ async def listening(url: str, expired: set[Callable[[], None]]) -> AsyncIterator
             yield message
 
     try:
-        connection.add_termination_listener(ended)
-        expired.add(ended)
-        await connection.add_listener(CHANNEL, heard)
+        connection.add_termination_listener(end)
+        on_expired.add(end)
+        await connection.add_listener(CHANNEL, receive)
         yield read()
     except UNREACHABLE as error:
-        raise translated(error, read_address(url)) from error
+        raise translate_error(error, read_address(url)) from error
     finally:
-        expired.discard(ended)
-        connection.remove_termination_listener(ended)
+        on_expired.discard(end)
+        connection.remove_termination_listener(end)
         await connection.close()
+
+
+@asynccontextmanager
+async def listen_to_nothing() -> AsyncIterator[AsyncIterator[str]]:
+    """Behind a transaction pooler no session can listen: the poll finds the jobs."""
+
+    async def wait_for_ever() -> AsyncIterator[str]:
+        await asyncio.Event().wait()
+        yield ""
+
+    yield wait_for_ever()
