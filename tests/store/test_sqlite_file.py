@@ -22,7 +22,7 @@ from windlass.model.state import State, Verb
 from windlass.store.migrate import migrations
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.parts.messages import cancel_message
-from windlass.store.sql import query
+from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.connection import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.store.sqlite.placeholders import named, numbered
@@ -301,7 +301,8 @@ async def test_the_claim_walks_its_index_and_never_sorts(file_rig: Rig, tmp_path
     begin = {"after_at": 0, "after_id": "", "full": None}
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
-        due = connection.execute(f"EXPLAIN QUERY PLAN {query('sqlite', 'due')}", lane | wish | begin).fetchall()
+        statement = ordered_query("sqlite", "due_jobs", "run_at")
+        due = connection.execute(f"EXPLAIN QUERY PLAN {statement}", lane | wish | begin).fetchall()
         lanes = connection.execute(
             f"EXPLAIN QUERY PLAN {query('sqlite', 'lanes')}", {"queues": None, "now": 0}
         ).fetchall()

@@ -18,7 +18,7 @@ from importlib.resources import files
 from windlass.model.job import COLUMNS
 
 LAST = 2**63 - 1
-"""Above every number of the audit."""
+"""Greater than every number of the audit."""
 
 HEADING = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 COMMENT = re.compile(r"\A(\s*--[^\n]*\n)+")

@@ -1,11 +1,11 @@
 """Limits, rates, gates, budgets and tenants, written once for both stores.
 
-Generators that ask for statements (see `statements.py`): some ride in the transaction of a claim or a finish
-(`release_slots`, `charge`, `hold_back`), the others are calls of their own. Times go in as seconds from
-now and come back as seconds since the epoch.
+Generators of statements (see `statements.py`). Some run in the transaction of a claim or a finish (`release_slots`,
+`charge`, `hold_back`), the others in one of their own. Times go in as seconds from now and come back as seconds since
+the epoch.
 
-The order of locks: jobs, budgets, limit counters, each sorted. Parked jobs that become claimable again are locked with
-SKIP LOCKED. So a transaction that waits for a limit counter holds nothing that the counter's holder could wait for.
+Order of locks: jobs, budgets, limit counters, each sorted. Parked jobs that become claimable again are locked with SKIP
+LOCKED. So a transaction that waits for a limit counter holds no lock that the counter's holder could wait for.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ T = TypeVar("T")
 
 log = logging.getLogger("windlass")
 
-ACQUIRING_AT_ONCE = 2  # of one process: one waits for the bucket's row while the other commits
+ACQUIRING_AT_ONCE = 2  # calls per process: one waits for the bucket's row while the other commits
 
 
 class AdmissionPart:
-    """The half of a store that says what may run. A store says how a generator is driven."""
+    """The part of a store that decides what may run. The store supplies how statements are run."""
 
     def __init__(self) -> None:
-        # A thousand handlers may ask at once: claims and finishes must find a connection between them.
+        # A thousand handlers may call acquire at once: claims and finishes still need a free connection.
         self._turn_to_acquire = asyncio.Semaphore(ACQUIRING_AT_ONCE)
 
     async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
-        """In a transaction of its own."""
+        """Run the statements in a transaction of their own."""
         raise NotImplementedError
 
     async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
-        """Without a transaction: each statement stands for itself."""
+        """Run the statements without a transaction: each commits alone."""
         raise NotImplementedError
 
     async def wake(self, message: str) -> None:
@@ -148,13 +148,13 @@ class AdmissionPart:
 
     async def set_budget(self, budget: Budget, *, actor: str | None = None) -> None:
         new = (budget.kind, budget.name, budget.cents, budget.seconds)
-        words = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
+        description = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
 
         def set_it() -> Statements[None]:
             known = any(tuple(row[:4]) == new for row in (yield from run("budgets")))
             yield from run("set_budget", [budget])
             if not known:
-                yield from record_subject_action(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", words)
+                yield from record_subject_action(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", description)
 
         await self._run_in_transaction(set_it)
         await self.wake(WAKE_GATES)
@@ -192,10 +192,10 @@ class AdmissionPart:
 
 
 def release_slots(held: Iterable[Sequence[str] | None]) -> Statements[None]:
-    """Attempts ended that held slots of these keys: give them back, and let in who waits there.
+    """Give back the slots that ended attempts held, and make jobs that are parked on their keys claimable again.
 
-    Two statements. The second has a snapshot of its own, taken after the limit counters are locked: it sees the jobs
-    that a claim parked while the first statement waited for its lock.
+    These are two statements. The second has a snapshot of its own, taken after the limit counters are locked: it sees
+    the jobs that a claim parked while the first statement waited for its lock.
     """
     counted = Counter(key for keys in held for key in keys or ())
     if counted:
@@ -206,7 +206,10 @@ def release_slots(held: Iterable[Sequence[str] | None]) -> Statements[None]:
 
 
 def unpark_ready() -> Statements[float | None]:
-    """Let in who is parked on a key that has room; the seconds until a bucket with jobs at it has one more token."""
+    """Make jobs claimable that are parked on a key with room.
+
+    Returns the seconds until the first bucket with parked jobs has its next token; None without such a bucket.
+    """
     keys, soonest = [], None
     for key, room, wait in (yield from run("parked_keys")):
         if room > 0:
@@ -219,7 +222,7 @@ def unpark_ready() -> Statements[float | None]:
 
 
 def charge(costs: Iterable[Transition | Progress]) -> Statements[None]:
-    """Write what attempts cost into job, ledger and budgets, each under its lease; what was written already stays."""
+    """Add what attempts cost to job, ledger and budgets, each under its lease; a cost written before counts once."""
     given = [(cost.lease, cost.cost_cents) for cost in costs if cost.cost_cents]
     if given:
         rows = [{"job": lease.job, "token": lease.token, "cents": cents} for lease, cents in given]
@@ -227,7 +230,10 @@ def charge(costs: Iterable[Transition | Progress]) -> Statements[None]:
 
 
 def hold_back(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Statements[None]:
-    """Everybody holds back. A transition is written whether or not its bucket is known: it is not `strict`."""
+    """Give out no token or slot of these keys for so many seconds.
+
+    `strict` raises UnknownLimit for an undeclared key. A transition is not strict: it is written all the same.
+    """
     longest: dict[str, float] = {}
     for key, span in holds:
         longest[key] = max(span, longest.get(key, 0.0))
@@ -241,13 +247,13 @@ def hold_back(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Sta
             continue
         if strict:
             raise unknown_limit(str(row["name"]))
-        log.warning("Retry(bucket=%r): nobody holds back: %s", row["key"], unknown_limit(str(row["name"])))
+        log.warning("Retry(bucket=%r) holds nothing back: %s", row["key"], unknown_limit(str(row["name"])))
 
 
 def acquire_token(bucket: str, most: float) -> Statements[Grant]:
-    """One token: for now, or for a time that is near enough."""
+    """Take one token, for now or for a time that is at most `most` seconds away."""
     rows = yield from run("acquire_token", [{"key": bucket, "most": most}])
-    if not rows:  # met for the first time
+    if not rows:  # the key is used for the first time
         yield from run("make_limit_counters", [bucket])
         rows = yield from run("acquire_token", [{"key": bucket, "most": most}])
     if not rows:
@@ -257,7 +263,7 @@ def acquire_token(bucket: str, most: float) -> Statements[Grant]:
 
 
 def record_subject_action(action: str, actor: str | None, subject: str, reason: str | None) -> Statements[None]:
-    """A row of the audit for what an operator did to something that is no job."""
+    """Write a row of the audit for an operation on something that is no job."""
     yield from run("record_subject_action", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
 
 

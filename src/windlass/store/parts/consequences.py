@@ -1,11 +1,11 @@
-"""What a transition means for other jobs, written once for both stores: keys, spawns, joins, follow-ups, children.
+"""What a transition causes for other jobs, written once for both stores: keys, spawns, joins, follow-ups, children.
 
-In:   transitions that were just written, new jobs, what an operator did
-Out:  the statements of everything that follows from them
-Next: whoever is woken by it
+In:   transitions that were just written, new jobs, the operation of an operator
+Out:  the statements that write everything they cause
+Next: the queues of the jobs that became claimable are woken after the commit
 
-These are generators without a database (see `statements.py`). A store runs them inside the transaction that writes
-the transition, so that everything commits with it or not at all.
+These are generators of statements (see `statements.py`). A store runs them inside the transaction that writes the
+transition, so that the consequences commit together with it or not at all.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from windlass.model.outcome import Transition
 from windlass.model.state import FINAL, State, Verb
 from windlass.policy.failure import EXHAUSTED
 from windlass.store.parts.encoding import encode_jobs
-from windlass.store.parts.joins import arrive, begin_waits, reopen, wake, wake_due_waits
+from windlass.store.parts.joins import begin_waits, count_ends, reopen_waits, wake_due_waits, wake_jobs
 from windlass.store.parts.keys import take_keys
 from windlass.store.parts.statements import Statement, Statements, encoder, run, uuid_of
 
 log = logging.getLogger("windlass")
 
 
-# The way in
+# Enqueue
 
 
 def is_simple(job: NewJob) -> bool:
-    """Whether one row says it all."""
+    """Whether one row is all that an enqueue of this job writes."""
     return job.unique is None and job.idempotency is None and job.wait is None and job.parent is None and not job.links
 
 
 def enqueue_jobs(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()) -> Statements[Mapping[UUID, UUID]]:
-    """Write new jobs; the answer names, by the new id, the jobs that held a key already. `awaited` have a waiter."""
+    """Write new jobs; returns, by the new id, the job that already held its key. Jobs in `awaited` have a waiter."""
     existing: Mapping[UUID, UUID] = {}
     keyed = [job for job in jobs if job.unique is not None or job.idempotency is not None]
     if keyed:
@@ -53,7 +53,7 @@ def enqueue_jobs(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset
         yield Statement("enqueue", encode_jobs(fresh, awaited), enqueues=at_once)
     parents = {job.parent for job in fresh if job.parent is not None} - {job.id for job in fresh}
     if parents:
-        yield from run("mark_followed", sorted(parents))  # a cancel has to go down to its children
+        yield from run("mark_followed", sorted(parents))  # a cancel of the parent also cancels its children
     if any(job.links for job in fresh):
         yield from run("insert_links", [_link(job.id, name, existing.get(to, to), place) for job in fresh
                                 for place, (name, to) in enumerate(job.links)])  # fmt: skip
@@ -68,11 +68,11 @@ def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
     return {"job": job, "name": name, "target": target, "place": place}
 
 
-# A batch of transitions was written
+# After a batch of transitions
 
 
 def write_flow(settled: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
-    """Write what follows transitions that hold; the answer has the states that changed once more."""
+    """Write what these transitions cause; returns the jobs whose state changed again, with the new state."""
     pairs = list(settled)
     changed: dict[UUID, State] = {}
     flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
@@ -103,15 +103,19 @@ def _write_one_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID
             ],
         )
     if waits and flow.wait is not None:
-        yield from run("mark_followed", [job])  # a cancel has to end its wait
-        born = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
-        begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=born)
+        yield from run("mark_followed", [job])  # a cancel of the job also ends its wait
+        new = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
+        begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=new)
         changed.update(dict.fromkeys(begun.woken, State.QUEUED) | dict.fromkeys(begun.ended, State.DEAD))
         yield from propagate(begun.ended)
 
 
 def propagate(ended: Iterable[UUID]) -> Statements[None]:
-    """Everything that follows the end of these jobs, and the ends that this brings about, to the last."""
+    """Write everything that the end of these jobs causes, and what the ends caused by that cause, until none is left.
+
+    Per ended job: its keys are freed, its follow-up is enqueued, its children are cancelled if it was cancelled, its
+    own waits are deleted, and its arrival is counted for every job that waits for it.
+    """
     waiting = sorted(ended)
     while waiting:
         rows = [EndedJob(*row) for row in (yield from run("ended_jobs", waiting))]
@@ -119,20 +123,20 @@ def propagate(ended: Iterable[UUID]) -> Statements[None]:
         if not rows:
             return
         yield from run("free_keys", [{"job": row.id, "status": row.status} for row in rows])
-        followers = [job for row in rows if (job := _follow_up(row)) is not None]
-        if followers:
-            yield from enqueue_jobs(followers)
+        follow_ups = [job for row in rows if (job := _follow_up(row)) is not None]
+        if follow_ups:
+            yield from enqueue_jobs(follow_ups)
         cancelled = [row.id for row in rows if row.status == State.CANCELLED]
         if cancelled:
             waiting += yield from _cancel_children(cancelled)
         yield from run("delete_edges", [row.id for row in rows])
         yield from run("delete_waits", [row.id for row in rows])
-        waiting += yield from arrive({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
+        waiting += yield from count_ends({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
         waiting.sort()
 
 
 def _cancel_children(parents: Sequence[object]) -> Statements[list[UUID]]:
-    """Children go with their parent: those that run are asked, the others end here and now."""
+    """Cancel the children of cancelled jobs: a running child is asked to stop, any other ends here."""
     children = [uuid_of(row[0]) for row in (yield from run("children", parents))]
     if not children:
         return []
@@ -140,11 +144,11 @@ def _cancel_children(parents: Sequence[object]) -> Statements[list[UUID]]:
     return [uuid_of(row[0]) for row in rows]
 
 
-# Consequences
+# Follow-ups
 
 
 class EndedJob(NamedTuple):
-    """A job that ended, as `ended.sql` tells it."""
+    """A job that ended: one row of the statement `ended_jobs`."""
 
     id: Any
     status: str
@@ -161,7 +165,7 @@ def _follow_up(job: EndedJob) -> NewJob | None:
         return None
     known = consequences_in(job.consequences)
     if not known:
-        log.warning("what should follow job %s cannot be read, and nothing follows: %s", job.id, job.consequences[:200])
+        log.warning("the follow-ups of job %s cannot be read, so none is enqueued: %s", job.id, job.consequences[:200])
     consequence = known.get(Moment(job.status))
     if consequence is None:
         return None
@@ -187,11 +191,13 @@ def _follow_up(job: EndedJob) -> NewJob | None:
 
 
 def bury_crashed(jobs: Iterable[tuple[UUID, str]]) -> Statements[None]:
-    """Jobs whose worker died once too often, or in their last attempt, as the sweeper writes it, with their reasons."""
+    """Jobs that a sweep marked dead, with the reason: too many of their workers died, or one in the last attempt."""
     dead = dict(sorted(jobs))
     if dead:
-        words = {job: audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED) for job, reason in dead.items()}
-        actions = [{"action": word, "actor": None, "job": job} for job, word in words.items()]
+        actions = [
+            {"action": audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED), "actor": None, "job": job}
+            for job, reason in dead.items()
+        ]
         yield from run("record_job_action", actions)
         yield from propagate(list(dead))
 
@@ -200,19 +206,22 @@ def bury_crashed(jobs: Iterable[tuple[UUID, str]]) -> Statements[None]:
 
 
 def send_signal(job: UUID, name: str, payload: str, actor: str | None) -> Statements[bool]:
-    """The job's row is locked and it has not ended: keep the signal, and wake the job if it waits for it."""
+    """Store a signal, and wake the job if it waits for it. The job has not ended, and its row is locked.
+
+    Returns False when a signal of this name was stored before: the first one stays.
+    """
     row = {"job": job, "name": name, "payload": msgspec.Raw(payload.encode())}
     kept = yield from run("insert_signal", [row])
     if not kept:
         return False
     yield from record_job_action(audit.SIGNALLED, actor, job)
     if (yield from run("awaits_signal", [{"job": job, "name": name}])):
-        yield from wake([job])
+        yield from wake_jobs([job])
     return True
 
 
 def wake_due_jobs(page: int) -> Statements[int]:
-    """Jobs whose time is up, and waits that could not be decided when they should: how many were woken."""
+    """Wake the jobs whose timer ran out, and decide the waits that no arrival could decide; returns how many woke."""
     woken, ended = yield from wake_due_waits(page)
     yield from propagate(ended)
     return woken
@@ -222,27 +231,27 @@ def wake_due_jobs(page: int) -> Statements[int]:
 
 
 def record_job_action(action: str, actor: str | None, job: UUID) -> Statements[None]:
-    """A row of the audit for what an operator did; the job's own row tells the rest."""
+    """Write a row of the audit for an operation; the statement copies queue, type and tenant from the job's row."""
     yield from run("record_job_action", [{"action": action, "actor": actor, "job": job}])
 
 
 def after_operation(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Statements[None]:
-    """What follows an operator's change that was just written."""
+    """Write what an operator's change, which was just written, causes."""
     if verb is Verb.CANCEL and state is not State.RUNNING:
         yield from record_job_action(audit.CANCELLED, actor, job)
         yield from propagate([job])
-    elif verb is not Verb.DISCARD:  # whose row was still there to be told of before
+    elif verb is not Verb.DISCARD:  # a discard is recorded before it, while the job's row is still there
         yield from record_job_action(audit.OPERATIONS[verb], actor, job)
     if verb in (Verb.REPLAY, Verb.RESUME):
         yield from _retake_key(verb, job)
         yield from run("delete_expired_keys", [job])
-        yield from reopen(job)
+        yield from reopen_waits(job)
     elif verb is Verb.DISCARD:
         yield from run("free_keys", [{"job": job, "status": "discarded"}])
 
 
 def _retake_key(verb: Verb, job: UUID) -> Statements[None]:
-    """A job that comes back needs its key back; somebody else may have it by now."""
+    """A job that becomes claimable again needs its unique key again; another job may hold it by now."""
     if (yield from run("retake_keys", [job])):
         return
     for key, holder in (yield from run("key_holder", [job])):

@@ -217,7 +217,7 @@ class Claims(Reads):
         self._next_scan = ended + max(SCAN_EVERY, SCAN_SHARE * (ended - began))
         self._floors.record_scan(rows.lane(record) for record in records)
         for record in records:
-            if self._set_back.look(record["clock"], record["seen"], record["written"], ended):
+            if self._set_back.observe(record["clock"], record["seen"], record["written"], ended):
                 self._floors.lower()
         self._weights |= {record["tenant"]: record["weight"] for record in records}
         waits = [

@@ -20,22 +20,22 @@ from windlass.store import masked
 from windlass.store.doctor.checkup import (
     ANSWER,
     GRANT,
-    TOLD,
+    NAMED,
     Finding,
-    Forgetful,
     Holder,
     Level,
+    MissingLeases,
     UnservedType,
-    judge_clock,
-    judge_foreign,
-    judge_holders,
-    judge_leases,
-    judge_rows,
-    judge_schema,
-    judge_types,
+    check_clock,
+    check_holders,
+    check_leases,
+    check_rows,
+    check_schema,
+    check_types,
+    foreign_schema,
+    not_checked,
     ok,
     problem,
-    unasked,
     warning,
 )
 from windlass.store.migrate import newest
@@ -92,7 +92,7 @@ class PostgresCheckup:
         try:
             return await check(connection)
         except (asyncpg.PostgresError, OverflowError) as error:
-            return [unasked(name, error)]
+            return [not_checked(name, error)]
 
     async def _schema(self, connection: Any) -> list[Finding]:
         """Check the schema's number, and that the schema of that name is Windlass's."""
@@ -101,14 +101,14 @@ class PostgresCheckup:
             number = await current(connection)
             found = await connection.fetchval(query("postgres", "doctor_schema"))
         except (asyncpg.UndefinedColumnError, asyncpg.WrongObjectTypeError, asyncpg.DatatypeMismatchError) as error:
-            return [judge_foreign(where, str(error))]
+            return [foreign_schema(where, str(error))]
         except asyncpg.InsufficientPrivilegeError as error:
             return [problem("schema", f"this user may not read it: {error}", GRANT)]
         if number == 0 and found:
-            return [judge_foreign(where, f"it has {', '.join(found[:TOLD])} and no table of migrations")]
+            return [foreign_schema(where, f"it has {', '.join(found[:NAMED])} and no table of migrations")]
         if number == newest("postgres") and not {"jobs", "history", "workers", "installation"} <= set(found):
-            return [judge_foreign(where, "jobs, history, workers or installation is missing")]
-        return [judge_schema(self._settings, number)]
+            return [foreign_schema(where, "jobs, history, workers or installation is missing")]
+        return [check_schema(self._settings, number)]
 
     # The server
 
@@ -249,20 +249,20 @@ class PostgresCheckup:
 
     async def _types(self, connection: Any) -> list[Finding]:
         rows = await connection.fetch(query("postgres", "doctor_types"))
-        return judge_types([UnservedType(*row) for row in rows])
+        return check_types([UnservedType(*row) for row in rows])
 
     async def _holders(self, connection: Any) -> list[Finding]:
         silent = [Holder(*row) for row in await connection.fetch(query("postgres", "doctor_holders"))]
         alive = (await connection.fetchrow(query("postgres", "doctor_tables")))["alive"]
-        return judge_holders(self._settings, alive, silent)
+        return check_holders(self._settings, alive, silent)
 
     async def _rows(self, connection: Any) -> list[Finding]:
         row = await connection.fetchrow(query("postgres", "doctor_rows"))
-        return [judge_rows(row["odd"], row["example"]), judge_clock(row["ahead"])]
+        return [check_rows(row["odd"], row["example"]), check_clock(row["ahead"])]
 
     async def _leases(self, connection: Any) -> list[Finding]:
         rows = await connection.fetch(query("postgres", "doctor_forgotten"), ANSWER)
-        return judge_leases([Forgetful(*row) for row in rows])
+        return check_leases([MissingLeases(*row) for row in rows])
 
 
 def _holder(row: Any) -> Finding:

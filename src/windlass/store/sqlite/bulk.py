@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from windlass.errors import EnqueueError
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import code, immediate
+from windlass.store.sqlite.connection import code, write_transaction
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import TIMES, micros
 from windlass.store.sqlite.writer import ConnectionThread
@@ -54,7 +54,7 @@ async def enqueue_staged(path: Path, clock: Clock, jobs: Sequence[NewJob], hold:
         connection.execute(f"CREATE TEMP TABLE staged AS SELECT {columns} FROM windlass_jobs WHERE false")
         for start in range(0, len(jobs), PAGE):
             connection.execute(stage, named((encode_jobs(jobs[start : start + PAGE]), THEN)))
-        with immediate(connection), bounded(connection, path, len(jobs), hold):
+        with write_transaction(connection), bounded(connection, path, len(jobs), hold):
             connection.execute(copy, {"then": THEN, "now": micros(clock.now())})
 
     try:

@@ -21,7 +21,7 @@ from windlass.store.parts.admission import unpark_ready
 from windlass.store.parts.setback import SetBack
 from windlass.store.protocol import Claim, Claimed
 from windlass.store.sql import query
-from windlass.store.sqlite.lanes import Lane, Line, Picks
+from windlass.store.sqlite.lanes import Lane, LaneReader, Selection
 from windlass.store.sqlite.limits import LimitCounters
 from windlass.store.sqlite.rows import SECOND, array, job, micros, span
 from windlass.store.sqlite.runner import Runner
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from windlass.policy.fairness import Group
 
 
-class Claims:
+class Claimer:
     """The claims of one store, and what they remember from one to the next: shares, and when a bucket has a token."""
 
     def __init__(self, clock: Clock) -> None:
@@ -51,19 +51,19 @@ class Claims:
             return Claimed(jobs=[])
         self._observe_clock(now, seen=alive[0])
         runner = Runner(connection, now)
-        self._let_in(runner, now, claim)
+        self._unpark_ready(runner, now, claim)
         lanes = _lanes(connection, claim, now)
         limit_counters = LimitCounters(runner, connection, now)
-        picks = Picks(connection, now, self._until(now), claim, limit_counters)
-        self._pick(connection, picks, lanes)
-        limit_counters.turn()
+        selection = Selection(connection, now, self._until(now), claim, limit_counters)
+        self._select(connection, selection, lanes)
+        limit_counters.write()
         self._next_token = _soonest((self._next_token, limit_counters.next_token()))
-        jobs = _lease(connection, now, claim, list(picks.chosen)) if picks.chosen else []
+        jobs = _lease(connection, now, claim, list(selection.chosen)) if selection.chosen else []
         if any(micros(job.run_at) > now for job in jobs):
             self._set_back.found(self._clock.monotonic())
         if len(jobs) == claim.room:
             return Claimed(jobs=jobs)
-        due = _soonest([self._next_token, *(self._next_due(picks.next_due(lane), now) for lane in lanes)])
+        due = _soonest([self._next_token, *(self._next_due(selection.next_due(lane), now) for lane in lanes)])
         return Claimed(jobs=jobs, next_due=None if due is None else max(0, due - now) / SECOND)
 
     def _until(self, now: int) -> int:
@@ -81,84 +81,89 @@ class Claims:
         return due if known else now  # once: what keeps it from being claimed then is not the clock
 
     def _observe_clock(self, now: int, *, seen: int = 0, written: int = 0) -> None:
-        self._set_back.look(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
+        self._set_back.observe(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
-    def _let_in(self, runner: Runner, now: int, claim: Claim) -> None:
+    def _unpark_ready(self, runner: Runner, now: int, claim: Claim) -> None:
         """Parked jobs whose key has room. Nobody is woken for them: a worker that cannot run what it let in would wake
         itself and let in the next ones, and so on."""
         if claim.rescan or (self._next_token is not None and self._next_token <= now):
             soonest = runner.execute(unpark_ready())
             self._next_token = None if soonest is None else now + span(soonest)
 
-    def _pick(self, connection: sqlite3.Connection, picks: Picks, lanes: list[Lane]) -> None:
+    def _select(self, connection: sqlite3.Connection, selection: Selection, lanes: list[Lane]) -> None:
         levels = [list(peers) for _, peers in groupby(lanes, key=lambda lane: (lane.phase_rank, lane.priority))]
         if len(levels) > 1:  # else: the order of one level is the order of age already
-            picks.oldest(lanes)
+            selection.select_oldest(lanes)
         several = any(one.queue == other.queue and one.tenant != other.tenant for one, other in pairwise(lanes))
         weights = dict(connection.execute(query("sqlite", "weights"))) if several else {}
         for peers in levels:
-            if not picks.room:
+            if not selection.room:
                 break
-            self._serve(picks, peers, weights)
+            self._serve(selection, peers, weights)
 
-    def _serve(self, picks: Picks, peers: list[Lane], weights: Mapping[str, float]) -> None:
+    def _serve(self, selection: Selection, peers: list[Lane], weights: Mapping[str, float]) -> None:
         """One level: queues by the age of their jobs, and what they leave to whoever has more."""
         queues = [
-            Sharing(self._fairness, weights, picks, list(lanes)) for _, lanes in groupby(peers, lambda lane: lane.queue)
+            QueueShares(self._fairness, weights, selection, list(lanes))
+            for _, lanes in groupby(peers, lambda lane: lane.queue)
         ]
         if len(queues) > 1:
-            for queue, places in _places(queues, picks.room):
+            for queue, places in _places(queues, selection.room):
                 queue.serve(places)
         for queue in queues:
-            queue.serve(picks.room)
+            queue.serve(selection.room)
         for queue in queues:
             queue.close()
 
 
-class Sharing:
+class QueueShares:
     """One queue of one level: tenants share it by weight."""
 
-    def __init__(self, fairness: Fairness, weights: Mapping[str, float], picks: Picks, lanes: list[Lane]) -> None:
+    def __init__(
+        self, fairness: Fairness, weights: Mapping[str, float], selection: Selection, lanes: list[Lane]
+    ) -> None:
         self._fairness = fairness
         self._weights = weights
         self._group: Group = (lanes[0].phase_rank, -lanes[0].priority, lanes[0].queue)
-        self._lines = {tenant: Line(picks, list(own)) for tenant, own in groupby(lanes, key=lambda lane: lane.tenant)}
+        self._readers = {
+            tenant: LaneReader(selection, list(own)) for tenant, own in groupby(lanes, key=lambda lane: lane.tenant)
+        }
         self._taken: Counter[str] = Counter()
 
     def ages(self, most: int) -> list[tuple[int, str]]:
         """When the first jobs of this queue were due."""
-        return sorted(age for line in self._lines.values() for age in line.ages(most))[:most]
+        return sorted(age for reader in self._readers.values() for age in reader.ages(most))[:most]
 
     def serve(self, places: int) -> None:
         """Give `places` to the tenants by their shares; what one leaves goes to those who have more."""
         while places > 0:
-            hungry = [tenant for tenant, line in self._lines.items() if not line.dry]
-            if not hungry:
+            unserved = [tenant for tenant, reader in self._readers.items() if not reader.exhausted]
+            if not unserved:
                 return
-            for tenant, quota in self._quotas(hungry, places):
+            for tenant, quota in self._quotas(unserved, places):
                 places -= self._take(tenant, min(quota, places))
 
-    def _quotas(self, hungry: list[str], places: int) -> list[tuple[str, int]]:
-        if len(self._lines) == 1:  # time alone is nobody's debt: nothing is noted of it
-            return [(hungry[0], places)]
-        return self._fairness.quotas(self._group, hungry, places, self._weights)
+    def _quotas(self, unserved: list[str], places: int) -> list[tuple[str, int]]:
+        if len(self._readers) == 1:  # time alone is nobody's debt: nothing is noted of it
+            return [(unserved[0], places)]
+        return self._fairness.quotas(self._group, unserved, places, self._weights)
 
     def _take(self, tenant: str, places: int) -> int:
-        taken = self._lines[tenant].take(places)
+        taken = self._readers[tenant].take(places)
         self._taken[tenant] += taken
         return taken
 
     def close(self) -> None:
         """Tell the shares what everybody got. Nobody is light for it: a place that one left was given to another."""
-        for line in self._lines.values():
-            line.close()
-        if len(self._lines) == 1:
+        for reader in self._readers.values():
+            reader.close()
+        if len(self._readers) == 1:
             return
-        quotas = [(tenant, self._taken[tenant]) for tenant in self._lines]
+        quotas = [(tenant, self._taken[tenant]) for tenant in self._readers]
         self._fairness.granted(self._group, quotas, self._taken, self._weights, filled=True)
 
 
-def _places(queues: list[Sharing], room: int) -> list[tuple[Sharing, int]]:
+def _places(queues: list[QueueShares], room: int) -> list[tuple[QueueShares, int]]:
     """How many places each queue of a level has: the oldest jobs of all of them decide."""
     ages = heapq.merge(*[[(age, place) for age in queue.ages(room)] for place, queue in enumerate(queues)])
     counted = Counter(place for _, place in islice(ages, room))

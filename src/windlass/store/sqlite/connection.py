@@ -49,7 +49,7 @@ def locate(url: str) -> Path:
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection for the calling thread, in autocommit: whoever writes begins a transaction by hand.
 
-    SQLite itself doesn't wait for locks on it: see `patiently`.
+    SQLite itself doesn't wait for locks on it: see `retry_while_locked`.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
@@ -63,7 +63,9 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         cached_statements=256,
     )
     connection.execute("PRAGMA foreign_keys = ON")
-    patiently(lambda: connection.execute("PRAGMA synchronous = FULL"))  # reads the file, which may be in recovery
+    retry_while_locked(
+        lambda: connection.execute("PRAGMA synchronous = FULL")
+    )  # reads the file, which may be in recovery
     connection.create_function("remember", 2, remember, deterministic=True)
     connection.create_function("crash", 2, crash, deterministic=True)
     connection.create_function("rfc3339", 1, rfc3339, deterministic=True)
@@ -74,15 +76,15 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 def use_wal(connection: sqlite3.Connection) -> None:
     """Readers never wait for the writer. The mode stays in the file; saying it again changes nothing."""
-    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+    retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
 
 
 @contextmanager
-def immediate(
+def write_transaction(
     connection: sqlite3.Connection, *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE
 ) -> Iterator[None]:
     """A write transaction. IMMEDIATE: a read that comes to write fails at once, whatever the timeout."""
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience, pause=pause)
+    retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience, pause=pause)
     try:
         yield
         connection.execute("COMMIT")
@@ -92,7 +94,7 @@ def immediate(
             connection.execute("ROLLBACK")
 
 
-def patiently(step: Callable[[], T], *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE) -> T:
+def retry_while_locked(step: Callable[[], T], *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE) -> T:
     """`step`, tried again while the file is locked.
 
     SQLite's own timeout doesn't cover every lock: not the recovery of a killed writer's WAL, and not a change
@@ -116,7 +118,7 @@ def code(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """SQLite's errors in the words of `windlass.errors`."""
     try:
         yield
@@ -135,7 +137,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     if kind == sqlite3.SQLITE_READONLY:
         return StoreCorrupt(f"{path} is read-only, and jobs have to be written; run: chmod u+w {path} {path.parent}")
     if kind == sqlite3.SQLITE_CANTOPEN:
-        return unopened(path)
+        return explain_unopened(path)
     if kind in LOCKED:
         name = getattr(error, "sqlite_errorname", None) or "SQLITE_BUSY"
         return StoreUnavailable(
@@ -156,7 +158,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreRefused(refused)
 
 
-def unopened(path: Path) -> StoreError:
+def explain_unopened(path: Path) -> StoreError:
     """Why a file cannot be opened, found out afterwards, because SQLite doesn't say."""
     if not path.parent.is_dir():
         return StoreUnavailable(f"the directory of {path} does not exist; run: mkdir -p {path.parent}")

@@ -16,22 +16,22 @@ from windlass.errors import StoreError
 from windlass.store.doctor.checkup import (
     ANSWER,
     Finding,
-    Forgetful,
     Holder,
+    MissingLeases,
     UnservedType,
-    judge_clock,
-    judge_holders,
-    judge_leases,
-    judge_rows,
-    judge_schema,
-    judge_types,
+    check_clock,
+    check_holders,
+    check_leases,
+    check_rows,
+    check_schema,
+    check_types,
     ok,
     problem,
     warning,
 )
 from windlass.store.migrate import newest
 from windlass.store.sql import ordered_query, query
-from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translated
+from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translate_errors
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.rows import SECOND, micros, span
 
@@ -68,9 +68,9 @@ class SqliteCheckup:
         yield from self._rights()
         try:
             number = current(self._path)
-            yield judge_schema(self._settings, number)
+            yield check_schema(self._settings, number)
             if number == newest("sqlite"):
-                with translated(self._path), closing(connect(self._path)) as connection:
+                with translate_errors(self._path), closing(connect(self._path)) as connection:
                     for check in (
                         self._integrity,
                         self._log,
@@ -160,23 +160,23 @@ class SqliteCheckup:
 
     def _types(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         rows = connection.execute(query("sqlite", "doctor_types"), {"now": self._now()})
-        yield from judge_types([UnservedType(*row) for row in rows])
+        yield from check_types([UnservedType(*row) for row in rows])
 
     def _holders(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         now = {"now": self._now()}
         gone = [Holder(*row) for row in connection.execute(query("sqlite", "doctor_holders"), now)]
         (alive,) = connection.execute(query("sqlite", "doctor_alive"), now).fetchone()
-        yield from judge_holders(self._settings, alive, gone)
+        yield from check_holders(self._settings, alive, gone)
 
     def _rows(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         odd, example, ahead = connection.execute(query("sqlite", "doctor_rows"), {"now": self._now()}).fetchone()
-        yield judge_rows(odd, example)
-        yield judge_clock(ahead / SECOND)
+        yield check_rows(odd, example)
+        yield check_clock(ahead / SECOND)
 
     def _leases(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         parameters = {"answer": span(ANSWER), "now": self._now()}
         rows = connection.execute(query("sqlite", "doctor_forgotten"), parameters)
-        yield from judge_leases([Forgetful(*row) for row in rows])
+        yield from check_leases([MissingLeases(*row) for row in rows])
 
     def _now(self) -> int:
         return micros(self._clock.now())

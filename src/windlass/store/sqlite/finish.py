@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from windlass.store.sqlite.runner import Runner
 
 
-def settle_all(
+def write_all(
     runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
     """Write transitions and everything that follows them: the states of those whose lease was current."""
     slots = _slots(connection, transitions)
     runner.execute(charge(transitions))
-    written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
+    written = [(each, state) for each in transitions if (state := _write_one(connection, now, each)) is not None]
     states = {each.job: state for each, state in written}
     runner.queues |= {
         each.flow.advance.queue
@@ -64,7 +64,7 @@ def _hold_back(runner: Runner, holds: Sequence[tuple[str, float]]) -> None:
         runner.queues.add(WAKE_GATES)
 
 
-def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
+def _write_one(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
     """Write one transition: the state the job is in now, or None when the lease is not current."""
     advance = None if transition.flow is None else transition.flow.advance
     if advance is not None:
@@ -97,13 +97,13 @@ def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: L
     return bool(found)
 
 
-def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
+def record_step(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
     """Keep a step's result, if the lease is current."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
     return connection.execute(query("sqlite", "record_step"), parameters | {"now": now}).rowcount > 0
 
 
-def refuse_foreign(transition: Transition) -> None:
+def check_verb(transition: Transition) -> None:
     """Only a lease's holder settles; every other verb has its own way in."""
     if transition.verb not in FINISHING | SETTLING:
         raise ValueError(f"{transition.verb.value!r} is not a verb of a lease's holder, so that finish() refuses it")

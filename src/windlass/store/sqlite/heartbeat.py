@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import connect, immediate, translated
+from windlass.store.sqlite.connection import connect, translate_errors, write_transaction
 from windlass.store.sqlite.rows import micros, span
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ class SqliteHeartbeat:
         self._connection: sqlite3.Connection | None = None
 
     async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
-        with translated(self._path):
+        with translate_errors(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
             # No longer than the lease: a beat that comes later than that says nothing any more. But longer than
             # `within`: a new connection would wait for the same lock, and while the file is locked no other process
             # can declare this worker dead.
-            with immediate(self._connection, patience=lease, pause=PAUSE):
+            with write_transaction(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
                 parameters = {"id": str(worker), "lease": span(lease), "held": held, "now": now}
                 return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0

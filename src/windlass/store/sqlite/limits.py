@@ -38,7 +38,7 @@ class LimitCounters:
         self._parked: dict[str, str] = {}  # job → key
         self.refused = 0
 
-    def lets_in(self, job: str, limits: str) -> bool:
+    def try_admit(self, job: str, limits: str) -> bool:
         """Whether all keys of this job have room; it is taken. If not, the job is parked on one that has none."""
         # Room only shrinks during a claim: what was full once needs no second look, a hundred thousand times.
         full = self._full.get(limits)
@@ -56,7 +56,7 @@ class LimitCounters:
             self._parked[job] = full
         return False
 
-    def passed_over(self) -> str | None:
+    def full_keys(self) -> str | None:
         """The keys whose jobs need not be looked at, as a JSON array: full ones, when no more can be parked."""
         if len(self._parked) < MOST_PARKED:
             return None
@@ -68,12 +68,12 @@ class LimitCounters:
                 return key
         for key in keys:
             if key not in self._left:
-                self._meet(key)
+                self._load(key)
             if self._left[key] <= 0:
                 return key
         return None
 
-    def _meet(self, key: str) -> None:
+    def _load(self, key: str) -> None:
         row = self._find(key)
         if row is None:
             self._runner.execute(run("make_limit_counters", [key]))
@@ -86,7 +86,7 @@ class LimitCounters:
         row: Row | None = self._connection.execute(query("sqlite", "limit_counter"), {"key": key}).fetchone()
         return row
 
-    def turn(self) -> None:
+    def write(self) -> None:
         """Write what was taken, and who is parked."""
         if self._taken:
             self._runner.execute(run("take_slots", self._taken))

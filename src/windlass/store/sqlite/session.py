@@ -12,10 +12,10 @@ from windlass.store import migrate
 from windlass.store.contact import Contact
 from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
-from windlass.store.sqlite.connection import LOCKED, code, connect, immediate, locate, translated
+from windlass.store.sqlite.connection import LOCKED, code, connect, locate, translate_errors, write_transaction
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.runner import Runner
-from windlass.store.sqlite.wakeups import tell
+from windlass.store.sqlite.wakeups import notify
 from windlass.store.sqlite.writer import Reader, Step, T, Writer
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Session(AdmissionPart, SchedulesPart):
 
         It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
         """
-        with translated(self._path), closing(connect(self._path)) as connection:
+        with translate_errors(self._path), closing(connect(self._path)) as connection:
             try:
-                with immediate(connection, patience=0):
+                with write_transaction(connection, patience=0):
                     connection.execute("DELETE FROM windlass_jobs WHERE false")
             except sqlite3.OperationalError as error:
                 if code(error) not in LOCKED:
@@ -103,12 +103,12 @@ class Session(AdmissionPart, SchedulesPart):
         return await self._read(lambda connection, now: Runner(connection, now).execute(statements()))
 
     async def wake(self, message: str) -> None:
-        tell(self._path, message)
+        notify(self._path, message)
 
     def wake_later(self, queues: Iterable[str]) -> None:
         """After a commit: wake the listeners of this process. Others see it in the file."""
         for queue in queues:
-            tell(self._path, queue)
+            notify(self._path, queue)
 
 
 def _not_open() -> StoreUnavailable:

@@ -17,14 +17,14 @@ from windlass.store.parts.statements import run
 from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operate, rows, sweep
-from windlass.store.sqlite.claim import Claims
-from windlass.store.sqlite.finish import put_aside, refuse_foreign, remember, settle_all
+from windlass.store.sqlite.claim import Claimer
+from windlass.store.sqlite.finish import check_verb, put_aside, record_step, write_all
 from windlass.store.sqlite.heartbeat import SqliteHeartbeat
-from windlass.store.sqlite.reads import Looks
+from windlass.store.sqlite.reads import Reads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.runner import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.wakeups import listening, tell
+from windlass.store.sqlite.wakeups import listen, notify
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,13 +40,13 @@ HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the 
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
 
 
-class SqliteStore(Looks, RescuePart):
+class SqliteStore(Reads, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
         super().__init__(url, clock=clock)
         self._hold = hold
-        self._claims = Claims(clock)
+        self._claimer = Claimer(clock)
         # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
         self._turn = asyncio.Lock()
 
@@ -99,14 +99,14 @@ class SqliteStore(Looks, RescuePart):
         await self._write(lambda connection, now: connection.execute(query("sqlite", "set_idle"), parameters))
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        return listening(self._path)
+        return listen(self._path)
 
     # A job's life
 
     async def claim(self, claim: Claim) -> Claimed:
         if failpoints.armed:
             failpoints.hit("claim.before")
-        claimed = await self._write(lambda connection, now: self._claims.take(connection, now, claim))
+        claimed = await self._write(lambda connection, now: self._claimer.take(connection, now, claim))
         assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
         if failpoints.armed:
             failpoints.hit("claim.committed")
@@ -114,11 +114,11 @@ class SqliteStore(Looks, RescuePart):
 
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
         for transition in transitions:
-            refuse_foreign(transition)
+            check_verb(transition)
 
         if failpoints.armed:
             failpoints.hit("finish.before")
-        states = await self._transact(lambda runner, connection, now: settle_all(runner, connection, now, transitions))
+        states = await self._transact(lambda runner, connection, now: write_all(runner, connection, now, transitions))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Finished(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
@@ -127,7 +127,7 @@ class SqliteStore(Looks, RescuePart):
         return await self._transact(lambda runner, connection, now: put_aside(runner, connection, now, lease, reason))
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        return await self._write(lambda connection, now: remember(connection, now, lease, memory))
+        return await self._write(lambda connection, now: record_step(connection, now, lease, memory))
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         def send(runner: Runner, connection: sqlite3.Connection, now: int) -> bool:
@@ -169,7 +169,7 @@ class SqliteStore(Looks, RescuePart):
         page: int = 500,
     ) -> Swept:
         began = self.clock.monotonic()
-        deaths = await self._write(sweep.bury_workers)
+        deaths = await self._write(sweep.mark_workers_dead)
         if patience is not None and self.clock.monotonic() - began > patience:
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:
@@ -182,7 +182,7 @@ class SqliteStore(Looks, RescuePart):
             pass
         await self._write(sweep.prune_workers)
         if rescued[State.QUEUED]:
-            tell(self._path, "*")
+            notify(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
     async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
@@ -235,7 +235,7 @@ class SqliteStore(Looks, RescuePart):
             lambda runner, connection, now: operate.operate(runner, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
-            tell(self._path, cancel_message(job))
+            notify(self._path, cancel_message(job))
         elif state is State.QUEUED:
-            tell(self._path, "*")
+            notify(self._path, "*")
         return state

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from windlass.store.parts.rescue import CrashRules
     from windlass.store.sqlite.runner import Runner
 
-MOURNING = 60 * SECOND
+DEAD_ROW_LIFE = 60 * SECOND
 """Microseconds for which a dead worker stays visible."""
 
 
-def bury_workers(connection: sqlite3.Connection, now: int) -> int:
+def mark_workers_dead(connection: sqlite3.Connection, now: int) -> int:
     """Step one: who is silent beyond its lease is dead, and stays so. The number of deaths."""
     seen, bury = query_parts("sqlite", "mark_workers_dead")
     connection.execute(seen, {"now": now})
@@ -85,7 +85,7 @@ def cancel_forgotten(runner: Runner, connection: sqlite3.Connection, now: int, p
 
 
 def prune_workers(connection: sqlite3.Connection, now: int) -> None:
-    connection.execute(query("sqlite", "prune_workers"), {"now": now, "mourning": MOURNING})
+    connection.execute(query("sqlite", "prune_workers"), {"now": now, "mourning": DEAD_ROW_LIFE})
 
 
 def drop_audit(connection: sqlite3.Connection, now: int, audit: int, page: int) -> int:

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.store.parts.consequences import enqueue_jobs, is_simple
-from windlass.store.sqlite.connection import patiently
-from windlass.store.sqlite.finish import refuse_foreign, remember, settle_all
+from windlass.store.sqlite.connection import retry_while_locked
+from windlass.store.sqlite.finish import check_verb, record_step, write_all
 from windlass.store.sqlite.placeholders import named, numbered
 from windlass.store.sqlite.rows import micros
 from windlass.store.sqlite.runner import Runner
-from windlass.store.sqlite.wakeups import tell
+from windlass.store.sqlite.wakeups import notify
 from windlass.store.sqlite.writer import ConnectionThread
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SqliteTransaction:
         self._queues: set[str] = set()  # to wake after the commit
 
     async def begin(self) -> None:
-        await self._thread.call(lambda connection: patiently(lambda: connection.execute("BEGIN IMMEDIATE")))
+        await self._thread.call(lambda connection: retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE")))
         self._began = self._clock.monotonic()
         # The machine's time: the lock keeps real writers out, whatever an injected clock says.
         self._timer = asyncio.get_running_loop().call_later(self._limit, self._expire)
@@ -85,13 +85,13 @@ class SqliteTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        refuse_foreign(transition)
+        check_verb(transition)
         return bool(
-            await self._transact(lambda runner, connection: settle_all(runner, connection, self._now(), [transition]))
+            await self._transact(lambda runner, connection: write_all(runner, connection, self._now(), [transition]))
         )
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        return await self._call(lambda connection: remember(connection, self._now(), lease, memory))
+        return await self._call(lambda connection: record_step(connection, self._now(), lease, memory))
 
     async def savepoint(self) -> None:
         await self._statement(f"SAVEPOINT windlass_{self._savepoints + 1}")
@@ -108,7 +108,7 @@ class SqliteTransaction:
     async def commit(self) -> None:
         await self._call(self._commit)
         for queue in self._queues:
-            tell(self._path, queue)
+            notify(self._path, queue)
 
     def lost(self, error: Exception) -> bool:
         return isinstance(error, StoreUnavailable)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-GLANCE = 0.02  # seconds between two looks at the file
+CHECK_EVERY = 0.02  # seconds between two looks at the file
 
 _listeners: dict[Path, set[Listener]] = {}
 _lock = threading.Lock()
@@ -32,7 +32,7 @@ class Listener:
         self._pending: dict[str, None] = {}
         self._arrived = asyncio.Event()
 
-    def tell(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """From any thread."""
         with suppress(RuntimeError):  # its loop has ended: nobody listens there any more
             self._loop.call_soon_threadsafe(self._put, message)
@@ -51,16 +51,16 @@ class Listener:
         self._arrived.set()
 
 
-def tell(path: Path, message: str) -> None:
+def notify(path: Path, message: str) -> None:
     """Reach every listener of this process."""
     with _lock:
         listeners = list(_listeners.get(path, ()))
     for listener in listeners:
-        listener.tell(message)
+        listener.notify(message)
 
 
 @asynccontextmanager
-async def listening(path: Path) -> AsyncIterator[AsyncIterator[str]]:
+async def listen(path: Path) -> AsyncIterator[AsyncIterator[str]]:
     """Wake-ups for as long as the block lasts."""
     listener = Listener()
     with _lock:
@@ -95,10 +95,10 @@ async def _watch(thread: ConnectionThread, listener: Listener, seen: tuple[int, 
             if version != seen[0]:
                 before, seen = seen, (version, await thread.call(_wakes))
                 if seen[1] != before[1]:
-                    listener.tell("*")
+                    listener.notify("*")
         # The machine's time and not the injected clock's: other processes write when they do, whatever a
         # test's clock says.
-        await asyncio.sleep(GLANCE)
+        await asyncio.sleep(CHECK_EVERY)
 
 
 def _version(connection: sqlite3.Connection) -> int:

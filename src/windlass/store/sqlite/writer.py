@@ -12,7 +12,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.store.sqlite.connection import SPOILING, code, connect, immediate, patiently, translated, use_wal
+from windlass.store.sqlite.connection import (
+    SPOILING,
+    code,
+    connect,
+    retry_while_locked,
+    translate_errors,
+    use_wal,
+    write_transaction,
+)
 from windlass.store.sqlite.rows import micros
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ class ConnectionThread:
         self._thread.shutdown(wait=True)  # the work is done: this waits only for the thread's own end
 
     def _run(self, step: Callable[[sqlite3.Connection], T]) -> T:
-        with translated(self._path):
+        with translate_errors(self._path):
             if self._connection is None:
                 self._connection = self._connect()
             try:
@@ -92,7 +100,7 @@ class Writer:
         """Run `step` in a transaction of its own; it is rolled back when the step raises."""
 
         def transact(connection: sqlite3.Connection) -> T:
-            with immediate(connection):
+            with write_transaction(connection):
                 # Read after the lock: a wait for other writers must not date the rows back.
                 return step(connection, micros(self._clock.now()))
 
@@ -111,7 +119,7 @@ class Reader:
 
     async def read(self, step: Step[T]) -> T:
         return await self._thread.call(
-            lambda connection: patiently(lambda: step(connection, micros(self._clock.now())))
+            lambda connection: retry_while_locked(lambda: step(connection, micros(self._clock.now())))
         )
 
     async def close(self) -> None:
