@@ -24,7 +24,7 @@ import snapshot
 import worked
 from database import URL, connected, facts, finished, fresh_database, now, rate, tidy
 from program import Sender
-from windlass.store.postgres.pool import connect
+from windlass.store.postgres.connections.pool import connect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.store import make_migrator, make_store
 from windlass.store.migrate import newest
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 
 from .pooler import pooled
 from .rig import FaultLab

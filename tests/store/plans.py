@@ -247,7 +247,7 @@ async def populate(jobs: int, analysed: bool, *, when_quiet: bool = False) -> st
 
 @asynccontextmanager
 async def visiting(name: str, planning: str = "auto") -> AsyncIterator[World]:
-    from windlass.store.postgres.pool import connect
+    from windlass.store.postgres.connections.pool import connect
 
     url = named(name)
     connection = await connect(url)

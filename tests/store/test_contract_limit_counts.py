@@ -11,7 +11,7 @@ import pytest
 
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 from windlass.store.sql import query
 
 from .admissions import drain, end_all, finish_in_transaction, full, in_time, limit, rate, running, used, waiting

@@ -342,7 +342,7 @@ async def _connect(url: str) -> Any:
     try:
         import asyncpg
 
-        from windlass.store.postgres.pool import translate_error
+        from windlass.store.postgres.connections.pool import translate_error
     except ImportError:
         raise ConfigError("PostgreSQL needs asyncpg; run: pip install 'windlass[postgres]'") from None
     try:

@@ -16,9 +16,9 @@ from windlass.store.parts.admission import unpark_ready
 from windlass.store.parts.setback import SetBack
 from windlass.store.parts.statements import run
 from windlass.store.postgres import rows
+from windlass.store.postgres.connections.pool import ConnectionPool
 from windlass.store.postgres.floors import Floor, Floors, Lane
-from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.reads import Reads
+from windlass.store.postgres.reads import PostgresReads
 from windlass.store.protocol import Claim, Claimed, Suspects
 from windlass.store.sql import ordered_query, query
 
@@ -101,10 +101,10 @@ class ClaimResult:
         self.filled = len(self.jobs) == wanted or (found.refused > 0 and not self.short)
 
 
-class Claims(Reads):
+class Claims(PostgresReads):
     """The part of the store that claims."""
 
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(self, pool: ConnectionPool, clock: Clock) -> None:
         super().__init__(pool)
         self.clock = clock
         self._floors = Floors()
@@ -172,7 +172,7 @@ class Claims(Reads):
     async def _send(
         self, claim: Claim, plan: ClaimPlan, room: int, *, aged: int, token: UUID, parks: bool
     ) -> RoundResult:
-        """Send one claim statement. The arguments are in the order of `queries/claim.sql`."""
+        """Send one claim statement: `claim`, or `claim_limited` if jobs with limits may be among the candidates."""
         lanes = [each.lane for each in plan.lanes]
         priorities = {(lane.phase_rank, lane.urgency) for lane in lanes}
         arguments = [

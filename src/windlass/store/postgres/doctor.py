@@ -39,9 +39,9 @@ from windlass.store.doctor.checkup import (
     warning,
 )
 from windlass.store.migrate import newest
+from windlass.store.postgres.connections.pool import BEGIN, connect
 from windlass.store.postgres.floors import BEGINNING
 from windlass.store.postgres.migrator import current
-from windlass.store.postgres.pool import BEGIN, connect
 from windlass.store.sql import ordered_query, query
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class PostgresCheckup:
 
     async def _direct(self, connection: Any, url: str) -> Finding:
         """Check that the direct URL leads past the pooler, and to the same jobs."""
-        which = "SELECT id FROM windlass.installation"
+        which = query("postgres", "installation")
         try:
             direct = await connect(url)
         except StoreError as error:

@@ -13,7 +13,7 @@ from windlass.store.parts.admission import charge, hold_back, release_slots
 from windlass.store.parts.consequences import write_flow
 from windlass.store.parts.statements import run
 from windlass.store.postgres import rows
-from windlass.store.postgres.runner import Runner
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 FOLLOWED_VERBS = frozenset({Verb.WAIT, Verb.ADVANCE})
@@ -77,13 +77,13 @@ async def unpark(connection: Any, keys_of_batch: Sequence[Sequence[str]]) -> set
     A claim that parks a job holds the key's counter row, so that a job that was parked before the release is visible
     here. If this process dies first, the next rescan of any worker unparks the jobs.
     """
-    runner = Runner(connection)
+    runner = PostgresRunner(connection)
     await runner.execute(run("unpark", sorted(key for keys in keys_of_batch for key in keys), unparks=True))
     return runner.unparked
 
 
 async def finish_in_transaction(
-    runner: Runner, connection: Any, transitions: Sequence[Transition]
+    runner: PostgresRunner, connection: Any, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
     """Write any transitions, in the caller's transaction, with everything that follows them.
 
@@ -100,7 +100,7 @@ async def finish_in_transaction(
     return written.states
 
 
-async def _finish_followed(runner: Runner, connection: Any, transitions: Sequence[Transition]) -> Written:
+async def _finish_followed(runner: PostgresRunner, connection: Any, transitions: Sequence[Transition]) -> Written:
     advancing = [(t, t.flow.advance) for t in transitions if t.flow is not None and t.flow.advance is not None]
     written = NOTHING
     if advancing:

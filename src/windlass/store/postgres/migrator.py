@@ -9,8 +9,8 @@ import asyncpg
 
 from windlass.address import read_address
 from windlass.store.migrate import Migration, missing
+from windlass.store.postgres.connections.pool import PIN_LOCALLY, connect, transact, translate_error
 from windlass.store.postgres.partitions import AUDIT, HISTORY
-from windlass.store.postgres.pool import PIN_LOCALLY, connect, transact, translate_error
 
 T = TypeVar("T")
 

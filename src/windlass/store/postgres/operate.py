@@ -9,7 +9,7 @@ from windlass.model import audit
 from windlass.model.state import State, Verb, sources, target
 from windlass.store.parts.consequences import after_operation, record_job_action
 from windlass.store.postgres import rows
-from windlass.store.postgres.runner import Runner
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 
@@ -17,7 +17,7 @@ class NotAllowed(Exception):
     """The job's state does not allow this operation: the transaction is rolled back."""
 
 
-async def operate(runner: Runner, connection: Any, verb: Verb, job: UUID, actor: str | None) -> State | None:
+async def operate(runner: PostgresRunner, connection: Any, verb: Verb, job: UUID, actor: str | None) -> State | None:
     """Change the job if its state allows it, with what follows; the state it is in now, None when it is deleted."""
     if verb is Verb.DISCARD:
         await runner.execute(record_job_action(audit.OPERATIONS[verb], actor, job))

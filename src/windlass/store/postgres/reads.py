@@ -16,7 +16,7 @@ from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
 from windlass.store.sql import LAST, audit_query, query, search_query
 
 
-class Reads(Session):
+class PostgresReads(Session):
     """The part of the store that only reads."""
 
     async def recall(self, job: UUID) -> Recollection:

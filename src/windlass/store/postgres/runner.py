@@ -10,7 +10,7 @@ from windlass.store.sql import query
 T = TypeVar("T")
 
 
-class Runner:
+class PostgresRunner:
     """Runs statements on one connection, in whatever transaction is open there."""
 
     def __init__(self, connection: Any) -> None:

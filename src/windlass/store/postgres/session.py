@@ -11,8 +11,8 @@ from windlass.errors import StoreError
 from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
 from windlass.store.parts.statements import Statements
-from windlass.store.postgres.pool import Pool
-from windlass.store.postgres.runner import Runner
+from windlass.store.postgres.connections.pool import ConnectionPool
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Session(AdmissionPart, SchedulesPart):
     """What every part of the store uses to reach the database."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
         self._pool = pool
         self.contact = pool.contact
@@ -38,12 +38,12 @@ class Session(AdmissionPart, SchedulesPart):
     async def _execute(self, sql: str, *args: Any) -> None:
         await self._pool.run(lambda connection: connection.execute(sql, *args))
 
-    async def _transact(self, work: Callable[[Runner, Any], Awaitable[T]]) -> T:
+    async def _transact(self, work: Callable[[PostgresRunner, Any], Awaitable[T]]) -> T:
         """Run `work` of several statements in a transaction, again after a deadlock; then wake idle workers."""
         queues: set[str] = set()
 
         async def work_and_keep_queues(connection: Any) -> T:
-            runner = Runner(connection)
+            runner = PostgresRunner(connection)
             answer = await work(runner, connection)
             queues.update(runner.queues | runner.unparked)
             return answer
@@ -62,7 +62,7 @@ class Session(AdmissionPart, SchedulesPart):
         No worker is woken for jobs that are unparked here: a worker that cannot run such a job would wake itself, and
         unpark the next one.
         """
-        return await self._pool.run(lambda connection: Runner(connection).execute(statements()))
+        return await self._pool.run(lambda connection: PostgresRunner(connection).execute(statements()))
 
     def wake_later(self, queues: set[str]) -> None:
         """Wake idle workers after a commit, without keeping the caller, and once for many enqueues."""

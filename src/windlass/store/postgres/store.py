@@ -30,6 +30,9 @@ from windlass.store.parts.rescue import CrashRules, RescuePart
 from windlass.store.parts.statements import Statements, run
 from windlass.store.postgres import operate, partitions, rows, sweep
 from windlass.store.postgres.claim import Claims
+from windlass.store.postgres.connections.heartbeat import PostgresHeartbeat
+from windlass.store.postgres.connections.pool import POOLER, ConnectionPool, reports_read_only
+from windlass.store.postgres.connections.wakeups import CHANNEL, listen, listen_to_nothing
 from windlass.store.postgres.finish import (
     finish_in_transaction,
     finish_plain_ending,
@@ -38,12 +41,9 @@ from windlass.store.postgres.finish import (
     split_plain,
     unpark,
 )
-from windlass.store.postgres.heartbeat import PostgresHeartbeat
 from windlass.store.postgres.migrator import current
-from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
-from windlass.store.postgres.runner import Runner
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.postgres.transaction import PostgresTransaction
-from windlass.store.postgres.wakeups import CHANNEL, listen, listen_to_nothing
 from windlass.store.protocol import Finished, Held, NewWorker, Swept
 from windlass.store.sql import query
 
@@ -73,7 +73,7 @@ class PostgresStore(Claims, RescuePart):
         self.direct_url = direct_url or (None if pooler else url)
         self.pooler = pooler is not None
         size = connections + ENGINE_CONNECTIONS
-        super().__init__(Pool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
+        super().__init__(ConnectionPool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
         self._for_handlers = asyncio.Semaphore(connections)
         self._sweeps = 0
 
@@ -108,7 +108,7 @@ class PostgresStore(Claims, RescuePart):
 
     async def location(self) -> str:
         """The installation's id, to compare with a caller's connection."""
-        return f"postgres:{await self._value('SELECT id FROM windlass.installation')}"
+        return f"postgres:{await self._value(query('postgres', 'installation'))}"
 
     # Enqueue
 
@@ -158,7 +158,7 @@ class PostgresStore(Claims, RescuePart):
         return PostgresHeartbeat(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
-        await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
+        await self._execute(query("postgres", "set_idle"), worker, idle)
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         return listen_to_nothing() if self.direct_url is None else listen(self.direct_url, self._pool.on_expired)
@@ -226,7 +226,7 @@ class PostgresStore(Claims, RescuePart):
             states.update((await self._pool.run(lambda connection: finish_plain_staying(connection, staying))).states)
 
     async def _finish_rest(
-        self, rest: Sequence[Transition], queues: set[str], runner: Runner, connection: Any
+        self, rest: Sequence[Transition], queues: set[str], runner: PostgresRunner, connection: Any
     ) -> dict[UUID, State]:
         states = await finish_in_transaction(runner, connection, rest)
         # The caller gets these queues and may claim the jobs itself: to wake every worker for every slot would be a
@@ -236,7 +236,7 @@ class PostgresStore(Claims, RescuePart):
         return states
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        async def bury(runner: Runner, connection: Any) -> bool:
+        async def bury(runner: PostgresRunner, connection: Any) -> bool:
             records = await connection.fetch(query("postgres", "bury_unreadable"), lease.job, lease.token, reason)
             await runner.execute(release_slots(record["limits"] for record in records))
             return bool(records)
@@ -273,7 +273,7 @@ class PostgresStore(Claims, RescuePart):
             await self._run_in_transaction(lambda: charge(costs))
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
-        records = await self._fetch("SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker)
+        records = await self._fetch(query("postgres", "cancel_requests"), worker)
         return [record[0] for record in records]
 
     async def settled_by(self, lease: Lease) -> bool:

@@ -11,13 +11,13 @@ from windlass.store.parts.admission import release_slots
 from windlass.store.parts.consequences import bury_crashed
 from windlass.store.parts.rescue import CrashRules
 from windlass.store.postgres import rows
-from windlass.store.postgres.runner import Runner
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.protocol import RESCUES_PER_CRASH
 from windlass.store.sql import query
 
 
 async def rescue(
-    runner: Runner, connection: Any, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool
+    runner: PostgresRunner, connection: Any, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool
 ) -> list[State]:
     """Give back one page of orphans, of these jobs or of all except these; returns their new states.
 
@@ -31,7 +31,7 @@ async def rescue(
     return [rows.STATES[record["status"]] for record in records]
 
 
-async def rescue_bare(runner: Runner, connection: Any, rules: CrashRules, job: UUID) -> list[State]:
+async def rescue_bare(runner: PostgresRunner, connection: Any, rules: CrashRules, job: UUID) -> list[State]:
     """Give back one orphan with the least that can be written; returns its new state."""
     records = await connection.fetch(query("postgres", "rescue_bare"), job, *rules)
     await runner.execute(release_slots(record["limits"] for record in records))

@@ -13,10 +13,10 @@ from windlass.model.job import Lease, NewJob
 from windlass.model.outcome import Transition
 from windlass.store.parts.consequences import enqueue_jobs, is_simple
 from windlass.store.parts.statements import Statements
+from windlass.store.postgres.connections.pool import PIN, PIN_LOCALLY
+from windlass.store.postgres.connections.sqlstate import lost_an_attempt, lost_its_statements
 from windlass.store.postgres.finish import finish_in_transaction
-from windlass.store.postgres.pool import PIN, PIN_LOCALLY
-from windlass.store.postgres.runner import Runner
-from windlass.store.postgres.sqlstate import lost_an_attempt, lost_its_statements
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class PostgresTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        runner = Runner(self._connection)
+        runner = PostgresRunner(self._connection)
         states = await self._watch(finish_in_transaction(runner, self._connection, [transition]))
         self.queues |= runner.queues | runner.unparked
         return bool(states)
@@ -85,7 +85,7 @@ class PostgresTransaction:
         )
 
     async def _run_in_transaction(self, statements: Statements[T]) -> T:
-        runner = Runner(self._connection)
+        runner = PostgresRunner(self._connection)
         answer = await self._watch(runner.execute(statements))
         self.queues |= runner.queues
         return answer

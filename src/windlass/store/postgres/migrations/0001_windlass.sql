@@ -69,10 +69,8 @@ CREATE TABLE windlass.jobs (
     CHECK ((status = 'running') = (worker IS NOT NULL))
 ) WITH (
     -- Every job leaves one dead row at the claim and one at the finish: vacuum by count, not by share.
-    autovacuum_vacuum_scale_factor = 0.01,
-    autovacuum_vacuum_threshold = 2000,
-    autovacuum_analyze_scale_factor = 0.05,
-    autovacuum_analyze_threshold = 5000,
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_cost_delay = 1
 );
 
@@ -298,8 +296,6 @@ CREATE TABLE windlass.ledger (
 CREATE INDEX ledger_job ON windlass.ledger (job);
 CREATE INDEX ledger_at ON windlass.ledger (at);
 
--- Schedules
-
 -- Schedules: what the program declares, what an operator edited over it, and when the next tick is. A tick belongs to
 -- the transaction that moves `next_at` on from it, and to no other.
 CREATE TABLE windlass.schedules (
@@ -332,9 +328,7 @@ CREATE UNIQUE INDEX ticks_once ON windlass.ticks (schedule, at) WHERE outcome <>
 CREATE INDEX ticks_by_hand ON windlass.ticks (schedule, at) WHERE outcome = 'by hand';
 CREATE INDEX ticks_noted ON windlass.ticks (noted_at);
 
--- Audit
-
--- Final transitions of jobs, and actions of operators on jobs or on a `subject` that is no job. Rows are only added;
+-- Audit: final transitions of jobs, and actions of operators on jobs or on a `subject` that is no job. Rows are only added;
 -- retention drops whole partitions.
 CREATE SEQUENCE windlass.audit_number AS bigint;
 CREATE TABLE windlass.audit (

@@ -97,6 +97,10 @@ SELECT id, status
    AND status <> 'dead'
    FOR UPDATE
 
+-- name: installation
+-- Read the id of this installation.
+SELECT id FROM windlass.installation
+
 -- name: wake_idle_workers
 -- Notify workers after the commit of an enqueue: once per queue, and only if an idle worker serves it.
 --

@@ -25,6 +25,12 @@ UPDATE windlass.workers SET alive_until = windlass.now() + make_interval(secs =>
  WHERE id = $1 AND NOT dead
 RETURNING true
 
+-- name: set_idle
+-- Record whether a live worker is idle: an enqueue wakes idle workers only.
+--
+--   $1 id   $2 idle
+UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead
+
 -- name: workers
 -- List the workers, each with the number of its running jobs.
 SELECT id, name, started_at, alive_until, dead, idle, queues, types, concurrency,
@@ -141,6 +147,12 @@ UPDATE windlass.jobs
   FROM verdict
  WHERE jobs.id = $1 AND jobs.token = verdict.token
 RETURNING jobs.status, jobs.limits
+
+-- name: cancel_requests
+-- List the running jobs of one worker that have a request to cancel.
+--
+--   $1 worker
+SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested
 
 -- name: forgotten_cancels
 -- List jobs with a request to cancel that no worker carried out, because it died: they must not start again.

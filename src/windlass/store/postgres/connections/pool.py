@@ -23,7 +23,7 @@ import asyncpg
 from windlass.address import Address, Host, read_address
 from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreRefused, StoreUnavailable, ValueRefused
 from windlass.store.contact import Contact
-from windlass.store.postgres.sqlstate import Fault, code_of, fault_of, lost_its_statements
+from windlass.store.postgres.connections.sqlstate import Fault, code_of, fault_of, lost_its_statements
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class EngineConnection(asyncpg.Connection):  # type: ignore[misc]
             self.terminate()
 
 
-class Pool:
+class ConnectionPool:
     """A few connections, opened on first use."""
 
     def __init__(self, url: str, *, size: int, pooler: bool, contact: Contact) -> None:

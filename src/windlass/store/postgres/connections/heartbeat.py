@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.address import read_address
-from windlass.store.postgres.pool import BEGIN, CONNECT_TIMEOUT, open_session, transact, translate_error
+from windlass.store.postgres.connections.pool import BEGIN, CONNECT_TIMEOUT, open_session, transact, translate_error
 from windlass.store.sql import query
 
 

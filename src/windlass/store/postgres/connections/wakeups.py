@@ -9,7 +9,7 @@ from typing import Any
 
 from windlass.address import read_address
 from windlass.errors import StoreUnavailable
-from windlass.store.postgres.pool import UNREACHABLE, connect, translate_error
+from windlass.store.postgres.connections.pool import UNREACHABLE, connect, translate_error
 
 CHANNEL = "windlass"
 BACKLOG = 1_000
