@@ -1,6 +1,6 @@
 """What PostgreSQL itself does with these statements: one connection, a tight loop, no engine around it.
 
-The texts are the engine's own (`claim`, `finish`, COPY of the same columns), so that the
+The texts are the engine's own (candidates.sql with claim.sql, finish.sql, COPY of the same columns), so that the
 engine's share of this is the price of everything that is not SQL.
 """
 
@@ -36,16 +36,14 @@ async def drain(connection: Any) -> None:
     """Claim and finish until nothing is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
     await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
-    while claimed := await connection.fetch(
-        ordered_query("postgres", "claim", "run_at"), *_claim_arguments(worker, floor)
-    ):
+    while claimed := await connection.fetch(ordered_query("postgres", "claim", "run_at"), *_wish(worker, floor)):
         floor = max(Floor(record["run_at"], record["id"]) for record in claimed)
         await connection.fetch(query("postgres", "finish"), *_endings(claimed))
         if time.monotonic() > end:
             raise TimeoutError(f"bare SQL did not drain the queue within {LIMIT:.0f} s")
 
 
-def _claim_arguments(worker: Any, floor: Floor) -> tuple[Any, ...]:
+def _wish(worker: Any, floor: Floor) -> tuple[Any, ...]:
     lane = (["default"], [0], [0], ["default"], [False], [BATCH], [floor.run_at], [floor.id])
     return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, [None], False, None)
 
