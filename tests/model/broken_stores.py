@@ -12,7 +12,7 @@ from windlass.errors import StoreError
 from windlass.model.job import Lease
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.sqlite import sweep
-from windlass.store.sqlite.runner import Runner
+from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.store import SqliteStore
 from windlass.store.sqlite.transaction import SqliteTransaction
 

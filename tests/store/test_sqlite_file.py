@@ -25,8 +25,7 @@ from windlass.store.parts.messages import cancel_message
 from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.connection import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
-from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import micros
+from windlass.store.sqlite.rows import micros, named, numbered
 from windlass.store.sqlite.store import SqliteStore
 
 from .rig import new_job

@@ -1,7 +1,7 @@
-"""A connection that belongs to somebody else: it is used for an enqueue, and never committed or closed here.
+"""A connection that belongs to the caller: it is used for an enqueue, and never committed or closed here.
 
 Each kind overrides `run` when its driver blocks, or `arun` when it has to be awaited. Statements are written
-with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to what the driver understands.
+with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to the placeholders of the driver.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ MICROSECOND = timedelta(microseconds=1)
 FAILED_TRANSACTION = "25P02"
 """PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
 
-# Comments, literals, quoted names and dollar quotes are passed over; the one group is a parameter's number.
+# Comments, literals, quoted names and dollar quotes are skipped; the last group is a parameter's number.
 TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_]*)\$.*?\$\1\$|[$?](\d+)""", re.DOTALL
 )
-# What SQLAlchemy's text() would take for a parameter, and nothing else: it leaves other backslashes standing.
+# What SQLAlchemy's text() would take for a parameter, and nothing else: it keeps other backslashes.
 NAMED = re.compile(r"(?<![:\w\\]):(\w+)(?![:\w])")
 
 
@@ -47,27 +47,27 @@ class Borrowed:
 
     dialect: Dialect
     asynchronous = False
-    on_a_loop = False  # a blocking face over an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
+    on_a_loop = False  # blocking calls to an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
 
     def run(self, sql: str, *values: object) -> Rows:
-        """Run one statement, blocking; the rows it returned, as tuples."""
+        """Run one statement, blocking; returns its rows as tuples."""
         raise NotImplementedError
 
     async def arun(self, sql: str, *values: object) -> Rows:
-        """Run one statement; a blocking connection runs it right here."""
+        """Run one statement; a blocking connection blocks."""
         return self.run(sql, *values)
 
     def read(self, sql: str) -> Rows:
-        """Look something up, opening no transaction that the statement does not need."""
+        """Read, without opening a transaction that the statement does not need."""
         return self.run(sql)
 
     async def aread(self, sql: str) -> Rows:
         return await self.arun(sql) if self.asynchronous else self.read(sql)
 
     def enqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
-        """Write new jobs in the caller's transaction, blocking; the answer is that of `Store.enqueue`.
+        """Write new jobs in the caller's transaction, blocking; returns what `Store.enqueue` returns.
 
-        SQLite has no time of its own: it is `now`, else the machine's.
+        SQLite has no clock of its own: the time is `now`, else the machine's.
         """
         micros = _micros(now)
 
@@ -97,11 +97,11 @@ class Borrowed:
         return () if statement.payload is None else (statement.payload,)
 
     def anchor(self) -> object | None:
-        """What a location is remembered by: the driver's own connection, which keeps to one database."""
+        """What a location is cached by: the driver's own connection, which stays with one database."""
         return None
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
-        """Call `callback` once after the caller's commit; False where nobody can see that commit."""
+        """Call `callback` once after the caller's commit; False where the commit cannot be observed."""
         return False
 
 
@@ -169,20 +169,22 @@ def _placeholder(number: str, style: Style) -> str:
     if style == "pyformat":
         return f"%(p{number})s"
     if style == "text":
-        return f":p{number} "  # the space keeps a cast's colons off the name: text() would not see it otherwise
+        return (
+            f":p{number} "  # the space separates the name from a cast's colons: text() would not recognise it otherwise
+        )
     if style == "dollar":
         return f"${number}"
     return f":p{number}"
 
 
 def named(values: tuple[object, ...]) -> dict[str, object]:
-    """Values under the names that `translate` gives to placeholders."""
+    """Values by the names that `translate` gives to placeholders."""
     return {f"p{place}": value for place, value in enumerate(values, start=1)}
 
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Say plainly that a transaction had failed before the enqueue came; asyncpg has no other way to tell."""
+    """Raise UnusableConnection where the transaction failed before the enqueue; asyncpg reports it in no other way."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,10 @@
-"""Claiming: the due jobs of a few lanes, in the order of a claim, leased in the same transaction.
+"""The claim on SQLite: due jobs of a few lanes are selected in order, and leased in the same transaction.
 
-A claim goes level by level (phase rank, then priority), and inside one by queues and tenants:
+A claim goes level by level (phase rank, then priority), and within a level by queues and tenants:
 
     lanes → levels → a queue's tenants by weight → the jobs of each by time → limits → the lease
 
-The writer's lock keeps everybody else out. So what one tenant leaves of its share goes to the others in the same claim,
+The claim has the file's only write lock. So what one tenant leaves of its quota goes to the others in the same claim,
 and the room of limits is counted in memory.
 """
 
@@ -24,7 +24,7 @@ from windlass.store.sql import query
 from windlass.store.sqlite.lanes import Lane, LaneReader, Selection
 from windlass.store.sqlite.limits import LimitCounters
 from windlass.store.sqlite.rows import SECOND, array, job, micros, span
-from windlass.store.sqlite.runner import Runner
+from windlass.store.sqlite.session import Runner
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 class Claimer:
-    """The claims of one store, and what they remember from one to the next: shares, and when a bucket has a token."""
+    """Makes the claims of one store, and keeps what one passes to the next: tenants' shares, and the next token."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._set_back = SetBack()
         self._fairness = Fairness()
-        self._next_token: int | None = None  # microseconds; of the buckets at which jobs may be parked
+        self._next_token: int | None = None  # microseconds; of the buckets on which jobs may be parked
 
     def take(self, connection: sqlite3.Connection, now: int, claim: Claim) -> Claimed:
-        """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: nobody else claims."""
+        """Lease up to `claim.room` jobs. The caller's transaction holds the write lock: no other claim runs."""
         alive = connection.execute(query("sqlite", "worker_is_alive"), {"worker": str(claim.worker)}).fetchone()
         if alive is None:
             return Claimed(jobs=[])
@@ -67,32 +67,35 @@ class Claimer:
         return Claimed(jobs=jobs, next_due=None if due is None else max(0, due - now) / SECOND)
 
     def _until(self, now: int) -> int:
-        """Up to which time jobs are looked for: now, or further where the clock was set back."""
+        """The time up to which jobs are read: now, or later where the clock was set back."""
         reach = self._set_back.reach(self._clock.monotonic())
         return now if reach is None else max(now, span(reach))
 
     def _next_due(self, found: tuple[int | None, int | None], now: int) -> int | None:
-        """A job that had been due before the clock was set back is due now: the next claim looks that far."""
+        """A job that had been due before the clock was set back is due now: the next claim reads that far."""
         due, written = found
         if written is None:
             return due
         known = self._set_back.reach(self._clock.monotonic()) is not None
         self._observe_clock(now, written=written)
-        return due if known else now  # once: what keeps it from being claimed then is not the clock
+        return due if known else now  # once: if it is not claimed then, the clock is not the reason
 
     def _observe_clock(self, now: int, *, seen: int = 0, written: int = 0) -> None:
         self._set_back.observe(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
     def _unpark_ready(self, runner: Runner, now: int, claim: Claim) -> None:
-        """Parked jobs whose key has room. Nobody is woken for them: a worker that cannot run what it let in would wake
-        itself and let in the next ones, and so on."""
+        """Make parked jobs claimable whose key has room.
+
+        No worker is woken for them: a worker that cannot run what it unparked would wake itself, and unpark the next
+        ones, without end.
+        """
         if claim.rescan or (self._next_token is not None and self._next_token <= now):
             soonest = runner.execute(unpark_ready())
             self._next_token = None if soonest is None else now + span(soonest)
 
     def _select(self, connection: sqlite3.Connection, selection: Selection, lanes: list[Lane]) -> None:
         levels = [list(peers) for _, peers in groupby(lanes, key=lambda lane: (lane.phase_rank, lane.priority))]
-        if len(levels) > 1:  # else: the order of one level is the order of age already
+        if len(levels) > 1:  # a single level is ordered by age already
             selection.select_oldest(lanes)
         several = any(one.queue == other.queue and one.tenant != other.tenant for one, other in pairwise(lanes))
         weights = dict(connection.execute(query("sqlite", "weights"))) if several else {}
@@ -102,7 +105,7 @@ class Claimer:
             self._serve(selection, peers, weights)
 
     def _serve(self, selection: Selection, peers: list[Lane], weights: Mapping[str, float]) -> None:
-        """One level: queues by the age of their jobs, and what they leave to whoever has more."""
+        """One level: places go to queues by the age of their jobs; places that a queue leaves go to the others."""
         queues = [
             QueueShares(self._fairness, weights, selection, list(lanes))
             for _, lanes in groupby(peers, lambda lane: lane.queue)
@@ -117,7 +120,7 @@ class Claimer:
 
 
 class QueueShares:
-    """One queue of one level: tenants share it by weight."""
+    """One queue of one level, whose tenants share its places by weight."""
 
     def __init__(
         self, fairness: Fairness, weights: Mapping[str, float], selection: Selection, lanes: list[Lane]
@@ -131,11 +134,11 @@ class QueueShares:
         self._taken: Counter[str] = Counter()
 
     def ages(self, most: int) -> list[tuple[int, str]]:
-        """When the first jobs of this queue were due."""
+        """When the first jobs of this queue became due."""
         return sorted(age for reader in self._readers.values() for age in reader.ages(most))[:most]
 
     def serve(self, places: int) -> None:
-        """Give `places` to the tenants by their shares; what one leaves goes to those who have more."""
+        """Give `places` to the tenants by their shares; places that a tenant leaves go to those that have more jobs."""
         while places > 0:
             unserved = [tenant for tenant, reader in self._readers.items() if not reader.exhausted]
             if not unserved:
@@ -144,7 +147,7 @@ class QueueShares:
                 places -= self._take(tenant, min(quota, places))
 
     def _quotas(self, unserved: list[str], places: int) -> list[tuple[str, int]]:
-        if len(self._readers) == 1:  # time alone is nobody's debt: nothing is noted of it
+        if len(self._readers) == 1:  # a tenant that is alone in the queue is not charged virtual time
             return [(unserved[0], places)]
         return self._fairness.quotas(self._group, unserved, places, self._weights)
 
@@ -154,7 +157,7 @@ class QueueShares:
         return taken
 
     def close(self) -> None:
-        """Tell the shares what everybody got. Nobody is light for it: a place that one left was given to another."""
+        """Record what each tenant got. No tenant counts as short of jobs: its unused places went to another tenant."""
         for reader in self._readers.values():
             reader.close()
         if len(self._readers) == 1:
@@ -164,7 +167,7 @@ class QueueShares:
 
 
 def _places(queues: list[QueueShares], room: int) -> list[tuple[QueueShares, int]]:
-    """How many places each queue of a level has: the oldest jobs of all of them decide."""
+    """How many places each queue of a level gets: as many of the level's oldest jobs as are its own."""
     ages = heapq.merge(*[[(age, place) for age in queue.ages(room)] for place, queue in enumerate(queues)])
     counted = Counter(place for _, place in islice(ages, room))
     return [(queues[place], places) for place, places in counted.items()]

@@ -1,4 +1,4 @@
-"""A checkup of a SQLite file: the library, the file and its rights, the log beside it, plans, and what is in it."""
+"""The checks of a SQLite file: the library, the file and its rights, its write-ahead log, plans, and its rows."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
 
-LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite folds it back at 4 MB unless a reader holds it
+LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite truncates it at 4 MB unless a reader prevents that
 LITTLE_ROOM = 200 * 2**20  # bytes free on the disk
-QUICK_TO_CHECK = 100 * 2**20  # bytes: a larger file's integrity takes too long to check in passing
+QUICK_TO_CHECK = 100 * 2**20  # bytes: checking the integrity of a larger file takes too long
 
 Check = Callable[[sqlite3.Connection], Iterator[Finding]]
 
 
 class SqliteCheckup:
-    """Implements `store.checkup.Checkup`."""
+    """Implements `store.doctor.checkup.Checkup`."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self._settings = settings
@@ -100,7 +100,7 @@ class SqliteCheckup:
         elif not os.access(folder, os.W_OK | os.X_OK):
             yield problem("rights", f"SQLite writes two files beside it, into {folder}", f"chmod u+rwx {folder}")
         elif path.stat().st_mode & stat.S_IWOTH:
-            yield warning("rights", "everybody on this machine may change the file", f"chmod o-w {path}")
+            yield warning("rights", "every user of this machine may change the file", f"chmod o-w {path}")
         else:
             yield ok("rights", "the file and its directory can be written")
 
@@ -132,7 +132,7 @@ class SqliteCheckup:
         if free < LITTLE_ROOM:
             yield warning("disk", f"{free / 2**20:,.0f} MB are free", f"df {self._path.parent}")
 
-    # What is in it
+    # The rows
 
     def _plans(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         parameters = {

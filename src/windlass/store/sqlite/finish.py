@@ -1,4 +1,4 @@
-"""Settling: what an attempt came to, written under its lease."""
+"""The finish on SQLite: the transitions of attempts, each written under its lease."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from windlass.model.flow import Memory
     from windlass.model.job import Lease
     from windlass.model.outcome import Transition
-    from windlass.store.sqlite.runner import Runner
+    from windlass.store.sqlite.session import Runner
 
 
 def write_all(
     runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
-    """Write transitions and everything that follows them: the states of those whose lease was current."""
+    """Write transitions and everything they cause; returns the states of the jobs whose lease was current."""
     slots = _slots(connection, transitions)
     runner.execute(charge(transitions))
     written = [(each, state) for each in transitions if (state := _write_one(connection, now, each)) is not None]
@@ -51,7 +51,7 @@ def write_all(
 
 
 def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) -> dict[UUID, list[str]]:
-    """The keys of jobs that hold slots, read before they end or get others. Without limits nobody looks at the jobs."""
+    """The keys of jobs that hold slots, read before the jobs end or get other keys. Without limits no job is read."""
     if connection.execute(query("sqlite", "any_limit")).fetchone() is None:
         return {}
     found = connection.execute(query("sqlite", "slots_of_jobs"), {"ids": array(each.job for each in transitions)})
@@ -65,7 +65,7 @@ def _hold_back(runner: Runner, holds: Sequence[tuple[str, float]]) -> None:
 
 
 def _write_one(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
-    """Write one transition: the state the job is in now, or None when the lease is not current."""
+    """Write one transition; returns the job's state now, or None when the lease is not current."""
     advance = None if transition.flow is None else transition.flow.advance
     if advance is not None:
         moved = connection.execute(query("sqlite", "advance"), advance_parameters(transition, advance, now)).rowcount
@@ -90,7 +90,7 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
 
 
 def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
-    """End a job with the least that can be written, and give back its slots."""
+    """Bury a job with the smallest possible write, and release its slots."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
     found = connection.execute(query("sqlite", "bury_unreadable"), parameters).fetchall()
     runner.execute(release_slots(keys_of(limits) for (limits,) in found))
@@ -98,13 +98,13 @@ def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: L
 
 
 def record_step(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
-    """Keep a step's result, if the lease is current."""
+    """Store a step's result, if the lease is current."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
     return connection.execute(query("sqlite", "record_step"), parameters | {"now": now}).rowcount > 0
 
 
 def check_verb(transition: Transition) -> None:
-    """Only a lease's holder settles; every other verb has its own way in."""
+    """Refuse the verbs that a lease's holder does not have: other functions write those."""
     if transition.verb not in FINISHING | SETTLING:
         raise ValueError(f"{transition.verb.value!r} is not a verb of a lease's holder, so that finish() refuses it")
 

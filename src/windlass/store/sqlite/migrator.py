@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS windlass_migrations (
 
 
 class SqliteMigrator:
-    """Makes the file if there is none. Who comes second waits, and finds nothing left to do."""
+    """Creates the file if there is none. A second migrator waits, and finds nothing left to do."""
 
     def __init__(self, url: str) -> None:
         self._path = locate(url)
@@ -81,7 +81,7 @@ def _number(connection: sqlite3.Connection) -> int:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, because `executescript` would commit first. A trigger's inner semicolons don't end it."""
+    """The statements one by one: `executescript` would commit first. Semicolons inside a trigger do not end it."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

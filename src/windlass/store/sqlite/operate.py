@@ -1,4 +1,4 @@
-"""Operating on one job: cancel, retry, replay, resume, discard."""
+"""The operations on one job: cancel, retry, replay, resume, discard."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import sqlite3
     from uuid import UUID
 
-    from windlass.store.sqlite.runner import Runner
+    from windlass.store.sqlite.session import Runner
 
 
 def operate(
     runner: Runner, connection: sqlite3.Connection, now: int, verb: Verb, job: UUID, actor: str | None
 ) -> State | None:
-    """Do it if the job's state allows it, with what follows: the state it is in now, None when it is gone."""
+    """Write an operation that the job's state allows, and what it causes; returns the state, None after a discard."""
     if verb not in OPERATIONS:
         raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
     parameters = {"id": str(job), "sources": array(sources(verb)), "now": now}

@@ -1,4 +1,4 @@
-"""Looking at jobs, workers, queues and the audit: what changes nothing."""
+"""Reads of jobs, workers, queues and the audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.store.parts.search import MOST_ROWS, SQLITE, where
 from windlass.store.protocol import AuditRow, Held, QueueRow, WorkerRow
 from windlass.store.sql import LAST, audit_query, query, search_query
 from windlass.store.sqlite import rows
-from windlass.store.sqlite.placeholders import named, numbered
+from windlass.store.sqlite.rows import named, numbered
 from windlass.store.sqlite.session import Session
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Reads(Session):
-    """The reading half of the store."""
+    """The reading part of the store."""
 
     async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
         def read(connection: sqlite3.Connection, now: int) -> Held:

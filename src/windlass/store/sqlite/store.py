@@ -1,4 +1,4 @@
-"""The store on a SQLite file: what changes jobs, one transaction per call."""
+"""The store on a SQLite file: everything that changes jobs, in one transaction per call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.store.sqlite.finish import check_verb, put_aside, record_step, wri
 from windlass.store.sqlite.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.reads import Reads
 from windlass.store.sqlite.rows import span
-from windlass.store.sqlite.runner import Runner
+from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
 from windlass.store.sqlite.wakeups import listen, notify
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from windlass.model.job import Lease, NewJob
     from windlass.model.outcome import Progress, Transition
 
-HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the default lease
-HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
+HOLD = 10.0  # seconds for which an enqueue may lock the file: a third of the default lease
+HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get a turn in between
 
 
 class SqliteStore(Reads, RescuePart):
@@ -47,14 +47,14 @@ class SqliteStore(Reads, RescuePart):
         super().__init__(url, clock=clock)
         self._hold = hold
         self._claimer = Claimer(clock)
-        # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
+        # Handlers' transactions take turns here. At the file's lock they would use up the busy timeout.
         self._turn = asyncio.Lock()
 
     async def location(self) -> str:
-        """Which file this is, to compare with a caller's connection."""
+        """The file, to compare with a caller's connection."""
         return f"sqlite:{self._path}"
 
-    # The way in
+    # Enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if not jobs:
@@ -79,7 +79,7 @@ class SqliteStore(Reads, RescuePart):
         self.wake_later({job.queue for job in jobs if job.id not in existing})
         return existing
 
-    # A worker's life
+    # Workers
 
     async def register(self, worker: NewWorker) -> None:
         await self._write(
@@ -101,7 +101,7 @@ class SqliteStore(Reads, RescuePart):
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         return listen(self._path)
 
-    # A job's life
+    # One job, from claim to finish
 
     async def claim(self, claim: Claim) -> Claimed:
         if failpoints.armed:
@@ -157,7 +157,7 @@ class SqliteStore(Reads, RescuePart):
             finally:
                 await transaction.close()
 
-    # Sweeping and housekeeping
+    # Sweeps and pruning
 
     async def sweep(
         self,
@@ -228,7 +228,7 @@ class SqliteStore(Reads, RescuePart):
             while await self._write(step) == HISTORY_PAGE:
                 pass
 
-    # Looking and operating
+    # Operations
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         state = await self._transact(
