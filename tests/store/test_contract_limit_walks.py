@@ -108,7 +108,7 @@ async def test_a_process_that_dies_before_it_lets_somebody_in_costs_a_rescan(
         raise StoreUnavailable("the connection is gone")
 
     holder, (first, *_) = await full(rig, FULL)
-    monkeypatch.setattr(postgres, "let_in", dies)
+    monkeypatch.setattr(postgres, "unpark", dies)
 
     assert await rig.finish(holder, Verb.SUCCEED) is State.SUCCEEDED
     assert await claim(rig, 10) == []
