@@ -101,7 +101,7 @@ class ClaimResult:
         self.filled = len(self.jobs) == wanted or (found.refused > 0 and not self.short)
 
 
-class Claims(PostgresReads):
+class PostgresClaims(PostgresReads):
     """The part of the store that claims."""
 
     def __init__(self, pool: ConnectionPool, clock: Clock) -> None:

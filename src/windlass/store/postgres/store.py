@@ -29,7 +29,7 @@ from windlass.store.parts.refusals import OPERATIONS, refusal, signal_refusal
 from windlass.store.parts.rescue import CrashRules, RescuePart
 from windlass.store.parts.statements import Statements, run
 from windlass.store.postgres import operate, partitions, rows, sweep
-from windlass.store.postgres.claim import Claims
+from windlass.store.postgres.claim import PostgresClaims
 from windlass.store.postgres.connections.heartbeat import PostgresHeartbeat
 from windlass.store.postgres.connections.pool import POOLER, ConnectionPool, reports_read_only
 from windlass.store.postgres.connections.wakeups import CHANNEL, listen, listen_to_nothing
@@ -57,7 +57,7 @@ UNKNOWN_EVERY = 12  # sweeps: jobs name an unknown worker only after a restored 
 ENGINE_CONNECTIONS = 3  # one to claim, one to finish, one for the rest: handlers' transactions never take these
 
 
-class PostgresStore(Claims, RescuePart):
+class PostgresStore(PostgresClaims, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(
