@@ -1,4 +1,9 @@
-"""Claiming on PostgreSQL: leases due jobs from lanes with floors and quotas; one round trip if no job has limits."""
+"""Claiming on PostgreSQL: leases due jobs from lanes with floors and quotas; one round trip if no job has limits.
+
+In:   a Claim of runtime/discovery.py
+Out:  due jobs, each with a lease of this worker
+Next: runtime/local_queue.py, where discovery puts them
+"""
 
 from __future__ import annotations
 

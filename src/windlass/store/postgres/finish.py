@@ -1,4 +1,9 @@
-"""Finishing on PostgreSQL: plain jobs in one statement, other jobs in a transaction that also writes what follows."""
+"""Finishing on PostgreSQL: plain jobs in one statement, other jobs in a transaction that also writes what follows.
+
+In:   transitions of runtime/completer.py, each under a lease
+Out:  the jobs' rows as the transitions say, where the lease is current; a lost lease changes nothing
+Next: store/parts/consequences.py, for what follows from them in the same transaction
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The store on PostgreSQL, through asyncpg: one round trip per batch, and no lock waits on the hot path."""
+"""The store on PostgreSQL, through asyncpg: one round trip per batch, and no lock waits on the hot path.
+
+In:   a NewJob, in `enqueue`
+Out:  its row, and a wake-up for the workers that are idle
+Next: runtime/discovery.py, which claims for them
+"""
 
 from __future__ import annotations
 
