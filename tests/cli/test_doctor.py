@@ -20,8 +20,8 @@ from windlass.config import Settings
 from windlass.model.flow import Flow
 from windlass.model.job import Edge, Wait
 from windlass.model.state import Verb
-from windlass.store.doctor.checkup import Finding, Holder, Level, judge_holders, judge_schema, make_checkup
-from windlass.store.doctor.joins import Waiters, judge_joins
+from windlass.store.doctor.checkup import Finding, Holder, Level, check_holders, check_schema, make_checkup
+from windlass.store.doctor.joins import WaitingJobs, check_joins
 
 from .cli_store import CliStore
 
@@ -138,8 +138,8 @@ def test_jobs_that_wait_are_counted(cli_store: CliStore) -> None:
     [
         ("DELETE FROM {0}waits", "1 waiting for nothing"),
         ("UPDATE {0}waits SET pending = 0", "1 waiting although what they need has come, or cannot come any more"),
-        ("DELETE FROM {0}jobs WHERE queue = 'elsewhere'", "1 waiting for a job that has ended or is gone"),
-        ("UPDATE {0}waits SET pending = 2", "1 waiting with a wrong count of the jobs that are to come"),
+        ("DELETE FROM {0}jobs WHERE queue = 'elsewhere'", "1 waiting for a job that has ended or no longer exists"),
+        ("UPDATE {0}waits SET pending = 2", "1 waiting with a wrong count of the jobs that have yet to end"),
     ],
 )
 def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, damage: str, message: str) -> None:
@@ -162,7 +162,7 @@ def test_a_join_that_hangs_is_a_problem_with_a_way_out(cli_store: CliStore, dama
 def test_a_wait_that_is_met_may_be_on_its_way(poll: str, level: Level) -> None:
     settings = Settings.load({}, url="sqlite:///x.db", poll=poll)
 
-    (finding,) = judge_joins(settings, [Waiters("waiting", 3, "a"), Waiters("met", 1, "b")])
+    (finding,) = check_joins(settings, [WaitingJobs("waiting", 3, "a"), WaitingJobs("met", 1, "b")])
 
     assert finding.level is level
     assert finding.said == "1 waiting although what they need has come, or cannot come any more; such as b"
@@ -219,7 +219,7 @@ def test_a_missing_schema_names_the_command_with_the_program(program_dir: Path, 
 
 @pytest.mark.parametrize(("current", "message"), [(0, "no Windlass schema yet"), (999, "will not touch it")])
 def test_a_schema_that_is_not_ours_is_a_problem(current: int, message: str) -> None:
-    finding = judge_schema(Settings.load({}, url="sqlite:///x.db"), current)
+    finding = check_schema(Settings.load({}, url="sqlite:///x.db"), current)
 
     assert finding.level is Level.PROBLEM
     assert message in finding.said
@@ -228,7 +228,7 @@ def test_a_schema_that_is_not_ours_is_a_problem(current: int, message: str) -> N
 def test_live_workers_that_do_not_rescue_are_blamed() -> None:
     settings = Settings.load({}, url="sqlite:///x.db")
 
-    orphans, workers = judge_holders(settings, 2, [Holder("ship:1", 3, 60.0), Holder("ship:2", 0, 9000.0)])
+    orphans, workers = check_holders(settings, 2, [Holder("ship:1", 3, 60.0), Holder("ship:2", 0, 9000.0)])
 
     assert orphans.level is Level.PROBLEM
     assert "the live workers should have given them back" in (orphans.advice or "")
@@ -303,7 +303,7 @@ def test_an_old_transaction_is_named_with_its_owner_and_its_end(
     (found,) = [each for each in asyncio.run(hold()) if each.check == "snapshots"]
 
     assert found.level is Level.WARNING
-    assert "(report) is in one transaction since" in found.said
+    assert "(report) has been in one transaction for" in found.said
     assert "idle in transaction: BEGIN ISOLATION LEVEL REPEATABLE READ" in found.said
     assert "SELECT pg_terminate_backend(" in (found.advice or "")
 

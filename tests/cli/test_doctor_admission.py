@@ -11,7 +11,14 @@ import pytest
 
 from windlass.config import Settings
 from windlass.model.admission import Rule
-from windlass.store.doctor.admission import RECOUNT, Admitted, Overdue, Parked, Slots, judge_admission
+from windlass.store.doctor.admission import (
+    RECOUNT,
+    AdmissionState,
+    MiscountedLimit,
+    OverdueSchedule,
+    ParkedJobs,
+    check_admission,
+)
 from windlass.store.doctor.checkup import Level
 
 from .cli_store import CliStore
@@ -39,7 +46,7 @@ def test_where_all_is_well_each_check_says_so(cli_store: CliStore) -> None:
     found = findings(cli_store)
 
     assert [found[check][0] for check in CHECKS] == ["ok"] * 4
-    assert found["limits"][1] == "every slot in use is that of a running job, and nobody waits where there is room"
+    assert found["limits"][1] == "every slot in use is that of a running job, and no job is parked where there is room"
     assert (found["gates"][1], found["budgets"][1]) == ("every gate is open", "none is spent")
 
 
@@ -50,7 +57,7 @@ def test_slots_in_use_by_no_running_job_are_a_problem_with_a_way_to_count_them_a
     level, message, advice = findings(cli_store)["limits"]
 
     assert (level, message) == ("problem", f"3 slots are in use by no running job: {KEY} (5 in use, 2 running)")
-    assert (advice or "").startswith("count them anew: ")
+    assert (advice or "").startswith("count them again: ")
     execute(cli_store, RECOUNT["postgres" if is_postgres(cli_store) else "sqlite"])
     assert cli_store.run_json("limits")["limits"][0]["used"] == 2
 
@@ -168,10 +175,10 @@ def test_a_schedule_that_is_overdue_is_a_problem(cli_store: CliStore) -> None:
 
 def test_of_many_keys_some_are_named() -> None:
     settings = Settings.load({}, url="sqlite:///x.db")
-    lost = [Slots(f"domain:{number}", 2, 1) for number in range(8)]
-    short = [Slots("tenant:acme", 1, 3)]
+    lost = [MiscountedLimit(f"domain:{number}", 2, 1) for number in range(8)]
+    short = [MiscountedLimit("tenant:acme", 1, 3)]
 
-    first, second = judge_admission(settings, Admitted(slots=[*lost, *short]))[:2]
+    first, second = check_admission(settings, AdmissionState(slots=[*lost, *short]))[:2]
 
     assert first.said.startswith("8 slots are in use by no running job: domain:0 (2 in use, 1 running), ")
     assert first.said.endswith(" and 3 keys more")
@@ -180,9 +187,11 @@ def test_of_many_keys_some_are_named() -> None:
 
 
 def test_a_single_finding_is_written_in_the_singular() -> None:
-    seen = Admitted(slots=[Slots("a", 2, 1), Slots("b", 1, 2)], parked=[Parked("c", 1, "9f3c21ab")])
+    seen = AdmissionState(
+        slots=[MiscountedLimit("a", 2, 1), MiscountedLimit("b", 1, 2)], parked=[ParkedJobs("c", 1, "9f3c21ab")]
+    )
 
-    message = [finding.said for finding in judge_admission(Settings.load({}, url="sqlite:///x.db"), seen)[:3]]
+    message = [finding.said for finding in check_admission(Settings.load({}, url="sqlite:///x.db"), seen)[:3]]
 
     assert message == [
         "1 slot is in use by no running job: a (2 in use, 1 running)",
@@ -194,13 +203,15 @@ def test_a_single_finding_is_written_in_the_singular() -> None:
 def test_where_workers_poll_seldom_a_full_round_may_take_longer_than_the_doctor() -> None:
     slow = Settings.load({}, url="sqlite:///x.db", pace="steady")
 
-    assert judge_admission(slow, Admitted(parked=[Parked(KEY, 3, "01")]))[0].level is Level.WARNING
+    assert check_admission(slow, AdmissionState(parked=[ParkedJobs(KEY, 3, "01")]))[0].level is Level.WARNING
 
 
 def test_of_many_overdue_schedules_some_are_named() -> None:
     settings = Settings.load({}, url="sqlite:///x.db")
-    overdue = [Overdue(f"tick-{number}", 100.0) for number in range(7)]
+    overdue = [OverdueSchedule(f"tick-{number}", 100.0) for number in range(7)]
 
-    (found,) = [each for each in judge_admission(settings, Admitted(schedules=overdue)) if each.check == "schedules"]
+    (found,) = [
+        each for each in check_admission(settings, AdmissionState(schedules=overdue)) if each.check == "schedules"
+    ]
 
     assert found.said.endswith("tick-4 (for 1m40s) and 2 more")

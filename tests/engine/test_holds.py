@@ -214,7 +214,7 @@ async def test_a_retry_with_an_unknown_bucket_is_written_all_the_same(
 
     assert (record.status, record.reason, failure(record).message) == (State.DEAD, "exhausted", "429")
     (line,) = [line for line in caplog.messages if "wikki" in line]
-    assert "nobody holds back" in line
+    assert "holds nothing back" in line
     assert "app.rate(" in line
 
 

@@ -127,13 +127,13 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
 
     def deaf_at_first(settings: Settings, clock: Clock) -> Any:
         store: Any = make_store(settings, clock)
-        honest = store.heart
+        honest = store.heartbeat
 
-        def heart() -> Any:
+        def heartbeat() -> Any:
             made.append((Silent() if silent else Deaf()) if not made else honest())
             return made[-1]
 
-        store.heart = heart
+        store.heartbeat = heartbeat
         return store
 
     monkeypatch.setattr("windlass.runtime.parts.make_store", deaf_at_first)

@@ -16,7 +16,7 @@ from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.store import make_migrator, make_store
 from windlass.store.migrate import newest
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 
 from .pooler import pooled
 from .rig import FaultLab
@@ -95,7 +95,7 @@ def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_yard:
         lab.until_final(jobs)
 
         assert lab.counts() == {State.SUCCEEDED: len(jobs)}
-        lab.until(lambda: all("and nothing was said of it" in worker.told() for worker in workers), "they say so")
+        lab.until(lambda: all("and was not declared" in worker.told() for worker in workers), "they say so")
         for worker in workers:
             assert len(worker.told().splitlines()) == 1, worker.told()
             assert "WINDLASS_POOLER=transaction" in worker.told()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.rig import Rig
     from windlass.clock import Clock
     from windlass.model.job import Job
-    from windlass.store.protocol import Heart, Store
+    from windlass.store.protocol import Heartbeat, Store
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Bench:
         self.do(self.rig.run("CREATE TABLE effects (job text, fence bigint)"))
         self.clock = ManualClock()
         self.stores: list[Store] = []
-        self.heart: Heart = self.rig.store.heart()
+        self.heartbeat: Heartbeat = self.rig.store.heartbeat()
 
     def close(self) -> None:
         self.do(self._making.__aexit__(None, None, None))
@@ -85,11 +85,11 @@ class Bench:
         self.stores = [self._make_store(url, self.clock) for _ in range(PROCESSES)]
         for store in self.stores:
             await store.open()
-        self.heart = self.stores[0].heart()
+        self.heartbeat = self.stores[0].heartbeat()
 
     def end(self) -> None:
         async def close() -> None:
-            await self.heart.close()
+            await self.heartbeat.close()
             for store in self.stores:
                 await store.close()
 

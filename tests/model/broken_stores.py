@@ -12,7 +12,7 @@ from windlass.errors import StoreError
 from windlass.model.job import Lease
 from windlass.store.postgres.store import PostgresStore
 from windlass.store.sqlite import sweep
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.store import SqliteStore
 from windlass.store.sqlite.transaction import SqliteTransaction
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from windlass.model.outcome import Transition
     from windlass.model.state import State
-    from windlass.store.parts.rescue import Rules
+    from windlass.store.parts.rescue import CrashRules
     from windlass.store.protocol import Claim, Claimed, Finished, Swept
 
 
@@ -73,15 +73,15 @@ class LeakyTransaction(SqliteStore):
 class CarelessRescue(SqliteStore):
     """Gives every running job back, whether its worker is alive or not."""
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
-        def rescue(follower: Follower, connection: sqlite3.Connection, now: int) -> list[State]:
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        def rescue(runner: Runner, connection: sqlite3.Connection, now: int) -> list[State]:
             living = connection.execute("SELECT id FROM windlass_workers WHERE NOT dead").fetchall()
             connection.execute("UPDATE windlass_workers SET dead = 1")
-            rescued = sweep.rescue(follower, connection, now, rules, 1_000, jobs, only=only)
+            rescued = sweep.rescue(runner, connection, now, rules, 1_000, jobs, only=only)
             connection.executemany("UPDATE windlass_workers SET dead = 0 WHERE id = ?", living)
             return rescued
 
-        return await self._following(rescue)
+        return await self._transact(rescue)
 
 
 class SharedClaim(SqliteStore):

@@ -174,7 +174,7 @@ class Steps(RuleBasedStateMachine):
             self.beat(worker)
 
     def beat(self, worker: UUID) -> None:
-        told = self.do(self.bench.heart.beat(worker, LEASE))
+        told = self.do(self.bench.heartbeat.beat(worker, LEASE))
         assert told is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {told}"
 
     def finished(self, job: UUID, state: State | None) -> None:

@@ -247,7 +247,7 @@ async def populate(jobs: int, analysed: bool, *, when_quiet: bool = False) -> st
 
 @asynccontextmanager
 async def visiting(name: str, planning: str = "auto") -> AsyncIterator[World]:
-    from windlass.store.postgres.pool import connect
+    from windlass.store.postgres.connections.pool import connect
 
     url = named(name)
     connection = await connect(url)
@@ -272,7 +272,7 @@ def wish(
     queues, urgencies, tenants, limited = zip(*lanes, strict=True)
     many = len(lanes)
     found = (WORKER, room, uuid4(), types, aged, suspects, untouched, queues, [0] * many, urgencies, tenants, limited)
-    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1, [None] * many, None)
+    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, [None] * many, len(set(queues)) > 1, None)
     return (*asked, MOST_PARKED) if any(limited) else asked
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 from windlass.store.sql import query
 
 from .admissions import drain, end_all, finish_in_transaction, full, in_time, limit, rate, running, used, waiting
@@ -161,7 +161,7 @@ async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: R
     only_on_postgres(rig)
     holder, _ = await full(rig, behind=0)
     await rig.store.declare([limit("domain", 2)])
-    await rig.run("UPDATE {}limit_counters SET parked = true")
+    await rig.run("UPDATE {}limit_counters SET has_parked = true")
     aside = await rig.enqueue(type="nobody", limits=("x:1",))
     await rig.run(f"UPDATE {{}}jobs SET parked_on = 'x:1' WHERE id = '{aside}'")
     slow = query("postgres", "unpark").replace("AS keys (key)", "AS keys (key), pg_advisory_xact_lock_shared(7)")
@@ -185,7 +185,7 @@ async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: R
 async def test_a_mark_that_is_missing_is_made_good_by_the_next_rescan(rig: Rig) -> None:
     only_on_postgres(rig)
     holder, parked = await full(rig, behind=5)
-    await rig.run("UPDATE {}limit_counters SET parked = false")
+    await rig.run("UPDATE {}limit_counters SET has_parked = false")
     await rig.finish(holder, Verb.SUCCEED)
 
     (first,) = await rig.claim()

@@ -9,7 +9,7 @@ import pytest
 from windlass.errors import StoreUnavailable
 from windlass.model.state import State, Verb
 from windlass.store.postgres import store as postgres
-from windlass.store.postgres.claim import TIDY
+from windlass.store.postgres.claim import PARK_EVERY
 
 from .admissions import end_all, full, limit, used, waiting
 
@@ -78,9 +78,9 @@ async def test_whom_a_full_claim_walked_past_comes_first_when_the_slot_is_back(r
 async def test_now_and_then_a_full_claim_parks_whom_it_walked_past(rig: Rig) -> None:
     await busy(rig)
     await past(rig, 5)
-    await others(rig, 2 * TIDY)
+    await others(rig, 2 * PARK_EVERY)
 
-    for _ in range(TIDY):
+    for _ in range(PARK_EVERY):
         assert len(await claim(rig, 1)) == 1
 
     assert await waiting(rig, FULL) == 5
@@ -108,7 +108,7 @@ async def test_a_process_that_dies_before_it_lets_somebody_in_costs_a_rescan(
         raise StoreUnavailable("the connection is gone")
 
     holder, (first, *_) = await full(rig, FULL)
-    monkeypatch.setattr(postgres, "let_in", dies)
+    monkeypatch.setattr(postgres, "unpark", dies)
 
     assert await rig.finish(holder, Verb.SUCCEED) is State.SUCCEEDED
     assert await claim(rig, 10) == []

@@ -67,14 +67,14 @@ async def test_the_third_crash_is_the_last(rig: Rig) -> None:
 
 async def test_nothing_is_taken_from_a_worker_that_beats(rig: Rig) -> None:
     job = await rig.held()
-    heart = rig.store.heart()
+    heartbeat = rig.store.heartbeat()
     try:
         for _ in range(5):
             await rig.advance(LEASE - 1)
-            assert await heart.beat(rig.worker, LEASE)
+            assert await heartbeat.beat(rig.worker, LEASE)
             assert await rig.store.sweep(max_crashes=3) == Swept()
     finally:
-        await heart.close()
+        await heartbeat.close()
 
     assert await rig.status(job.id) is State.RUNNING
 
@@ -82,13 +82,13 @@ async def test_nothing_is_taken_from_a_worker_that_beats(rig: Rig) -> None:
 async def test_a_worker_that_was_declared_dead_cannot_come_back(rig: Rig) -> None:
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
-    heart = rig.store.heart()
+    heartbeat = rig.store.heartbeat()
 
     try:
-        assert not await heart.beat(rig.worker, LEASE)
-        assert not await heart.beat(uuid4(), LEASE)
+        assert not await heartbeat.beat(rig.worker, LEASE)
+        assert not await heartbeat.beat(uuid4(), LEASE)
     finally:
-        await heart.close()
+        await heartbeat.close()
 
     (row,) = await rig.store.workers()
     assert row.dead
@@ -98,12 +98,12 @@ async def test_a_worker_that_was_declared_dead_cannot_come_back(rig: Rig) -> Non
 async def test_a_late_beat_before_the_sweep_still_counts(rig: Rig) -> None:
     job = await rig.held()
     await rig.die(rig.worker)
-    heart = rig.store.heart()
+    heartbeat = rig.store.heartbeat()
 
     try:
-        assert await heart.beat(rig.worker, LEASE)
+        assert await heartbeat.beat(rig.worker, LEASE)
     finally:
-        await heart.close()
+        await heartbeat.close()
     await rig.store.sweep(max_crashes=3)
 
     assert await rig.status(job.id) is State.RUNNING

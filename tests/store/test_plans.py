@@ -203,7 +203,7 @@ def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
         return rows.finish_arguments(
             [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], reach=reach
         )
-    return rows.settle_arguments(
+    return rows.finish_staying_arguments(
         [Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases], reach=Reach.PLAIN
     )
 

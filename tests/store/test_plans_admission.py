@@ -59,7 +59,7 @@ async def test_a_claim_of_one_job_with_limits_touches_few_pages(world: World) ->
     plan = await world.explain("claim_limited", limited())
 
     assert plan.part("picked").buffers <= MOST_BUFFERS
-    assert plan.part("stile").rows_read("limit_counters") == 1
+    assert plan.part("counter").rows_read("limit_counters") == 1
 
 
 async def test_a_claim_without_limits_knows_no_turnstile(world: World) -> None:
@@ -130,7 +130,7 @@ async def test_a_crowd_at_a_key_makes_its_slot_no_dearer(own: str) -> None:
 
 
 async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: World) -> None:
-    plan = await world.explain("parked_keys", ("[]",))
+    plan = await world.explain("parked_keys")
 
     assert plan.nodes[0]["Actual Rows"] == FULL
     assert plan.indexes("jobs") == {"jobs_parked"}
@@ -138,8 +138,8 @@ async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: W
 
 
 async def test_a_crowd_at_a_key_is_one_step_of_the_look_for_keys(own: str) -> None:
-    before = await buffers(own, "parked_keys", ("[]",))
-    after = await buffers(own, "parked_keys", ("[]",), CROWD)
+    before = await buffers(own, "parked_keys", ())
+    after = await buffers(own, "parked_keys", (), CROWD)
 
     assert after <= before + 2 * FULL  # a level more of the index for each key
 
@@ -166,7 +166,7 @@ def test_a_plan_tells_its_parts() -> None:
 
     assert plan.part("picked").kinds() == {"Sort"}
     with pytest.raises(ValueError, match="not enough"):
-        plan.part("stile")
+        plan.part("counter")
 
 
 # SQLite

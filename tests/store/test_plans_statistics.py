@@ -89,7 +89,7 @@ class Hot:
             "charge": (payload([{"job": each.job, "token": each.token, "cents": 3} for each in leases]),),
             "rescue": (*RESCUE[:2], FEW, *RESCUE[3:]),
             "unpark": ('["domain:5", "domain:10"]',),
-            "parked_keys": ("[]",),
+            "parked_keys": (),
             "release_slots": (payload([{"key": key, "n": 1} for key in keys]),),
             "make_limit_counters": (payload([*keys, "domain:new"]),),
             "count_slots": (),

@@ -21,12 +21,11 @@ from windlass.model.job import new_id
 from windlass.model.state import State, Verb
 from windlass.store.migrate import migrations
 from windlass.store.parts.encoding import encode_jobs
-from windlass.store.parts.messages import cancelling
+from windlass.store.parts.messages import cancel_message
 from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.connection import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
-from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import micros
+from windlass.store.sqlite.rows import micros, named, numbered
 from windlass.store.sqlite.store import SqliteStore
 
 from .rig import new_job
@@ -197,13 +196,13 @@ async def test_a_locked_file_is_waited_for(file_rig: Rig, tmp_path: Path) -> Non
 
 
 async def test_a_lock_that_stays_is_unavailability(file_rig: Rig, tmp_path: Path) -> None:
-    heart = file_rig.store.heart()
+    heartbeat = file_rig.store.heartbeat()
 
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
-            await heart.beat(file_rig.worker, 0.0)
-    await heart.close()
+            await heartbeat.beat(file_rig.worker, 0.0)
+    await heartbeat.close()
 
 
 async def test_other_processes_on_the_file_wake_this_one(file_rig: Rig, tmp_path: Path) -> None:
@@ -220,9 +219,9 @@ async def test_beats_claims_and_idle_marks_are_no_wake_ups(file_rig: Rig) -> Non
     await file_rig.store.set_idle(file_rig.worker, idle=True)
     (job,) = await file_rig.claim()
     await file_rig.settle(job.lease, Verb.SUCCEED)
-    heart = file_rig.store.heart()
-    await heart.beat(file_rig.worker, 30)
-    await heart.close()
+    heartbeat = file_rig.store.heartbeat()
+    await heartbeat.beat(file_rig.worker, 30)
+    await heartbeat.close()
 
     assert await file_rig.run("SELECT wakes FROM windlass_installation") == before
 
@@ -244,7 +243,7 @@ async def test_a_request_to_cancel_reaches_the_worker_in_this_process(file_rig: 
     async with file_rig.store.wakeups() as wakeups, asyncio.timeout(PATIENCE):
         await file_rig.store.operate(Verb.CANCEL, job.id)
 
-        assert await anext(wakeups) == cancelling(job.id)
+        assert await anext(wakeups) == cancel_message(job.id)
 
 
 async def test_jobs_enqueued_on_a_callers_connection_are_jobs_like_others(file_rig: Rig, tmp_path: Path) -> None:

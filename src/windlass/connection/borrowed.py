@@ -1,33 +1,32 @@
-"""The caller's connection: an enqueue uses it, and Windlass never commits or closes it.
+"""A connection that belongs to the caller: it is used for an enqueue, and never committed or closed here.
 
-A subclass per driver overrides `run` if the driver blocks, or `arun` if it is asynchronous. Statements are written with
-`$1` (PostgreSQL) or `?1` (SQLite) and are translated to the driver's placeholders.
+Each kind overrides `run` when its driver blocks, or `arun` when it has to be awaited. Statements are written
+with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to the placeholders of the driver.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import UUID
 
 from windlass.errors import IdempotencyConflict, UnusableConnection
-from windlass.store.parts.consequences import enqueueing
-from windlass.store.sql import statements
+from windlass.store.parts.consequences import enqueue_jobs
+from windlass.store.parts.statements import Statement, Statements, aexecute, execute
+from windlass.store.sql import query_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from windlass.model.job import NewJob
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
-Style = Literal["name_parameters", "dollar", "pyformat", "text"]
-Steps = Generator[tuple[str, tuple[object, ...]], Rows, Mapping[UUID, UUID]]
+Style = Literal["named", "dollar", "pyformat", "text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -35,11 +34,11 @@ MICROSECOND = timedelta(microseconds=1)
 FAILED_TRANSACTION = "25P02"
 """PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
 
-# Comments, literals, quoted names and dollar quotes are skipped; the second group is a parameter's number.
+# Comments, literals, quoted names and dollar quotes are skipped; the last group is a parameter's number.
 TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_]*)\$.*?\$\1\$|[$?](\d+)""", re.DOTALL
 )
-# Exactly what SQLAlchemy's text() would take for a parameter: text() leaves other backslashes as they are.
+# What SQLAlchemy's text() would take for a parameter, and nothing else: it keeps other backslashes.
 NAMED = re.compile(r"(?<![:\w\\]):(\w+)(?![:\w])")
 
 
@@ -48,7 +47,7 @@ class CallerConnection:
 
     dialect: Dialect
     asynchronous = False
-    runs_on_loop = False  # blocking calls over an asynchronous driver, on a running event loop: SQLAlchemy's run_sync
+    runs_on_loop = False  # blocking calls to an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
 
     def run(self, sql: str, *values: object) -> Rows:
         """Run one statement, blocking; returns its rows as tuples."""
@@ -59,7 +58,7 @@ class CallerConnection:
         return self.run(sql, *values)
 
     def read(self, sql: str) -> Rows:
-        """Run a query without opening a transaction that it does not need."""
+        """Read, without opening a transaction that the statement does not need."""
         return self.run(sql)
 
     async def aread(self, sql: str) -> Rows:
@@ -68,34 +67,41 @@ class CallerConnection:
     def enqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction, blocking; returns what `Store.enqueue` returns.
 
-        SQLite has no clock of its own: the time is `now`, or else that of this machine.
+        SQLite has no clock of its own: the time is `now`, else the machine's.
         """
-        steps = enqueue_statements(jobs, self.dialect, now)
-        try:
-            sql, values = next(steps)
-            while True:
-                sql, values = steps.send(self.run(sql, *values))
-        except StopIteration as stop:
-            existing: Mapping[UUID, UUID] = stop.value
-            return existing
+        micros = _micros(now)
+
+        def fetch(statement: Statement) -> Rows:
+            rows: Rows = []
+            for sql in query_parts(self.dialect, statement.name):
+                rows = self.run(sql, *self._values(statement, micros))
+            return rows
+
+        return execute(enqueue_or_nothing(jobs), fetch)
 
     async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction; as `enqueue`."""
-        steps = enqueue_statements(jobs, self.dialect, now)
-        try:
-            sql, values = next(steps)
-            while True:
-                sql, values = steps.send(await self.arun(sql, *values))
-        except StopIteration as stop:
-            existing: Mapping[UUID, UUID] = stop.value
-            return existing
+        micros = _micros(now)
+
+        async def fetch(statement: Statement) -> Rows:
+            rows: Rows = []
+            for sql in query_parts(self.dialect, statement.name):
+                rows = await self.arun(sql, *self._values(statement, micros))
+            return rows
+
+        return await aexecute(enqueue_or_nothing(jobs), fetch)
+
+    def _values(self, statement: Statement, micros: int) -> tuple[object, ...]:
+        if self.dialect == "sqlite":
+            return statement.payload, micros
+        return () if statement.payload is None else (statement.payload,)
 
     def anchor(self) -> object | None:
-        """The object by which the location is cached: the driver's own connection, which stays in one database."""
+        """What a location is cached by: the driver's own connection, which stays with one database."""
         return None
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
-        """Call `callback` once after the caller's commit; returns False if the driver has no hook for that commit."""
+        """Call `callback` once after the caller's commit; False where the commit cannot be observed."""
         return False
 
 
@@ -113,38 +119,26 @@ class AwaitedConnection(CallerConnection):
         raise NotImplementedError
 
 
-def enqueue_statements(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
-    """The statements of an enqueue, for a blocking or an asynchronous driver.
+def enqueue_or_nothing(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
+    """The statements of an enqueue, whether a driver blocks or is awaited.
 
     If one of several idempotency keys is refused, nothing stays written, though the caller may continue and commit.
     """
     if sum(job.idempotency is not None or job.unique is not None for job in jobs) < 2:
-        return (yield from _statements(jobs, dialect, now))
-    yield "SAVEPOINT windlass_keys", ()
+        return (yield from enqueue_jobs(jobs))
+    yield Statement("begin_savepoint")
     try:
-        existing = yield from _statements(jobs, dialect, now)
+        existing = yield from enqueue_jobs(jobs)
     except IdempotencyConflict:
-        yield "ROLLBACK TO SAVEPOINT windlass_keys", ()
-        yield "RELEASE SAVEPOINT windlass_keys", ()
+        yield Statement("roll_back_to_savepoint")
+        yield Statement("release_savepoint")
         raise
-    yield "RELEASE SAVEPOINT windlass_keys", ()
+    yield Statement("release_savepoint")
     return existing
 
 
-def _statements(jobs: Sequence[NewJob], dialect: Dialect, now: datetime | None) -> Steps:
-    micros = time.time_ns() // 1000 if now is None else (now - EPOCH) // MICROSECOND
-    asking = enqueueing(jobs)
-    try:
-        ask = next(asking)
-        while True:
-            values = (ask.payload, micros) if dialect == "sqlite" else (ask.payload,)
-            rows: Rows = []
-            for sql in statements(dialect, ask.name):
-                rows = yield sql, values
-            ask = asking.send(rows)
-    except StopIteration as stop:
-        existing: Mapping[UUID, UUID] = stop.value
-        return existing
+def _micros(now: datetime | None) -> int:
+    return time.time_ns() // 1000 if now is None else (now - EPOCH) // MICROSECOND
 
 
 @cache
@@ -175,21 +169,22 @@ def _placeholder(number: str, style: Style) -> str:
     if style == "pyformat":
         return f"%(p{number})s"
     if style == "text":
-        # The space separates a cast's colons from the name: text() would not find the name otherwise.
-        return f":p{number} "
+        return (
+            f":p{number} "  # the space separates the name from a cast's colons: text() would not recognise it otherwise
+        )
     if style == "dollar":
         return f"${number}"
     return f":p{number}"
 
 
 def name_parameters(values: tuple[object, ...]) -> dict[str, object]:
-    """The values by the names that `translate` gives to placeholders."""
+    """Values by the names that `translate` gives to placeholders."""
     return {f"p{place}": value for place, value in enumerate(values, start=1)}
 
 
 @contextmanager
 def explain_failed_transaction() -> Iterator[None]:
-    """Raise `UnusableConnection` if an earlier error has aborted the transaction: asyncpg does not report it before."""
+    """Raise UnusableConnection where the transaction failed before the enqueue; asyncpg reports it in no other way."""
     try:
         yield
     except Exception as error:

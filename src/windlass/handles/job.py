@@ -20,7 +20,7 @@ from windlass.model.job import Failure, Job, NewJob
 from windlass.model.state import FINAL, State, Verb
 from windlass.names import name_problem
 from windlass.payload.packing import pack
-from windlass.store.parts.messages import cancelling
+from windlass.store.parts.messages import cancel_message
 
 if TYPE_CHECKING:
     from windlass.client import Client
@@ -143,7 +143,7 @@ class JobHandle(Generic[R]):
         async def operate(store: Store) -> State | None:
             state = await store.operate(verb, self.id, actor=self._client.settings.acting)
             if verb is Verb.CANCEL and state is State.RUNNING:
-                await store.wake(cancelling(self.id))
+                await store.wake(cancel_message(self.id))
             elif state is State.QUEUED:
                 await store.wake((await self._find(store)).queue)
             return state

@@ -1,4 +1,4 @@
-"""The stores: where a URL leads to."""
+"""The two stores, PostgreSQL and SQLite, with their SQL; the functions here make the one that a URL names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dialect_of(url: str) -> str:
 
 
 def make_store(settings: Settings, clock: Clock) -> Store:
-    """The store for these settings; it opens nothing yet."""
+    """The store for these settings; no connection is opened yet."""
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.store import SqliteStore
 
@@ -41,7 +41,7 @@ def make_store(settings: Settings, clock: Clock) -> Store:
 
 
 def make_migrator(settings: Settings) -> Migrator:
-    """Who can bring this database's schema up to date."""
+    """The migrator that brings this database's schema up to date."""
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.migrator import SqliteMigrator
 
@@ -53,7 +53,7 @@ def make_migrator(settings: Settings) -> Migrator:
 
 
 def sqlite_location(url: str) -> str:
-    """What a connection to this file says of itself; nothing is opened."""
+    """The location of this file, as `connection/location.py` reads it from a caller's connection; nothing is opened."""
     from windlass.store.sqlite.connection import locate
 
     return f"sqlite:{os.path.realpath(locate(url))}"

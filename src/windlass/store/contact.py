@@ -1,8 +1,8 @@
-"""What the parts of one process know of their database together: when it last answered, and who waits to try again.
+"""What the services of one process share about their database: when it last answered, and which of them wait to retry.
 
-After an outage each part would wait out a pause of its own, of up to ten seconds. So the first answer that any of them
-gets ends the pauses of all. While the beat gets through, the pauses are short: the database is there, and what failed
-was something else.
+After an outage each service would wait out a pause of its own, of up to ten seconds. So the first answer that any of
+them gets ends the pauses of all. While the beat succeeds, the pauses are short: the database answers, and the failure
+has another reason.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from windlass.clock import Clock, wait
 FIRST_PAUSE = 0.1  # seconds after the first failure in a row
 LONGEST_PAUSE = 10.0  # seconds
 LONGEST_WHILE_ANSWERED = 1.0  # seconds
-QUIET = 1.0  # seconds: between two wakings, and after an answer until it says nothing of now
+QUIET = 1.0  # seconds between two wake-ups of the waiting services; an older answer does not prove contact now
 
 
 class Contact:
-    """Told by the store of each answer, and by the beat how it went."""
+    """The store records each answer here, and the beat whether it succeeded."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,16 +30,16 @@ class Contact:
         self.beating = False  # the last beat got through
 
     def answered(self) -> None:
-        """The database answered: every part that waits to try again tries now.
+        """The database answered: every service that waits to retry does it now.
 
-        Once a second at most: a part that alone fails would otherwise try as often as the others succeed.
+        At most once a second: a service that fails alone would otherwise retry as often as the others succeed.
         """
         self.answered_at = self._clock.monotonic()
         if self._waiting and self.answered_at - self._woke_at >= QUIET:
             self._wake()
 
     def beat(self, *, through: bool) -> None:
-        """How the last beat went. The first one that gets through again wakes, whenever the last waking was."""
+        """Record the last beat. The first one that succeeds again ends all pauses, however recent the last wake-up."""
         back, self.beating = through and not self.beating, through
         if through:
             self.answered()
@@ -52,7 +52,7 @@ class Contact:
         return jittered(failures, LONGEST_WHILE_ANSWERED if answers else LONGEST_PAUSE)
 
     async def hold_off(self, seconds: float | None, event: asyncio.Event | None = None) -> None:
-        """Wait so long, or until the database answers another part, or until the event is set."""
+        """Wait so many seconds, or until the database answers another service, or until the event is set."""
         event = event or asyncio.Event()
         self._waiting.add(event)
         try:
@@ -67,5 +67,5 @@ class Contact:
 
 
 def jittered(failures: int, longest: float) -> float:
-    """Full jitter: anything up to a bound that doubles, so that a fleet does not come back as one."""
+    """Full jitter: a random pause up to a bound that doubles, so that many workers do not retry at the same moment."""
     return random.uniform(0.01, min(longest, FIRST_PAUSE * 2 ** min(failures, 10)))

@@ -1,6 +1,6 @@
 """Forward-only, numbered migrations: `store/<dialect>/migrations/NNNN_name.sql`, applied by one migrator at a time.
 
-A schema newer than the program is refused and never touched: an older program cannot know what the newer one meant.
+A schema newer than the program is refused and never changed: an older program cannot know what it means.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Migrator(Protocol):
-    """What `windlass migrate` asks of a store's dialect. Opens its own connection and closes it again."""
+    """What `windlass migrate` calls, one per dialect. It opens and closes its own connection."""
 
     async def current(self) -> int:
         """The schema's number; 0 where there is none."""
         ...
 
     async def migrate(self) -> list[Migration]:
-        """Apply what is missing and return it. Waits for another migrator; raises SchemaTooNew."""
+        """Apply the missing migrations and return them. Waits for another migrator; raises SchemaTooNew."""
         ...
 
 
@@ -50,18 +50,18 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 
 
 def newest(dialect: str) -> int:
-    """The schema this program was written for."""
+    """The number of the schema that this program needs."""
     return migrations(dialect)[-1].number
 
 
 def missing(dialect: str, current: int) -> list[Migration]:
-    """What is to be applied to a schema numbered `current`."""
+    """The migrations to apply to a schema with the number `current`."""
     refuse_newer(dialect, current)
     return [migration for migration in migrations(dialect) if migration.number > current]
 
 
 def check(dialect: str, current: int, where: str) -> None:
-    """Refuse to work on a schema that is not this program's."""
+    """Raise unless the schema has the number that this program needs."""
     refuse_newer(dialect, current)
     if current == 0:
         raise SchemaMissing(f"{where} has no Windlass schema yet; run: windlass migrate")

@@ -1,11 +1,15 @@
-"""The store: the only truth about jobs. Two implementations, PostgreSQL and SQLite, one contract suite.
+"""What a store does: it holds every job. Two implementations, PostgreSQL and SQLite, pass one contract suite.
 
-Rules every implementation keeps:
+In:   NewJob, Claim, Transition
+Out:  rows, committed together with everything they cause
+Next: store/postgres/queries/claim.sql and store/sqlite/claim.py, where a stored job is claimed
+
+Rules that every implementation keeps:
 
 - Time is the database's. No caller passes "now".
-- Whoever finishes, records or releases names a lease; a lease that is not current changes zero rows.
-- States change only along `state.TRANSITIONS`; the WHERE clauses are made from that table.
-- A batch is one round trip where it can be, and each job's transition is whole or not there.
+- A finish, a record of progress and a release name a lease; a lease that is not current changes zero rows.
+- States change only along `state.TRANSITIONS`; an operation's WHERE clause is made from that table.
+- A batch is one round trip where it can be, and each job's transition is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,30 +28,33 @@ from windlass.model.job import Job, Lease, NewJob
 from windlass.model.outcome import Progress, Transition
 from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
-from windlass.store.protocol_admission import Admission
-from windlass.store.protocol_schedules import Schedules
+from windlass.store.protocol_admission import AdmissionStore
+from windlass.store.protocol_schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from windlass.model.filter import Filter
 
 RESCUES_PER_CRASH = 10
-"""A job that never crashed by itself dies after max_crashes times so many deaths of its workers: no poison for ever."""
+"""A job is dead after max_crashes times this many deaths of its workers, though none was counted as its own crash.
+
+Otherwise a job that kills its workers in a way that is never blamed on it would run for ever.
+"""
 
 
 class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's incarnation: a fresh id for every start of a process, and again after a lost lease."""
+    """A worker as it registers: with a new id for every start of a process, and again after a lost lease."""
 
     id: UUID
-    name: str  # host:pid, for people
+    name: str  # host:pid, for display
     lease: float  # seconds
     queues: tuple[str, ...] | None  # None: every queue
     types: tuple[str, ...]
     concurrency: int
-    isolates: bool = False  # runs suspects in processes of their own
+    isolates: bool = False  # it runs suspects in processes of their own
 
 
 class Suspects(StrEnum):
-    """Whether a claim may take jobs that a worker died with."""
+    """Whether a claim may take suspects: jobs whose worker died while it held them."""
 
     WITH = "with"
     WITHOUT = "without"  # the program cannot be imported in a child, and this worker holds other jobs
@@ -55,16 +62,16 @@ class Suspects(StrEnum):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish for leased jobs."""
+    """A worker's request for leased jobs."""
 
     worker: UUID
-    room: int  # at most so many
-    types: tuple[str, ...]  # others are skipped without a lease or an attempt
+    room: int  # the most jobs it returns
+    types: tuple[str, ...]  # jobs of other types are skipped without a lease or an attempt
     queues: tuple[str, ...] | None = None
-    rescan: bool = False  # look below the claim floor too, for what committed late
-    aged: int = 0  # so many places of `room` go to the oldest due jobs of any priority
+    rescan: bool = False  # read below the claim floor too, for jobs that committed late
+    aged: int = 0  # this many places of `room` go to the oldest due jobs of any priority
     suspects: Suspects = Suspects.WITH
-    untouched: float = 0.0  # only jobs whose row did not change for so many seconds (setting `untouched`)
+    untouched: float = 0.0  # only rows that did not change for this many seconds (setting `untouched`)
     by_creation: bool = False  # order by created_at instead of run_at (setting `order`)
 
 
@@ -72,24 +79,24 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """Leased jobs in the order in which they should start."""
 
     jobs: list[Job]
-    next_due: float | None = None  # seconds until the next job this claim could have; None: unknown or none
-    filled: bool = False  # there may be more, although it brought fewer than its room: some met a full limit
+    next_due: float | None = None  # seconds until the next job that this claim could have; None: unknown or none
+    filled: bool = False  # there may be more although fewer than `room` came: some candidates met a full limit
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker holds by the store's account."""
+    """The jobs that a worker holds, as the store has them."""
 
     jobs: list[Job]
-    unreadable: list[Lease] = []  # of rows with a value that no job can have, such as a time after the year 9999
+    unreadable: list[Lease] = []  # leases of rows with a value that no job can have, such as a time after year 9999
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch of transitions came to: the state each job is in now, or its lease was lost."""
+    """The result of a batch of transitions: the state in which each job is now, or that its lease was lost."""
 
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
-    left: frozenset[UUID] = frozenset()  # not written: the store went away or refused them after it had written others
-    let_in: frozenset[str] = frozenset()  # queues in which parked jobs may run now; nobody has been told yet
+    left: frozenset[UUID] = frozenset()  # not written: the store failed or refused them after it had written others
+    let_in: frozenset[str] = frozenset()  # queues with jobs that were unparked; no worker has been woken for them yet
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,12 +104,12 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
     deaths: int = 0  # workers marked dead
     rescued: int = 0  # jobs given back
-    dead_after_crashes: int = 0  # jobs whose worker died once too often
-    late: bool = False  # the database was away: no job was given back yet
+    dead_after_crashes: int = 0  # jobs that are dead now, because too many of their workers died
+    late: bool = False  # the database had not answered for long: no job was given back yet
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as others see it."""
+    """A worker's row."""
 
     id: UUID
     name: str
@@ -125,32 +132,32 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     waiting: int
     dead: int
-    lag: float | None  # seconds since its oldest due job could have started
+    lag: float | None  # seconds for which its oldest due job could have started
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A final transition, or what an operator did."""
+    """A final transition, or an operation."""
 
     number: int
     at: datetime
-    action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the word of a job's type
+    action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the action that a job's type declares
     actor: str | None  # None: the engine
     job: UUID | None
     type: str | None
     queue: str | None
     tenant: str | None
     reason: str | None
-    subject: str | None = None  # what an operator acted on, where it is no job: `queue:mail`, `schedule:nightly`
+    subject: str | None = None  # what an operation changed, where it is no job: `queue:mail`, `schedule:nightly`
 
 
-class Heart(Protocol):
-    """A connection of its own that only says "alive". Used from a thread with its own event loop."""
+class Heartbeat(Protocol):
+    """A connection that only renews a worker's lease. Used from a thread with its own event loop."""
 
     async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
-        """Extend the worker's life by `lease`, and note how many jobs it holds, as it sees it.
+        """Renew the worker's lease for `lease` seconds, and record how many jobs it reports to hold.
 
-        False when its row is dead or gone, and then nothing changed. It is cancelled after `within` seconds, and then
-        the next beat is made on a new connection.
+        False when its row is dead or deleted, and then nothing changed. The beat is cancelled after `within` seconds,
+        and then the next beat uses a new connection.
         """
         ...
 
@@ -161,7 +168,7 @@ class Transaction(Protocol):
     """An open transaction on the store's own database, for `ctx.transaction()`. `$n` parameters everywhere."""
 
     def execute(self, sql: str, *args: Any) -> Coroutine[Any, Any, str]:
-        """Run one statement; the answer is a short status such as `INSERT 1`."""
+        """Run one statement; returns a short status such as `INSERT 1`."""
         ...
 
     def fetch(self, sql: str, *args: Any) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
@@ -171,7 +178,7 @@ class Transaction(Protocol):
         ...
 
     def remember(self, lease: Lease, memory: Memory) -> Coroutine[Any, Any, bool]:
-        """A step's result, committed with whatever else this transaction writes; False when the lease is lost."""
+        """Store a step's result, committed with everything else in this transaction; False when the lease is lost."""
         ...
 
     async def finish(self, transition: Transition) -> bool:
@@ -197,10 +204,10 @@ class Transaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Store(Admission, Schedules, Protocol):
-    """What the client, the runtime and the operators ask of a database."""
+class Store(AdmissionStore, ScheduleStore, Protocol):
+    """What the client, the runtime and the operators call."""
 
-    contact: Contact  # told of each answer
+    contact: Contact  # records each answer of the database
 
     async def open(self) -> None:
         """Connect and check the schema; raises StoreUnavailable, SchemaMissing, SchemaOutdated, SchemaTooNew."""
@@ -212,54 +219,54 @@ class Store(Admission, Schedules, Protocol):
         """Which database this is, to compare with a caller's connection: `sqlite:<path>`, `postgres:<installation>`."""
         ...
 
-    # The way in
+    # Enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        """All of them, or none. Wakes idle workers after the commit.
+        """Write all of these jobs, or none. Wakes idle workers after the commit.
 
-        A job whose key is held already is not written; the answer names, by the new id, the job that holds it.
+        A job with a key that another job holds is not written; returns, by the new id, the job that holds it.
         Raises IdempotencyConflict, and writes nothing, when an idempotency key was used for something else.
         """
         ...
 
-    # A worker's life
+    # Workers
 
     async def register(self, worker: NewWorker) -> None: ...
 
     async def deregister(self, worker: UUID) -> None:
-        """Say goodbye; only a worker that holds no job may go."""
+        """Delete the worker's row; only a worker that holds no job may do it."""
         ...
 
-    def heart(self) -> Heart: ...
+    def heartbeat(self) -> Heartbeat: ...
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
-        """Commit the worker's idle mark: while it stands, an enqueue sends a wake-up."""
+        """Commit the worker's idle mark: while it is set, an enqueue sends a wake-up."""
         ...
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Wake-ups as they come: a queue's name, `*` for any, or one of `messages.py`. Losing one costs a poll."""
+        """Wake-ups as they arrive: a queue's name, `*` for any, or a text of `messages.py`. A lost one costs a poll."""
         ...
 
     def wake_later(self, queues: set[str]) -> None:
-        """Wake idle workers of these queues soon, without keeping the caller."""
+        """Wake idle workers of these queues soon; the caller does not wait for it."""
         ...
 
     async def wake(self, message: str) -> None:
         """Send a wake-up to every worker that listens."""
         ...
 
-    # A job's life
+    # One job, from claim to finish
 
     async def claim(self, claim: Claim) -> Claimed:
         """Lease up to `room` due jobs for a worker that is registered and not dead; none for any other."""
         ...
 
     async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
-        """The running jobs of this worker besides those it knows: asked when the answer to a claim was lost."""
+        """The running jobs of this worker without those in `known`: read after the answer to a claim was lost."""
         ...
 
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
-        """Finish, fail, snooze, release…: every transition whose lease is current.
+        """Write every transition whose lease is current: finish, fail, snooze, release and the others.
 
         A job that was asked to cancel and would become claimable again becomes `cancelled` instead. Raises ValueRefused
         when a value of one of them cannot be stored, and another StoreError when the database is the reason or may be.
@@ -267,9 +274,9 @@ class Store(Admission, Schedules, Protocol):
         ...
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        """Bury a job with the least that can be written; its slots go back, and nothing else follows.
+        """Bury a job with the smallest possible write. Its slots are released, and nothing else follows.
 
-        The last way out for a job whose transition cannot be written at all; False when the lease is lost.
+        It is for a job whose transition cannot be written at all. False when the lease is lost.
         """
         ...
 
@@ -278,11 +285,11 @@ class Store(Admission, Schedules, Protocol):
         ...
 
     async def recall(self, job: UUID) -> Recollection:
-        """What earlier runs of this job remembered, and the signals sent to it."""
+        """The results of steps that earlier attempts of this job stored, and the signals sent to it."""
         ...
 
     async def links(self, job: UUID) -> list[Linked]:
-        """The jobs this one knows by name, as they are now."""
+        """The jobs that this one knows by name, with their states now."""
         ...
 
     async def waiting(self, job: UUID) -> Waiting | None:
@@ -292,30 +299,30 @@ class Store(Admission, Schedules, Protocol):
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        """Keep a step's result under the lease, at once and durably; False when the lease is not current."""
+        """Store a step's result under the lease, in a commit of its own; False when the lease is not current."""
         ...
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         """Send a signal (JSON) to a job that has not ended, and wake it if it waits for it.
 
-        The first of a name is kept, whether or not anybody waits yet; False when there was one already. Raises
-        JobNotFound or TransitionRefused.
+        The first signal of a name is stored, whether or not the job waits for it yet; False when there was one already.
+        Raises JobNotFound or TransitionRefused.
         """
         ...
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
-        """Running jobs of this worker that somebody asked to cancel."""
+        """Running jobs of this worker for which a cancel was requested."""
         ...
 
     async def settled_by(self, lease: Lease) -> bool:
-        """Whether this very lease finished its job: asked when the answer to a commit was lost."""
+        """Whether this lease finished its job: read after the answer to a commit was lost."""
         ...
 
     def transaction(self, *, limit: float) -> AbstractAsyncContextManager[Transaction]:
         """Begin one; it is rolled back at the end of the block unless committed, and after `limit` seconds."""
         ...
 
-    # Sweeping and housekeeping
+    # Sweeps and pruning
 
     async def sweep(
         self,
@@ -328,33 +335,33 @@ class Store(Admission, Schedules, Protocol):
     ) -> Swept:
         """Mark silent workers dead and commit; then give their jobs back, in pages that never wait.
 
-        A crash is counted against the jobs only when it `blames`. With `crash_counts` a job keeps the attempt that was
-        interrupted, and is dead when it was the last one. A sweep whose first step took longer than `patience` seconds
-        ends after it, and is `late`: the database was away, and workers may be silent for that.
+        With `blames` the crash is counted for each job. With `crash_counts` the interrupted attempt counts too, and a
+        job is dead when it was the last one. If the first step took longer than `patience` seconds, the sweep ends
+        after it and is `late`: the database had not answered, and workers may be silent because of that.
         """
         ...
 
     async def wake_due(self, *, page: int = 500) -> int:
-        """Wake the waiting jobs whose timer ran out: how many."""
+        """Wake the waiting jobs whose timer ran out; returns how many."""
         ...
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
-        """Take or keep the leadership `name` for `lease` seconds; False while another holds it."""
+        """Take or keep the leadership `name` for `lease` seconds; False while another worker holds it."""
         ...
 
     async def prune(self, *, history: float, audit: float) -> None:
-        """Leader only: prepare the next partitions, drop what is older than `history` and `audit` seconds."""
+        """Prepare the next partitions, and drop rows older than `history` and `audit` seconds; for the leader only."""
         ...
 
-    # Looking and operating
+    # Reads and operations
 
     async def find(self, job: UUID) -> Job | None: ...
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
-        """CANCEL, RETRY, REPLAY, RESUME or DISCARD one job: the state it is in now, None when it is gone.
+        """CANCEL, RETRY, REPLAY, RESUME or DISCARD one job; returns its state now, None after a discard.
 
-        The audit names `actor`. CANCEL goes down to the jobs that this one created; a running one is left running
-        and its request is marked. Raises JobNotFound or TransitionRefused.
+        The audit names `actor`. CANCEL also cancels the jobs that this one created; a running job keeps running, with
+        a cancel request in its row. Raises JobNotFound or TransitionRefused.
         """
         ...
 
@@ -373,5 +380,5 @@ class Store(Admission, Schedules, Protocol):
     async def audit(
         self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
     ) -> list[AuditRow]:
-        """What was recorded, newest first; the next page begins below the last number of this one."""
+        """Rows of the audit, newest first; the next page begins below the last number of this one."""
         ...

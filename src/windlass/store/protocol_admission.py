@@ -1,4 +1,4 @@
-"""What is asked of a store about admission. `store/parts/admission.py` answers it once for both of them."""
+"""The admission of a store: what may run. `store/parts/admission.py` implements this once for both stores."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from windlass.model.admission import (
 from windlass.model.job import Job
 
 
-class Admission(Protocol):
+class AdmissionStore(Protocol):
     """Limits, rates, gates, budgets and tenants."""
 
     async def declare(self, rules: Sequence[Rule]) -> None:
-        """Make a program's limits and rates known, before its worker claims: the last to declare a name is right."""
+        """Write a program's limits and rates, before its worker claims; the last declaration of a name counts."""
         ...
 
     async def acquire(self, bucket: str, *, most: float) -> Grant:
-        """A token of a rate, in at most `most` seconds: the caller waits so long before it does what the token is for.
+        """Take a token of a rate that is free in at most `most` seconds; the caller waits until then before it uses it.
 
-        Raises UnknownLimit when nothing of that name was declared.
+        Raises UnknownLimit when no limit or rate of that name was declared.
         """
         ...
 
     async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
-        """Nobody gets a token (or a slot) of this key for so long; a longer hold stays. Raises UnknownLimit.
+        """Give out no token (or slot) of this key for so many seconds; a longer hold stays. Raises UnknownLimit.
 
-        What an `actor` holds back has a row of the audit, what a handler does has none.
+        The hold of an `actor` is recorded in the audit, that of a handler is not.
         """
         ...
 
     async def end_hold(self, bucket: str, *, actor: str | None = None) -> bool:
-        """Nobody holds back any more, with a row of the audit; False where nobody did.
+        """End the hold of this key, with a row of the audit; False where there was none.
 
-        A rate goes on with its next token, which may be as far away as a whole bucket takes to fill: when the last one
-        was taken is not known any more, and the rate must hold.
+        A rate goes on with its next token, which may be as far away as a whole bucket takes to fill: when the last
+        token was taken is no longer known, and the rate must not be exceeded.
         """
         ...
 
     async def held_for(self, bucket: str) -> float:
-        """For how many more seconds everybody holds back; 0 where nobody does."""
+        """For how many more seconds this key is held back; 0 where it is not."""
         ...
 
     async def closures(self) -> list[Closure]:
@@ -58,25 +58,25 @@ class Admission(Protocol):
         ...
 
     async def gates(self) -> list[Gate]:
-        """Every gate that somebody touched, closed ones first."""
+        """Every gate that an operator ever set, closed ones first."""
         ...
 
     async def set_gate(
         self, kind: GateKind, name: str, state: GateState, *, reason: str | None = None, actor: str | None = None
     ) -> None:
-        """Open or close a gate, with a row of the audit; workers are told at once, and know it within a second."""
+        """Open or close a gate, with a row of the audit; workers are notified at once, and know it within a second."""
         ...
 
     async def limits(self, name: str | None = None) -> list[LimitRow]:
-        """The keys in use, those with most jobs waiting first; of one name, or one key, where it is given."""
+        """The keys in use, those with most parked jobs first; with `name`, only of that name or of that key."""
         ...
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:
-        """The running jobs that hold a slot of this key, the longest first."""
+        """The running jobs that hold a slot of this key, those that hold it longest first."""
         ...
 
     async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
-        """The jobs that are parked on this key, in the order in which they will be let in."""
+        """The jobs that are parked on this key, in the order in which they become claimable."""
         ...
 
     async def budgets(self) -> list[BudgetRow]: ...
@@ -86,11 +86,11 @@ class Admission(Protocol):
         ...
 
     async def drop_budget(self, kind: str, name: str, *, actor: str | None = None) -> bool:
-        """Forget a budget; False where there was none."""
+        """Delete a budget; False where there was none."""
         ...
 
     async def tenants(self) -> list[TenantRow]: ...
 
     async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
-        """A tenant's share of a queue is its weight among those who have jobs there; 1 where none was given."""
+        """Set a tenant's weight. Its share of a queue is its weight among tenants with jobs there; 1 by default."""
         ...

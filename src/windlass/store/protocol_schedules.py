@@ -1,4 +1,4 @@
-"""What is asked of a store about schedules. `store/parts/schedules.py` answers it once for both of them."""
+"""The schedules of a store. `store/parts/schedules.py` implements this once for both stores."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from uuid import UUID
 from windlass.model.schedule import Declared, Edit, ScheduleRow, Ticked, TickRow
 
 
-class Schedules(Protocol):
-    """Jobs that come by themselves. Whoever acts on a schedule that nobody declared raises ScheduleNotFound."""
+class ScheduleStore(Protocol):
+    """Jobs enqueued by a timetable. An operation on a schedule that was never declared raises ScheduleNotFound."""
 
     async def declare_schedules(self, declared: Mapping[str, Declared]) -> None:
-        """Make a program's schedules known: the last to declare a name is right.
+        """Write a program's schedules; the last declaration of a name counts.
 
-        The next tick moves only where the timetable changed and nobody edited it.
+        The next tick moves only where the timetable changed and has no operator's edit.
         """
         ...
 
     async def due_schedules(self, names: Iterable[str]) -> list[tuple[str, float]]:
-        """The seconds until each of these ticks, the first first; without those that are paused or never tick again."""
+        """The seconds until each of these ticks, the nearest first; without paused ones and those that have ended."""
         ...
 
     async def tick(self, name: str) -> Ticked:
-        """Fire what is due of a schedule, as its policies say, at most a page of it: each tick once, whoever asks."""
+        """Fire the due ticks of a schedule by its policies, at most a page of them; each tick fires once."""
         ...
 
     async def schedules(self, name: str | None = None) -> list[ScheduleRow]:
@@ -32,7 +32,7 @@ class Schedules(Protocol):
         ...
 
     async def ticks(self, name: str, *, page: int = 50) -> list[TickRow]:
-        """What became of the last ticks of a schedule, and of fires by hand, newest first."""
+        """What became of the last ticks of a schedule, and of jobs fired by an operator, newest first."""
         ...
 
     async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> bool:
@@ -44,20 +44,20 @@ class Schedules(Protocol):
         ...
 
     async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
-        """Lay an edit over what is declared; a new timetable goes on from now. Raises ScheduleError.
+        """Replace declared values by edited ones; a new timetable begins now. Raises ScheduleError.
 
-        False where it was so already.
+        False where nothing changed.
         """
         ...
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        """Forget every edit; False where there was none."""
+        """Drop every edit; False where there was none."""
         ...
 
     async def fire_schedule(self, name: str, *, actor: str | None = None) -> tuple[UUID, bool]:
-        """Enqueue a job of it now, whatever its ticks do: the job, and whether it was there and held the key."""
+        """Enqueue its job now, beside its ticks; returns the job, and whether it existed already and holds the key."""
         ...
 
     async def forget_schedule(self, name: str, *, actor: str | None = None) -> None:
-        """Forget a schedule that no program declares any more; one that is declared comes back with its worker."""
+        """Delete a schedule that no program declares any more; a declared one is written again by the next worker."""
         ...

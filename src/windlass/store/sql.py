@@ -18,7 +18,7 @@ from importlib.resources import files
 from windlass.model.job import COLUMNS
 
 LAST = 2**63 - 1
-"""Above every number of the audit."""
+"""Greater than every number of the audit."""
 
 HEADING = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 COMMENT = re.compile(r"\A(\s*--[^\n]*\n)+")
@@ -57,7 +57,7 @@ def query(dialect: str, name: str) -> str:
 
 
 @cache
-def statements(dialect: str, name: str) -> tuple[str, ...]:
+def query_parts(dialect: str, name: str) -> tuple[str, ...]:
     """The parts of a statement that has several, between lines `-- then`."""
     return tuple(part.strip() for part in query(dialect, name).split("\n-- then\n"))
 

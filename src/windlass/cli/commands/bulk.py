@@ -24,7 +24,7 @@ from windlass.cli.parse.find_jobs import find_one, for_each_page
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
-from windlass.store.parts.messages import cancelling
+from windlass.store.parts.messages import cancel_message
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -308,7 +308,7 @@ class JobChanger:
             return None
         if state is State.RUNNING:
             self.result.asked += 1
-            await self.store.wake(cancelling(id))
+            await self.store.wake(cancel_message(id))
         else:
             self.result.changed += 1
         return state

@@ -56,7 +56,7 @@ async def _examine(settings: Settings) -> list[Finding]:
     import asyncio
 
     from windlass.store.doctor.admission import examine_admission
-    from windlass.store.doctor.checkup import Level, make_checkup, unasked
+    from windlass.store.doctor.checkup import Level, make_checkup, not_checked
     from windlass.store.doctor.joins import examine_joins
 
     found = await make_checkup(settings).examine()
@@ -65,7 +65,7 @@ async def _examine(settings: Settings) -> list[Finding]:
     checks = {"joins": examine_joins, "limits": examine_admission}
     results = await asyncio.gather(*(check(settings) for check in checks.values()), return_exceptions=True)
     for check, findings in zip(checks, results, strict=True):
-        found += [unasked(check, findings)] if isinstance(findings, BaseException) else findings
+        found += [not_checked(check, findings)] if isinstance(findings, BaseException) else findings
     return found
 
 

@@ -18,7 +18,7 @@ from windlass import failpoints
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import StoreError
-from windlass.store.protocol import Heart, Store
+from windlass.store.protocol import Heartbeat, Store
 
 log = logging.getLogger("windlass")
 
@@ -74,18 +74,18 @@ class Beat:
 
     async def _run(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        heart = self._store.heart()
+        heartbeat = self._store.heartbeat()
         try:
             while not self._stopped.is_set():
-                await self._clock.sleep(await self._renew(heart))
+                await self._clock.sleep(await self._renew(heartbeat))
         except _Lost as lost:
             self._on_lost(self._worker, str(lost))
         except asyncio.CancelledError:
             pass
         finally:
-            await heart.close()
+            await heartbeat.close()
 
-    async def _renew(self, heart: Heart) -> float:
+    async def _renew(self, heart: Heartbeat) -> float:
         """One beat; returns the pause until the next."""
         began = self._clock.monotonic()
         left = self._settings.lease - self._settings.margin - (began - self.renewed)

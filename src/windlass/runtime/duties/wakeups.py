@@ -10,7 +10,7 @@ from uuid import UUID
 from windlass.runtime.processor import Stop
 from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
-from windlass.store.parts.messages import WAKE_GATES, cancelled
+from windlass.store.parts.messages import WAKE_GATES, job_to_cancel
 
 
 class WakeupListener(Service):
@@ -29,7 +29,7 @@ class WakeupListener(Service):
             signals.jobs_may_be_due()  # what came while this worker did not listen
             signals.gates_changed()
             async for message in messages:
-                job = cancelled(message)
+                job = job_to_cancel(message)
                 if job is not None:
                     stop_cancelled(self._state, [job])
                 elif message == WAKE_GATES:

@@ -1,0 +1,1 @@
+"""The checks of `windlass doctor` that both stores share."""

@@ -1,4 +1,4 @@
-"""A checkup of what may run: slots that nobody uses, jobs parked for nothing, what is closed, and late ticks."""
+"""The checks of admission: slots in use by no job, jobs parked on a key with room, what is closed, and late ticks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 
 from windlass.clock import spell
 from windlass.store import dialect_of
-from windlass.store.doctor.checkup import TOLD, Finding, ok, problem, warning
+from windlass.store.doctor.checkup import NAMED, Finding, ok, problem, warning
 from windlass.store.sql import query
 
 if TYPE_CHECKING:
     from windlass.config import Settings
 
 OVERDUE = 60.0  # seconds that a tick may be late
-LONGEST_PAUSE = 5.0  # seconds before a second look
+LONGEST_PAUSE = 5.0  # seconds before the second read
 
 RECOUNT = {
     "postgres": "BEGIN; SELECT FROM windlass.limit_counters ORDER BY key FOR UPDATE; "
@@ -31,26 +31,26 @@ RECOUNT = {
     "(SELECT count(*) FROM windlass_jobs, json_each(limits) AS held "
     "WHERE status = 'running' AND held.value = windlass_limit_counters.key) WHERE most IS NOT NULL",
 }
-"""Counts the slots anew. Safe while workers run: a claim or a finish that changes slots holds the counter's row."""
+"""Counts the slots again. Safe while workers run: a claim or a finish that changes slots holds the counter's row."""
 
 
-class Slots(msgspec.Struct, frozen=True):
-    """A limit that is not counted right."""
+class MiscountedLimit(msgspec.Struct, frozen=True):
+    """A limit whose count of used slots differs from its running jobs."""
 
     key: str
     used: int
     running: int
 
 
-class Parked(msgspec.Struct, frozen=True):
-    """Jobs that wait at a key that has room."""
+class ParkedJobs(msgspec.Struct, frozen=True):
+    """Jobs that are parked on a key that has room."""
 
     key: str
     jobs: int
-    first: str  # the id of the one that comes next
+    first: str  # the id of the job that comes next
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosedGate(msgspec.Struct, frozen=True):
     """A closed gate."""
 
     kind: str
@@ -61,7 +61,7 @@ class Closed(msgspec.Struct, frozen=True):
     age: float  # seconds
 
 
-class Spent(msgspec.Struct, frozen=True):
+class SpentBudget(msgspec.Struct, frozen=True):
     """A spent budget."""
 
     kind: str
@@ -71,99 +71,97 @@ class Spent(msgspec.Struct, frozen=True):
     opens: float  # seconds
 
 
-class Overdue(msgspec.Struct, frozen=True):
-    """A schedule whose tick nobody fired."""
+class OverdueSchedule(msgspec.Struct, frozen=True):
+    """A schedule with a tick that no worker fired."""
 
     name: str
     late: float  # seconds
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look sees."""
+class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the checks read from the database."""
 
-    slots: Sequence[Slots] = ()
-    parked: Sequence[Parked] = ()
-    gates: Sequence[Closed] = ()
-    budgets: Sequence[Spent] = ()
-    schedules: Sequence[Overdue] = ()
+    slots: Sequence[MiscountedLimit] = ()
+    parked: Sequence[ParkedJobs] = ()
+    gates: Sequence[ClosedGate] = ()
+    budgets: Sequence[SpentBudget] = ()
+    schedules: Sequence[OverdueSchedule] = ()
 
 
 async def examine_admission(settings: Settings) -> list[Finding]:
-    """Ask the database; its schema must be the one this program needs."""
-    seen = await _ask(settings)
-    if seen.parked:  # the next look of a worker may let them in: only who is still the first one is stuck
+    """Run the checks; the schema must be the one that this program needs."""
+    seen = await _read(settings)
+    if seen.parked:  # a worker's next rescan may unpark them: a job is stuck if it is still the first one after that
         await sleep(min(2 * settings.poll, LONGEST_PAUSE))
-        again = await _ask(settings)
+        again = await _read(settings)
         before = {(parked.key, parked.first) for parked in seen.parked}
         stuck = [parked for parked in again.parked if (parked.key, parked.first) in before]
         seen = msgspec.structs.replace(again, parked=stuck)
-    return judge_admission(settings, seen)
+    return check_admission(settings, seen)
 
 
-def judge_admission(settings: Settings, seen: Admitted) -> list[Finding]:
+def check_admission(settings: Settings, seen: AdmissionState) -> list[Finding]:
     return [
-        *_judge_limits(settings, seen),
-        *_judge_gates(seen.gates),
-        *_judge_budgets(seen.budgets),
-        *_judge_schedules(seen.schedules),
+        *_check_limits(settings, seen),
+        *_check_gates(seen.gates),
+        *_check_budgets(seen.budgets),
+        *_check_schedules(seen.schedules),
     ]
 
 
-def _judge_limits(settings: Settings, seen: Admitted) -> list[Finding]:
+def _check_limits(settings: Settings, seen: AdmissionState) -> list[Finding]:
     lost = [slots for slots in seen.slots if slots.used > slots.running]
     short = [slots for slots in seen.slots if slots.used < slots.running]
     findings: list[Finding] = []
     if lost:
         count = sum(slots.used - slots.running for slots in lost)
-        findings.append(_miscounted(settings, lost, f"{_said(count, 'slot is', 'slots are')} in use by no running job"))
+        findings.append(
+            _miscounted(settings, lost, f"{_counted(count, 'slot is', 'slots are')} in use by no running job")
+        )
     if short:
         count = sum(slots.running - slots.used for slots in short)
-        findings.append(
-            _miscounted(
-                settings,
-                short,
-                f"{_said(count, 'running job has no slot of its', 'running jobs have no slot of their')} limit",
-            )
-        )
+        said = f"{_counted(count, 'running job has no slot of its', 'running jobs have no slot of their')} limit"
+        findings.append(_miscounted(settings, short, said))
     if seen.parked:
-        findings.append(_judge_parked(settings, seen.parked))
+        findings.append(_check_parked(settings, seen.parked))
     return findings or [
-        ok("limits", "every slot in use is that of a running job, and nobody waits where there is room")
+        ok("limits", "every slot in use is that of a running job, and no job is parked where there is room")
     ]
 
 
-def _miscounted(settings: Settings, wrong: Sequence[Slots], said: str) -> Finding:
-    keys = ", ".join(f"{slots.key} ({slots.used} in use, {slots.running} running)" for slots in wrong[:TOLD])
-    more = f" and {len(wrong) - TOLD:,} keys more" if len(wrong) > TOLD else ""
+def _miscounted(settings: Settings, wrong: Sequence[MiscountedLimit], said: str) -> Finding:
+    keys = ", ".join(f"{slots.key} ({slots.used} in use, {slots.running} running)" for slots in wrong[:NAMED])
+    more = f" and {len(wrong) - NAMED:,} keys more" if len(wrong) > NAMED else ""
     statement = RECOUNT[dialect_of(settings.url)]
     return problem(
         "limits",
         f"{said}: {keys}{more}",
-        f"count them anew: {statement}; and report it, for this is a fault of Windlass",
+        f"count them again: {statement}; and report it, for this is a fault of Windlass",
     )
 
 
-def _said(count: int, one: str, many: str) -> str:
+def _counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def _judge_parked(settings: Settings, parked: Sequence[Parked]) -> Finding:
+def _check_parked(settings: Settings, parked: Sequence[ParkedJobs]) -> Finding:
     jobs = sum(each.jobs for each in parked)
-    keys = ", ".join(each.key for each in parked[:TOLD]) + (" …" if len(parked) > TOLD else "")
-    decide = warning if 2 * settings.poll > LONGEST_PAUSE else problem
-    return decide(
+    keys = ", ".join(each.key for each in parked[:NAMED]) + (" …" if len(parked) > NAMED else "")
+    level = warning if 2 * settings.poll > LONGEST_PAUSE else problem
+    return level(
         "limits",
-        f"{_said(jobs, 'job waits', 'jobs wait')} at a limit or rate that has room: {keys}; such as {parked[0].first}",
-        f"a live worker lets them in within {spell(settings.poll)}: windlass worker app.py; if there is one, look for "
-        "'discovery' in its log",
+        f"{_counted(jobs, 'job waits', 'jobs wait')} at a limit or rate that has room: {keys}; "
+        f"such as {parked[0].first}",
+        f"a live worker lets them in within {spell(settings.poll)}: windlass worker app.py; if there is one, search "
+        "for 'discovery' in its log",
     )
 
 
-def _judge_gates(closed: Sequence[Closed]) -> list[Finding]:
-    return [_closed(gate) for gate in closed] or [ok("gates", "every gate is open")]
+def _check_gates(closed: Sequence[ClosedGate]) -> list[Finding]:
+    return [_closed_gate(gate) for gate in closed] or [ok("gates", "every gate is open")]
 
 
-def _closed(gate: Closed) -> Finding:
+def _closed_gate(gate: ClosedGate) -> Finding:
     what, option = ("everything", "--all") if gate.kind == "all" else (f"{gate.kind} {gate.name}", f"--{gate.kind}")
     by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
     which = option if gate.kind == "all" else f"{option} {shlex.quote(gate.name)}"
@@ -172,11 +170,11 @@ def _closed(gate: Closed) -> Finding:
     )
 
 
-def _judge_budgets(spent: Sequence[Spent]) -> list[Finding]:
-    return [_spent(each) for each in spent] or [ok("budgets", "none is spent")]
+def _check_budgets(spent: Sequence[SpentBudget]) -> list[Finding]:
+    return [_spent_budget(each) for each in spent] or [ok("budgets", "none is spent")]
 
 
-def _spent(each: Spent) -> Finding:
+def _spent_budget(each: SpentBudget) -> Finding:
     what, which = f"the budget of {each.kind} {each.name}", f"--{each.kind} {shlex.quote(each.name)}"
     if each.cents == 0:
         return warning("budgets", f"{what} is 0: nothing of it starts", f"windlass budgets drop {which}")
@@ -187,16 +185,16 @@ def _spent(each: Spent) -> Finding:
     )
 
 
-def _judge_schedules(overdue: Sequence[Overdue]) -> list[Finding]:
+def _check_schedules(overdue: Sequence[OverdueSchedule]) -> list[Finding]:
     if not overdue:
         return [ok("schedules", "none is overdue")]
-    names = ", ".join(f"{each.name} (for {spell(round(each.late))})" for each in overdue[:TOLD])
-    more = f" and {len(overdue) - TOLD:,} more" if len(overdue) > TOLD else ""
+    names = ", ".join(f"{each.name} (for {spell(round(each.late))})" for each in overdue[:NAMED])
+    more = f" and {len(overdue) - NAMED:,} more" if len(overdue) > NAMED else ""
     return [
         problem(
             "schedules",
             f"overdue: {names}{more}",
-            "a live worker fires them: windlass worker app.py; if there is one, look for 'schedules' in its log",
+            "a live worker fires them: windlass worker app.py; if there is one, search for 'schedules' in its log",
         )
     ]
 
@@ -204,49 +202,49 @@ def _judge_schedules(overdue: Sequence[Overdue]) -> list[Finding]:
 # Both databases
 
 
-async def _ask(settings: Settings) -> Admitted:
+async def _read(settings: Settings) -> AdmissionState:
     if dialect_of(settings.url) == "sqlite":
-        return await asyncio.to_thread(_ask_file, settings.url)
-    return await _ask_server(settings.url)
+        return await asyncio.to_thread(_read_file, settings.url)
+    return await _read_server(settings.url)
 
 
-def _ask_file(url: str) -> Admitted:
+def _read_file(url: str) -> AdmissionState:
     from windlass.clock import SystemClock
-    from windlass.store.sqlite.connection import connect, locate, translated
+    from windlass.store.sqlite.connection import connect, locate, translate_errors
     from windlass.store.sqlite.rows import micros
 
     path = locate(url)
     parameters = {"now": micros(SystemClock().now()), "slack": int(OVERDUE * 1_000_000)}
 
-    with translated(path), closing(connect(path)) as connection:
+    with translate_errors(path), closing(connect(path)) as connection:
 
         def rows(name: str) -> list[Any]:
             return connection.execute(query("sqlite", name), parameters).fetchall()
 
-        return _admitted({name: rows(f"doctor_{name}") for name in Admitted.__struct_fields__})
+        return _state_of({name: rows(f"doctor_{name}") for name in AdmissionState.__struct_fields__})
 
 
-async def _ask_server(url: str) -> Admitted:
-    from windlass.store.postgres.pool import connect
+async def _read_server(url: str) -> AdmissionState:
+    from windlass.store.postgres.connections.pool import connect
 
     connection = await connect(url, pooler=True)
     try:
         given = {"schedules": (OVERDUE,)}
-        return _admitted(
+        return _state_of(
             {
                 name: await connection.fetch(query("postgres", f"doctor_{name}"), *given.get(name, ()))
-                for name in Admitted.__struct_fields__
+                for name in AdmissionState.__struct_fields__
             }
         )
     finally:
         await connection.close()
 
 
-def _admitted(rows: dict[str, list[Any]]) -> Admitted:
-    return Admitted(
-        slots=[Slots(*row) for row in rows["slots"]],
-        parked=[Parked(*row) for row in rows["parked"]],
-        gates=[Closed(*row) for row in rows["gates"]],
-        budgets=[Spent(*row) for row in rows["budgets"]],
-        schedules=[Overdue(*row) for row in rows["schedules"]],
+def _state_of(rows: dict[str, list[Any]]) -> AdmissionState:
+    return AdmissionState(
+        slots=[MiscountedLimit(*row) for row in rows["slots"]],
+        parked=[ParkedJobs(*row) for row in rows["parked"]],
+        gates=[ClosedGate(*row) for row in rows["gates"]],
+        budgets=[SpentBudget(*row) for row in rows["budgets"]],
+        schedules=[OverdueSchedule(*row) for row in rows["schedules"]],
     )

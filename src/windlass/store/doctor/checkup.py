@@ -1,7 +1,7 @@
-"""A checkup of the database behind a store: what `windlass doctor` asks, and how the answers are judged.
+"""The checks of `windlass doctor`: what it reads from the database, and what it reports.
 
-Each dialect implements `Checkup` in its own `checkup.py`, with its questions in `queries/checkup_*.sql`. What is true
-of both, the schema, types nobody knows, jobs nobody holds and workers that are gone, is judged here, once.
+Each dialect implements `Checkup` in its own `doctor.py`, with its statements in `queries/doctor.sql`. What both have in
+common is checked here, once: the schema, types that no worker serves, orphans, and workers that are dead or silent.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from windlass.store.migrate import newest
 if TYPE_CHECKING:
     from windlass.config import Settings
 
-SLACK = 5.0  # seconds beyond a bound before anybody is blamed
-UNKNOWN_SWEEPS = 13  # holders that nobody knows are looked for every twelfth sweep on PostgreSQL
-ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take so long, or be asked for again
-TOLD = 5  # of many, so many are named
-AHEAD = 5.0  # seconds that a job may lie in the future of the clock: transactions take a moment
+SLACK = 5.0  # seconds beyond a bound before a check reports it
+UNKNOWN_SWEEPS = 13  # PostgreSQL searches for holders without a worker's row in every twelfth sweep
+ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take so long, or be read again
+NAMED = 5  # a finding names at most so many examples
+AHEAD = 5.0  # seconds that a job's time may be ahead of the clock: transactions take a moment
 REFUSED = "42501"  # SQLSTATE: insufficient privilege
 GRANT = (
     "as its owner: GRANT USAGE ON SCHEMA windlass TO <user>; GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO <user>"
@@ -32,15 +32,15 @@ GRANT = (
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
-    PROBLEM = "problem"  # jobs are lost, stuck or slow until somebody acts
+    PROBLEM = "problem"  # jobs are lost, stuck or slow until the operator acts
     WARNING = "warning"
     OK = "ok"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One answer: what was looked at, how bad it is, what was seen, and the next thing to do."""
+    """The result of one check: its name, how bad it is, what was found, and the next command."""
 
     check: str
     level: Level
@@ -49,10 +49,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Checkup(Protocol):
-    """What a dialect can say about its database. Reads only; opens its own connection and closes it again."""
+    """The checks of one dialect. They only read, on a connection that they open and close themselves."""
 
     async def examine(self) -> list[Finding]:
-        """Every check; a database that cannot be reached is a finding, too."""
+        """Run every check; a database that cannot be reached is a finding, too."""
         ...
 
 
@@ -68,21 +68,21 @@ class UnservedType(msgspec.Struct, frozen=True):
 class Holder(msgspec.Struct, frozen=True):
     """A worker that is dead, silent or unknown."""
 
-    name: str | None  # None: nobody knows it
-    jobs: int  # that it still holds
-    silent: float  # seconds since its lease ended; for an unknown one, since its jobs last changed
+    name: str | None  # None: it has no row in the table of workers
+    jobs: int  # running under this worker
+    silent: float  # seconds since its lease ended; without a row, since its jobs last changed
 
 
-class Forgetful(msgspec.Struct, frozen=True):
-    """A live worker that holds fewer jobs, as it says, than name it."""
+class MissingLeases(msgspec.Struct, frozen=True):
+    """A live worker that reports fewer jobs than run under its id in the store."""
 
     name: str
-    says: int
+    reported: int
     jobs: int
 
 
 def make_checkup(settings: Settings) -> Checkup:
-    """The checkup for this database; it opens nothing yet."""
+    """The checkup of this database; no connection is opened yet."""
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.doctor import SqliteCheckup
 
@@ -107,7 +107,7 @@ def problem(check: str, said: str, advice: str | None = None) -> Finding:
     return Finding(check, Level.PROBLEM, said, advice)
 
 
-def judge_schema(settings: Settings, current: int) -> Finding:
+def check_schema(settings: Settings, current: int) -> Finding:
     needed = newest(dialect_of(settings.url))
     if current == 0:
         return problem("schema", f"{masked(settings.url)} has no Windlass schema yet", "windlass migrate")
@@ -122,28 +122,28 @@ def judge_schema(settings: Settings, current: int) -> Finding:
     return ok("schema", f"number {current}, as this program needs")
 
 
-def unasked(check: str, error: BaseException) -> Finding:
-    """A question that the database did not answer; the others are still asked."""
+def not_checked(check: str, error: BaseException) -> Finding:
+    """The finding for a check that raised; the other checks still run."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if getattr(error, "sqlstate", None) == REFUSED:
-        return warning(check, f"this user may not ask: {said}", GRANT)
+        return warning(check, f"this user may not read it: {said}", GRANT)
     return warning(check, f"could not be checked: {said}")
 
 
-def judge_foreign(where: str, said: str) -> Finding:
-    """A schema of the same name that another program made, or what is left of ours."""
+def foreign_schema(where: str, said: str) -> Finding:
+    """The finding for a schema of the same name that another program made, or that lost its tables."""
     return problem(
         "schema",
         f"{where} has a schema windlass that Windlass did not make, or that lost its tables: {said}",
-        "name another database in WINDLASS_URL; or, if nobody needs it: DROP SCHEMA windlass CASCADE, and then "
+        "name another database in WINDLASS_URL; or, if it is not needed: DROP SCHEMA windlass CASCADE, and then "
         "windlass migrate",
     )
 
 
-def judge_clock(ahead: float | None) -> Finding:
-    """How many seconds the newest time in the store lies ahead of the database's clock."""
+def check_clock(ahead: float | None) -> Finding:
+    """Whether the clock was set back: `ahead` is how many seconds the newest time in the store is ahead of it."""
     if ahead is None or ahead <= AHEAD:
-        return ok("time", "nothing in the store is of the future")
+        return ok("time", "no job was written in the clock's future")
     return warning(
         "time",
         f"the newest job was written {spell(round(ahead))} in the future: the database's clock was set back; what had "
@@ -152,19 +152,19 @@ def judge_clock(ahead: float | None) -> Finding:
     )
 
 
-def judge_rows(odd: int, example: str | None) -> Finding:
-    """Rows that were written past the table's checks: a claim leaves them out."""
+def check_rows(odd: int, example: str | None) -> Finding:
+    """Rows that were written past the table's constraints: a claim skips them."""
     if not odd:
         return ok("rows", "every job can be read and claimed")
     return problem(
         "rows",
         f"{odd:,} with times outside the years 1 to 9999, or with a fence or an attempt at its maximum, are never "
         f"claimed; such as {example}",
-        "correct them by hand (UPDATE jobs of the schema windlass); the checks of the table refuse such rows",
+        "correct them by hand (UPDATE jobs of the schema windlass); the table's constraints refuse such rows",
     )
 
 
-def judge_types(unserved: Sequence[UnservedType]) -> list[Finding]:
+def check_types(unserved: Sequence[UnservedType]) -> list[Finding]:
     if not unserved:
         return [ok("types", "a live worker knows the type of every due job")]
     return [
@@ -178,13 +178,13 @@ def judge_types(unserved: Sequence[UnservedType]) -> list[Finding]:
     ]
 
 
-def judge_holders(settings: Settings, alive: int, gone: Sequence[Holder]) -> list[Finding]:
-    """Jobs under workers that are gone should be given back within a sweep; and the workers' rows go after them."""
-    findings = [_judge_orphans(settings, alive, gone)]
+def check_holders(settings: Settings, alive: int, gone: Sequence[Holder]) -> list[Finding]:
+    """Jobs of dead or silent workers should be given back within a sweep, and the workers' rows are deleted later."""
+    findings = [_check_orphans(settings, alive, gone)]
     known = [holder for holder in gone if holder.name is not None]
     if known:
-        names = ", ".join(f"{holder.name} (for {spell(round(holder.silent))})" for holder in known[:TOLD])
-        more = f" and {len(known) - TOLD} more" if len(known) > TOLD else ""
+        names = ", ".join(f"{holder.name} (for {spell(round(holder.silent))})" for holder in known[:NAMED])
+        more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
         findings.append(warning("workers", f"{alive} alive; dead or silent: {names}{more}", "windlass workers"))
     elif alive:
         findings.append(ok("workers", f"{alive} alive"))
@@ -193,21 +193,21 @@ def judge_holders(settings: Settings, alive: int, gone: Sequence[Holder]) -> lis
     return findings
 
 
-def judge_leases(forgetful: Sequence[Forgetful]) -> list[Finding]:
-    """What live workers hold, in the store and by their own count."""
+def check_leases(forgetful: Sequence[MissingLeases]) -> list[Finding]:
+    """The jobs of live workers: as many in the store as the worker itself reports."""
     if not forgetful:
         return [ok("leases", "live workers know every job that they hold")]
     return [
         problem(
             "leases",
-            f"{each.jobs:,} running under worker {each.name}, which knows of {each.says:,}",
+            f"{each.jobs:,} running under worker {each.name}, which knows of {each.reported:,}",
             f"restart worker {each.name}: its jobs are given back a lease after its end",
         )
         for each in forgetful
     ]
 
 
-def _judge_orphans(settings: Settings, alive: int, gone: Sequence[Holder]) -> Finding:
+def _check_orphans(settings: Settings, alive: int, gone: Sequence[Holder]) -> Finding:
     bound = settings.sweep + settings.poll + SLACK
     late = [
         holder
@@ -219,7 +219,7 @@ def _judge_orphans(settings: Settings, alive: int, gone: Sequence[Holder]) -> Fi
     jobs = sum(holder.jobs for holder in late)
     longest = spell(round(max(holder.silent for holder in late)))
     if alive:
-        advice = "the live workers should have given them back; look for 'sweep' in their logs"
+        advice = "the live workers should have given them back; search for 'sweep' in their logs"
     else:
         advice = "a live worker gives them back: windlass worker app.py"
     return problem("orphans", f"{jobs:,} running under workers that are gone, for up to {longest}", advice)

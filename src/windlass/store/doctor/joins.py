@@ -1,4 +1,4 @@
-"""A checkup of what waits: joins, signals and timers that nothing would ever wake. There must never be one."""
+"""The check of waiting jobs: joins, signals and timers that nothing would ever wake. There must never be one."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ if TYPE_CHECKING:
 CHECK = "joins"
 
 HANGS = {
-    "nothing": "waiting for nothing: no job, no signal and no time is noted",
-    "ended": "waiting for a job that has ended or is gone",
-    "miscounted": "waiting with a wrong count of the jobs that are to come",
+    "nothing": "waiting for nothing: no job, no signal and no time is recorded",
+    "ended": "waiting for a job that has ended or no longer exists",
+    "miscounted": "waiting with a wrong count of the jobs that have yet to end",
     "signal": "waiting for a signal that was sent to them",
 }
 LATE = {
     "met": "waiting although what they need has come, or cannot come any more",
     "late": "waiting although their time is up",
 }
-"""What the next look of a live worker wakes."""
+"""Jobs that a live worker wakes within a poll."""
 WAITING = "waiting"
-LONGEST_PAUSE = 5.0  # seconds before a second look
+LONGEST_PAUSE = 5.0  # seconds before the second read
 
 
-class Waiters(msgspec.Struct, frozen=True):
+class WaitingJobs(msgspec.Struct, frozen=True):
     """Waiting jobs of one kind."""
 
     kind: str
     jobs: int
-    example: str  # the id of one of them
+    example: str  # a job's id
 
 
 async def examine_joins(settings: Settings) -> list[Finding]:
-    """Ask the database; its schema must be the one this program needs."""
-    found = await _ask(settings)
-    if any(waiters.kind == "met" for waiters in found):  # it may be on its way: a second look tells
+    """Run the check; the schema must be the one that this program needs."""
+    found = await _read(settings)
+    if any(waiters.kind == "met" for waiters in found):  # a worker may be waking it now: read once more
         await asyncio.sleep(min(2 * settings.poll, LONGEST_PAUSE))
-        found = await _ask(settings)
-    return judge_joins(settings, found)
+        found = await _read(settings)
+    return check_joins(settings, found)
 
 
-async def _ask(settings: Settings) -> list[Waiters]:
+async def _read(settings: Settings) -> list[WaitingJobs]:
     slack = settings.poll + SLACK
     if dialect_of(settings.url) == "sqlite":
-        return await asyncio.to_thread(_ask_file, settings.url, slack)
-    return await _ask_server(settings.url, slack)
+        return await asyncio.to_thread(_read_file, settings.url, slack)
+    return await _read_server(settings.url, slack)
 
 
-def judge_joins(settings: Settings, found: Sequence[Waiters]) -> list[Finding]:
+def check_joins(settings: Settings, found: Sequence[WaitingJobs]) -> list[Finding]:
     by_kind = {waiters.kind: waiters for waiters in found}
-    findings = [_hang(by_kind[kind], said) for kind, said in HANGS.items() if kind in by_kind]
+    findings = [_hanging(by_kind[kind], said) for kind, said in HANGS.items() if kind in by_kind]
     findings += [_late(settings, by_kind[kind], said) for kind, said in LATE.items() if kind in by_kind]
     if findings:
         return findings
@@ -68,7 +68,7 @@ def judge_joins(settings: Settings, found: Sequence[Waiters]) -> list[Finding]:
     return [ok(CHECK, f"{count:,} waiting, and something will wake each of them" if count else "no job is waiting")]
 
 
-def _hang(waiters: Waiters, said: str) -> Finding:
+def _hanging(waiters: WaitingJobs, said: str) -> Finding:
     return problem(
         CHECK,
         f"{waiters.jobs:,} {said}; such as {waiters.example}",
@@ -77,32 +77,32 @@ def _hang(waiters: Waiters, said: str) -> Finding:
     )
 
 
-def _late(settings: Settings, waiters: Waiters, said: str) -> Finding:
-    decide = warning if waiters.kind == "met" and 2 * settings.poll > LONGEST_PAUSE else problem
-    return decide(
+def _late(settings: Settings, waiters: WaitingJobs, said: str) -> Finding:
+    level = warning if waiters.kind == "met" and 2 * settings.poll > LONGEST_PAUSE else problem
+    return level(
         CHECK,
         f"{waiters.jobs:,} {said}; such as {waiters.example}",
-        f"a live worker wakes them within {spell(settings.poll)}: windlass worker app.py; if there is one, look for "
-        "'timers' in its log",
+        f"a live worker wakes them within {spell(settings.poll)}: windlass worker app.py; if there is one, search "
+        "for 'timers' in its log",
     )
 
 
-def _ask_file(url: str, slack: float) -> list[Waiters]:
+def _read_file(url: str, slack: float) -> list[WaitingJobs]:
     from windlass.clock import SystemClock
-    from windlass.store.sqlite.connection import connect, locate, translated
+    from windlass.store.sqlite.connection import connect, locate, translate_errors
     from windlass.store.sqlite.rows import micros
 
     path = locate(url)
     parameters = {"now": micros(SystemClock().now()), "slack": int(slack * 1_000_000)}
-    with translated(path), closing(connect(path)) as connection:
-        return [Waiters(*row) for row in connection.execute(query("sqlite", "doctor_joins"), parameters)]
+    with translate_errors(path), closing(connect(path)) as connection:
+        return [WaitingJobs(*row) for row in connection.execute(query("sqlite", "doctor_joins"), parameters)]
 
 
-async def _ask_server(url: str, slack: float) -> list[Waiters]:
-    from windlass.store.postgres.pool import connect
+async def _read_server(url: str, slack: float) -> list[WaitingJobs]:
+    from windlass.store.postgres.connections.pool import connect
 
     connection = await connect(url, pooler=True)
     try:
-        return [Waiters(*row) for row in await connection.fetch(query("postgres", "doctor_joins"), slack)]
+        return [WaitingJobs(*row) for row in await connection.fetch(query("postgres", "doctor_joins"), slack)]
     finally:
         await connection.close()

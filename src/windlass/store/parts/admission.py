@@ -1,11 +1,11 @@
 """Limits, rates, gates, budgets and tenants, written once for both stores.
 
-Generators that ask for statements (see `statements.py`): some ride in the transaction of a claim or a finish
-(`releasing`, `charging`, `holding`), the others are calls of their own. Times go in as seconds from
-now and come back as seconds since the epoch.
+Generators of statements (see `statements.py`). Some run in the transaction of a claim or a finish (`release_slots`,
+`charge`, `hold_back`), the others in one of their own. Times go in as seconds from now and come back as seconds since
+the epoch.
 
-The order of locks: jobs, budgets, limit counters, each sorted. Parked jobs that become claimable again are locked with
-SKIP LOCKED. So a transaction that waits for a limit counter holds nothing that the counter's holder could wait for.
+Order of locks: jobs, budgets, limit counters, each sorted. Parked jobs that become claimable again are locked with SKIP
+LOCKED. So a transaction that waits for a limit counter holds no lock that the counter's holder could wait for.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from windlass.model.admission import (
 )
 from windlass.model.outcome import Progress, Transition
 from windlass.store.parts.messages import WAKE_GATES
-from windlass.store.parts.statements import Flowing, Rows, ask
+from windlass.store.parts.statements import Statements, run
 
 T = TypeVar("T")
 
 log = logging.getLogger("windlass")
 
-ACQUIRING_AT_ONCE = 2  # of one process: one waits for the bucket's row while the other commits
+ACQUIRING_AT_ONCE = 2  # calls per process: one waits for the bucket's row while the other commits
 
 
-class Admitting:
-    """The half of a store that says what may run. A store says how a generator is driven."""
+class AdmissionPart:
+    """The part of a store that decides what may run. The store supplies how statements are run."""
 
     def __init__(self) -> None:
-        # A thousand handlers may ask at once: claims and finishes must find a connection between them.
+        # A thousand handlers may call acquire at once: claims and finishes still need a free connection.
         self._turn_to_acquire = asyncio.Semaphore(ACQUIRING_AT_ONCE)
 
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """In a transaction of its own."""
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run the statements in a transaction of their own."""
         raise NotImplementedError
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Without a transaction: each statement stands for itself."""
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run the statements without a transaction: each commits alone."""
         raise NotImplementedError
 
     async def wake(self, message: str) -> None:
@@ -67,47 +67,47 @@ class Admitting:
 
     async def declare(self, rules: Sequence[Rule]) -> None:
         if rules:
-            await self._follow(lambda: _just(ask("declare_limits", sorted(rules, key=lambda rule: rule.name))))
+            await self._run_in_transaction(lambda: run("declare_limits", sorted(rules, key=lambda rule: rule.name)))
 
     async def acquire(self, bucket: str, *, most: float) -> Grant:
         async with self._turn_to_acquire:
-            return await self._follow(lambda: acquiring(bucket, most))
+            return await self._run_in_transaction(lambda: acquire_token(bucket, most))
 
     async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
-        def hold() -> Flowing[None]:
-            before = [] if actor is None else (yield from ask("hold_left", [bucket]))
-            yield from holding([(bucket, seconds)])
+        def hold() -> Statements[None]:
+            before = [] if actor is None else (yield from run("hold_left", [bucket]))
+            yield from hold_back([(bucket, seconds)])
             if actor is not None and not (before and before[0][0] >= seconds):  # a longer hold stays
-                yield from telling(audit.LIMIT_HELD, actor, f"limit:{bucket}", f"for {spell(seconds)}")
+                yield from record_subject_action(audit.LIMIT_HELD, actor, f"limit:{bucket}", f"for {spell(seconds)}")
 
-        await self._follow(hold)
+        await self._run_in_transaction(hold)
         await self.wake(WAKE_GATES)
 
     async def end_hold(self, bucket: str, *, actor: str | None = None) -> bool:
-        def end() -> Flowing[bool]:
-            found = bool((yield from ask("end_hold", [bucket])))
+        def end() -> Statements[bool]:
+            found = bool((yield from run("end_hold", [bucket])))
             if found:
-                yield from ask("unpark", [bucket])
-                yield from telling(audit.LIMIT_RELEASED, actor, f"limit:{bucket}", None)
+                yield from run("unpark", [bucket], unparks=True)
+                yield from record_subject_action(audit.LIMIT_RELEASED, actor, f"limit:{bucket}", None)
             return found
 
-        found = await self._follow(end)
+        found = await self._run_in_transaction(end)
         if found:
             await self.wake(WAKE_GATES)
             await self.wake("*")
         return found
 
     async def held_for(self, bucket: str) -> float:
-        rows = await self._look(lambda: ask("hold_left", [bucket]))
+        rows = await self._run_one_by_one(lambda: run("hold_left", [bucket]))
         return float(rows[0][0]) if rows else 0.0
 
     async def limits(self, name: str | None = None) -> list[LimitRow]:
-        return [_limit_row(row) for row in await self._look(lambda: ask("limits", [name]))]
+        return [_limit_row(row) for row in await self._run_one_by_one(lambda: run("limits", [name]))]
 
     # Gates
 
     async def closures(self) -> list[Closure]:
-        rows = await self._look(lambda: ask("closures", []))
+        rows = await self._run_one_by_one(lambda: run("closures"))
         return [Closure(kind=kind, name=name, state=state) for kind, name, state in rows]
 
     async def gates(self) -> list[Gate]:
@@ -120,7 +120,7 @@ class Admitting:
                 actor=actor,
                 since=_time(since),
             )
-            for kind, name, state, reason, actor, since in await self._look(lambda: ask("gates", []))
+            for kind, name, state, reason, actor, since in await self._run_one_by_one(lambda: run("gates"))
         ]
 
     async def set_gate(
@@ -129,11 +129,11 @@ class Admitting:
         row = {"kind": kind.value, "name": name, "state": state.value, "reason": reason, "actor": actor}
         subject = kind.value if kind is GateKind.ALL else f"{kind.value}:{name}"
 
-        def set_it() -> Flowing[None]:
-            yield from ask("set_gate", [row])
-            yield from telling(audit.GATES[state], actor, subject, reason)
+        def set_it() -> Statements[None]:
+            yield from run("set_gate", [row])
+            yield from record_subject_action(audit.GATES[state], actor, subject, reason)
 
-        await self._follow(set_it)
+        await self._run_in_transaction(set_it)
         await self.wake(WAKE_GATES)
         if state is GateState.OPEN:
             await self.wake("*")
@@ -143,31 +143,31 @@ class Admitting:
     async def budgets(self) -> list[BudgetRow]:
         return [
             BudgetRow(kind=kind, name=name, cents=cents, seconds=seconds, spent=spent, until=_time(until))
-            for kind, name, cents, seconds, spent, until in await self._look(lambda: ask("budgets", []))
+            for kind, name, cents, seconds, spent, until in await self._run_one_by_one(lambda: run("budgets"))
         ]
 
     async def set_budget(self, budget: Budget, *, actor: str | None = None) -> None:
         new = (budget.kind, budget.name, budget.cents, budget.seconds)
-        words = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
+        description = f"{budget.cents} cent{'' if budget.cents == 1 else 's'} per {spelled_window(budget.seconds)}"
 
-        def set_it() -> Flowing[None]:
-            known = any(tuple(row[:4]) == new for row in (yield from ask("budgets", [])))
-            yield from ask("set_budget", [budget])
+        def set_it() -> Statements[None]:
+            known = any(tuple(row[:4]) == new for row in (yield from run("budgets")))
+            yield from run("set_budget", [budget])
             if not known:
-                yield from telling(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", words)
+                yield from record_subject_action(audit.BUDGET_SET, actor, f"{budget.kind}:{budget.name}", description)
 
-        await self._follow(set_it)
+        await self._run_in_transaction(set_it)
         await self.wake(WAKE_GATES)
         await self.wake("*")
 
     async def drop_budget(self, kind: str, name: str, *, actor: str | None = None) -> bool:
-        def drop_it() -> Flowing[bool]:
-            found = bool((yield from ask("drop_budget", [{"kind": kind, "name": name}])))
+        def drop_it() -> Statements[bool]:
+            found = bool((yield from run("drop_budget", [{"kind": kind, "name": name}])))
             if found:
-                yield from telling(audit.BUDGET_DROPPED, actor, f"{kind}:{name}", None)
+                yield from record_subject_action(audit.BUDGET_DROPPED, actor, f"{kind}:{name}", None)
             return found
 
-        found = await self._follow(drop_it)
+        found = await self._run_in_transaction(drop_it)
         await self.wake(WAKE_GATES)
         await self.wake("*")
         return found
@@ -177,99 +177,101 @@ class Admitting:
     async def tenants(self) -> list[TenantRow]:
         return [
             TenantRow(name=name, weight=weight, queued=queued, running=running, parked=parked, lag=lag, cents=cents)
-            for name, weight, queued, running, parked, lag, cents in await self._look(lambda: ask("tenants", []))
+            for name, weight, queued, running, parked, lag, cents in await self._run_one_by_one(lambda: run("tenants"))
         ]
 
     async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
-        def set_it() -> Flowing[None]:
-            if (yield from ask("set_weight", [{"name": tenant, "weight": weight}])):
-                yield from telling(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
+        def set_it() -> Statements[None]:
+            if (yield from run("set_weight", [{"name": tenant, "weight": weight}])):
+                yield from record_subject_action(audit.TENANT_WEIGHED, actor, f"tenant:{tenant}", f"weight {weight:g}")
 
-        await self._follow(set_it)
+        await self._run_in_transaction(set_it)
 
 
 # In the transaction of a transition
 
 
-def releasing(held: Iterable[Sequence[str] | None]) -> Flowing[None]:
-    """Attempts ended that held slots of these keys: give them back, and let in who waits there.
+def release_slots(held: Iterable[Sequence[str] | None]) -> Statements[None]:
+    """Give back the slots that ended attempts held, and make jobs that are parked on their keys claimable again.
 
-    Two statements. The second has a snapshot of its own, taken after the limit counters are locked: it sees the jobs
-    that a claim parked while the first statement waited for its lock.
+    These are two statements. The second has a snapshot of its own, taken after the limit counters are locked: it sees
+    the jobs that a claim parked while the first statement waited for its lock.
     """
     counted = Counter(key for keys in held for key in keys or ())
     if counted:
-        rows = yield from ask("release_slots", [{"key": key, "n": n} for key, n in sorted(counted.items())])
+        rows = yield from run("release_slots", [{"key": key, "n": n} for key, n in sorted(counted.items())])
         parked_at = sorted(key for (key,) in rows if key is not None)
         if parked_at:
-            yield from ask("unpark", parked_at)
+            yield from run("unpark", parked_at, unparks=True)
 
 
-def letting_in() -> Flowing[float | None]:
-    """Let in who is parked on a key that has room; the seconds until a bucket with jobs at it has one more token."""
+def unpark_ready() -> Statements[float | None]:
+    """Make jobs claimable that are parked on a key with room.
+
+    Returns the seconds until the first bucket with parked jobs has its next token; None without such a bucket.
+    """
     keys, soonest = [], None
-    for key, room, wait in (yield from ask("parked_keys", [])):
+    for key, room, wait in (yield from run("parked_keys")):
         if room > 0:
             keys.append(key)
         if wait is not None:
             soonest = wait if soonest is None else min(soonest, wait)
     if keys:
-        yield from ask("unpark", keys)
+        yield from run("unpark", keys, unparks=True)
     return soonest
 
 
-def charging(costs: Iterable[Transition | Progress]) -> Flowing[None]:
-    """Write what attempts cost into job, ledger and budgets, each under its lease; what was written already stays."""
+def charge(costs: Iterable[Transition | Progress]) -> Statements[None]:
+    """Add what attempts cost to job, ledger and budgets, each under its lease; a cost written before counts once."""
     given = [(cost.lease, cost.cost_cents) for cost in costs if cost.cost_cents]
     if given:
         rows = [{"job": lease.job, "token": lease.token, "cents": cents} for lease, cents in given]
-        yield from ask("charge", sorted(rows, key=lambda row: str(row["job"])))
+        yield from run("charge", sorted(rows, key=lambda row: str(row["job"])))
 
 
-def holding(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Flowing[None]:
-    """Everybody holds back. A transition is written whether or not its bucket is known: it is not `strict`."""
+def hold_back(holds: Iterable[tuple[str, float]], *, strict: bool = True) -> Statements[None]:
+    """Give out no token or slot of these keys for so many seconds.
+
+    `strict` raises UnknownLimit for an undeclared key. A transition is not strict: it is written all the same.
+    """
     longest: dict[str, float] = {}
     for key, span in holds:
         longest[key] = max(span, longest.get(key, 0.0))
     rows = [{"key": key, "name": key.partition(APART)[0], "seconds": span} for key, span in sorted(longest.items())]
     if not rows:
         return
-    yield from ask("make_limit_counters", sorted(longest))
-    known = {row[0] for row in (yield from ask("hold_back", rows))}
+    yield from run("make_limit_counters", sorted(longest))
+    known = {row[0] for row in (yield from run("hold_back", rows))}
     for row in rows:
         if row["key"] in known:
             continue
         if strict:
-            raise unknown(str(row["name"]))
-        log.warning("Retry(bucket=%r): nobody holds back: %s", row["key"], unknown(str(row["name"])))
+            raise unknown_limit(str(row["name"]))
+        log.warning("Retry(bucket=%r) holds nothing back: %s", row["key"], unknown_limit(str(row["name"])))
 
 
-def acquiring(bucket: str, most: float) -> Flowing[Grant]:
-    """One token: for now, or for a time that is near enough."""
-    rows = yield from ask("acquire_token", [{"key": bucket, "most": most}])
-    if not rows:  # met for the first time
-        yield from ask("make_limit_counters", [bucket])
-        rows = yield from ask("acquire_token", [{"key": bucket, "most": most}])
+def acquire_token(bucket: str, most: float) -> Statements[Grant]:
+    """Take one token, for now or for a time that is at most `most` seconds away."""
+    rows = yield from run("acquire_token", [{"key": bucket, "most": most}])
+    if not rows:  # the key is used for the first time
+        yield from run("make_limit_counters", [bucket])
+        rows = yield from run("acquire_token", [{"key": bucket, "most": most}])
     if not rows:
-        raise unknown(bucket.partition(APART)[0])
+        raise unknown_limit(bucket.partition(APART)[0])
     wait, granted = rows[0]
     return Grant(granted=bool(granted), wait=float(wait))
 
 
-def telling(action: str, actor: str | None, subject: str, reason: str | None) -> Flowing[None]:
-    """A row of the audit for what an operator did to something that is no job."""
-    yield from ask("record_subject_action", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
+def record_subject_action(action: str, actor: str | None, subject: str, reason: str | None) -> Statements[None]:
+    """Write a row of the audit for an operation on something that is no job."""
+    yield from run("record_subject_action", [{"action": action, "actor": actor, "subject": subject, "reason": reason}])
 
 
-def unknown(name: str) -> UnknownLimit:
+def unknown_limit(name: str) -> UnknownLimit:
     return UnknownLimit(
         f"no limit or rate is called {name!r}: no worker that declares it has been started; declare it with "
         f'app.rate("{name}", 5, every="1s") or in a job\'s limits=[…]'
     )
-
-
-def _just(flowing: Flowing[Rows]) -> Flowing[None]:
-    yield from flowing
 
 
 def _limit_row(row: Sequence[Any]) -> LimitRow:

@@ -1,11 +1,11 @@
-"""What a transition means for other jobs, written once for both stores: keys, spawns, joins, follow-ups, children.
+"""What a transition causes for other jobs, written once for both stores: keys, spawns, joins, follow-ups, children.
 
-In:   transitions that were just written, new jobs, what an operator did
-Out:  the statements of everything that follows from them
-Next: none; a job that becomes claimable by it is a new start at runtime/discovery.py
+In:   transitions that were just written, new jobs, the operation of an operator
+Out:  the statements that write everything they cause
+Next: the queues of the jobs that became claimable are woken after the commit
 
-These are generators without a database (see `statements.py`). A store runs them inside the transaction that writes
-the transition, so that everything commits with it or not at all.
+These are generators of statements (see `statements.py`). A store runs them inside the transaction that writes the
+transition, so that the consequences commit together with it or not at all.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from windlass.model.outcome import Transition
 from windlass.model.state import FINAL, State, Verb
 from windlass.policy.failure import EXHAUSTED
 from windlass.store.parts.encoding import encode_jobs
-from windlass.store.parts.joins import arrive, begin_waits, reopen, wake, wake_due
+from windlass.store.parts.joins import begin_waits, count_ends, reopen_waits, wake_due_waits, wake_jobs
 from windlass.store.parts.keys import take_keys
-from windlass.store.parts.statements import Ask, Flowing, ask, encoder, uuid_of
+from windlass.store.parts.statements import Statement, Statements, encoder, run, uuid_of
 
 log = logging.getLogger("windlass")
 
 
-# The way in
+# Enqueue
 
 
 def is_simple(job: NewJob) -> bool:
-    """Whether one row says it all."""
+    """Whether one row is all that an enqueue of this job writes."""
     return job.unique is None and job.idempotency is None and job.wait is None and job.parent is None and not job.links
 
 
-def enqueueing(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()) -> Flowing[Mapping[UUID, UUID]]:
-    """Write new jobs; the answer names, by the new id, the jobs that held a key already. `awaited` have a waiter."""
+def enqueue_jobs(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()) -> Statements[Mapping[UUID, UUID]]:
+    """Write new jobs; returns, by the new id, the job that already held its key. Jobs in `awaited` have a waiter."""
     existing: Mapping[UUID, UUID] = {}
     keyed = [job for job in jobs if job.unique is not None or job.idempotency is not None]
     if keyed:
@@ -49,17 +49,18 @@ def enqueueing(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset()
     fresh = [job for job in jobs if job.id not in existing]
     awaited |= {edge.awaited for job in fresh if job.wait is not None for edge in job.wait.edges}
     if fresh:
-        yield Ask("enqueue", encode_jobs(fresh, awaited))
+        at_once = frozenset(j.queue for j in fresh if j.delay is None and j.run_at is None and j.wait is None)
+        yield Statement("enqueue", encode_jobs(fresh, awaited), enqueues=at_once)
     parents = {job.parent for job in fresh if job.parent is not None} - {job.id for job in fresh}
     if parents:
-        yield from ask("mark_followed", sorted(parents))  # a cancel has to go down to its children
+        yield from run("mark_followed", sorted(parents))  # a cancel of the parent also cancels its children
     if any(job.links for job in fresh):
-        yield from ask("insert_links", [_link(job.id, name, existing.get(to, to), place) for job in fresh
+        yield from run("insert_links", [_link(job.id, name, existing.get(to, to), place) for job in fresh
                                 for place, (name, to) in enumerate(job.links)])  # fmt: skip
     waits = {job.id: redirected(job.wait, existing) for job in fresh if job.wait is not None}
     if waits:
         begun = yield from begin_waits(waits, fence=0, new=frozenset(job.id for job in fresh))
-        yield from follow(begun.ended)
+        yield from propagate(begun.ended)
     return existing
 
 
@@ -67,34 +68,34 @@ def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
     return {"job": job, "name": name, "target": target, "place": place}
 
 
-# A batch of transitions was written
+# After a batch of transitions
 
 
-def after(settled: Iterable[tuple[Transition, State]]) -> Flowing[Mapping[UUID, State]]:
-    """Write what follows transitions that hold; the answer has the states that changed once more."""
+def write_flow(settled: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
+    """Write what these transitions cause; returns the jobs whose state changed again, with the new state."""
     pairs = list(settled)
     changed: dict[UUID, State] = {}
     flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
     for transition, state, flow in flows:
         if state not in (State.DEAD, State.FAILED, State.CANCELLED):
-            yield from _write_flow(transition.lease, flow, waits=state is State.WAITING, changed=changed)
-    yield from follow([transition.job for transition, state in pairs if state in FINAL])
+            yield from _write_one_flow(transition.lease, flow, waits=state is State.WAITING, changed=changed)
+    yield from propagate([transition.job for transition, state in pairs if state in FINAL])
     return changed
 
 
-def _write_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID, State]) -> Flowing[None]:
+def _write_one_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID, State]) -> Statements[None]:
     job = lease.job
     existing: Mapping[UUID, UUID] = {}
     awaited = frozenset(edge.awaited for edge in flow.wait.edges) if flow.wait is not None else frozenset()
     if flow.spawns:
-        existing = yield from enqueueing([spawn.job for spawn in flow.spawns], awaited=awaited)
-        yield from ask("insert_links", [_link(job, spawn.name, existing.get(spawn.job.id, spawn.job.id), place)
+        existing = yield from enqueue_jobs([spawn.job for spawn in flow.spawns], awaited=awaited)
+        yield from run("insert_links", [_link(job, spawn.name, existing.get(spawn.job.id, spawn.job.id), place)
                                 for place, spawn in enumerate(flow.spawns)])  # fmt: skip
     if flow.links:
         links = [_link(job, link.name, link.target, place) for place, link in enumerate(flow.links)]
-        yield from ask("insert_links", links)
+        yield from run("insert_links", links)
     if flow.memories:
-        yield from ask(
+        yield from run(
             "record_steps",
             [
                 {"job": job, "name": memory.name, "value": msgspec.Raw(memory.value.encode())}
@@ -102,48 +103,52 @@ def _write_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID, St
             ],
         )
     if waits and flow.wait is not None:
-        yield from ask("mark_followed", [job])  # a cancel has to end its wait
-        born = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
-        begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=born)
+        yield from run("mark_followed", [job])  # a cancel of the job also ends its wait
+        new = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
+        begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=new)
         changed.update(dict.fromkeys(begun.woken, State.QUEUED) | dict.fromkeys(begun.ended, State.DEAD))
-        yield from follow(begun.ended)
+        yield from propagate(begun.ended)
 
 
-def follow(ended: Iterable[UUID]) -> Flowing[None]:
-    """Everything that follows the end of these jobs, and the ends that this brings about, to the last."""
+def propagate(ended: Iterable[UUID]) -> Statements[None]:
+    """Write everything that the end of these jobs causes, and what the ends caused by that cause, until none is left.
+
+    Per ended job: its keys are freed, its follow-up is enqueued, its children are cancelled if it was cancelled, its
+    own waits are deleted, and its arrival is counted for every job that waits for it.
+    """
     waiting = sorted(ended)
     while waiting:
-        rows = [Ended(*row) for row in (yield from ask("ended_jobs", waiting))]
+        rows = [EndedJob(*row) for row in (yield from run("ended_jobs", waiting))]
         waiting = []
         if not rows:
             return
-        yield from ask("free_keys", [{"job": row.id, "status": row.status} for row in rows])
-        followers = [job for row in rows if (job := _follow_up(row)) is not None]
-        if followers:
-            yield from enqueueing(followers)
+        yield from run("free_keys", [{"job": row.id, "status": row.status} for row in rows])
+        follow_ups = [job for row in rows if (job := _follow_up(row)) is not None]
+        if follow_ups:
+            yield from enqueue_jobs(follow_ups)
         cancelled = [row.id for row in rows if row.status == State.CANCELLED]
         if cancelled:
             waiting += yield from _cancel_children(cancelled)
-        yield from ask("delete_edges", [row.id for row in rows])
-        yield from ask("delete_waits", [row.id for row in rows])
-        waiting += yield from arrive({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
+        yield from run("delete_edges", [row.id for row in rows])
+        yield from run("delete_waits", [row.id for row in rows])
+        waiting += yield from count_ends({uuid_of(row.id): row.status == State.SUCCEEDED for row in rows})
         waiting.sort()
 
 
-def _cancel_children(parents: Sequence[object]) -> Flowing[list[UUID]]:
-    """Children go with their parent: those that run are asked, the others end here and now."""
-    children = [uuid_of(row[0]) for row in (yield from ask("children", parents))]
+def _cancel_children(parents: Sequence[object]) -> Statements[list[UUID]]:
+    """Cancel the children of cancelled jobs: a running child is asked to stop, any other ends here."""
+    children = [uuid_of(row[0]) for row in (yield from run("children", parents))]
     if not children:
         return []
-    rows = yield from ask("cancel_many", [{"id": child, "reason": "its parent was cancelled"} for child in children])
+    rows = yield from run("cancel_many", [{"id": child, "reason": "its parent was cancelled"} for child in children])
     return [uuid_of(row[0]) for row in rows]
 
 
-# Consequences
+# Follow-ups
 
 
-class Ended(NamedTuple):
-    """A job that ended, as `ended.sql` tells it."""
+class EndedJob(NamedTuple):
+    """A job that ended: one row of the statement `ended_jobs`."""
 
     id: Any
     status: str
@@ -155,12 +160,12 @@ class Ended(NamedTuple):
     consequences: str | None
 
 
-def _follow_up(job: Ended) -> NewJob | None:
+def _follow_up(job: EndedJob) -> NewJob | None:
     if job.consequences is None:
         return None
     known = consequences_in(job.consequences)
     if not known:
-        log.warning("what should follow job %s cannot be read, and nothing follows: %s", job.id, job.consequences[:200])
+        log.warning("the follow-ups of job %s cannot be read, so none is enqueued: %s", job.id, job.consequences[:200])
     consequence = known.get(Moment(job.status))
     if consequence is None:
         return None
@@ -185,66 +190,71 @@ def _follow_up(job: Ended) -> NewJob | None:
     )
 
 
-def condemned(jobs: Iterable[tuple[UUID, str]]) -> Flowing[None]:
-    """Jobs whose worker died once too often, or in their last attempt, as the sweeper writes it, with their reasons."""
+def bury_crashed(jobs: Iterable[tuple[UUID, str]]) -> Statements[None]:
+    """Jobs that a sweep marked dead, with the reason: too many of their workers died, or one in the last attempt."""
     dead = dict(sorted(jobs))
     if dead:
-        words = {job: audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED) for job, reason in dead.items()}
-        actions = [{"action": word, "actor": None, "job": job} for job, word in words.items()]
-        yield from ask("record_job_action", actions)
-        yield from follow(list(dead))
+        actions = [
+            {"action": audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED), "actor": None, "job": job}
+            for job, reason in dead.items()
+        ]
+        yield from run("record_job_action", actions)
+        yield from propagate(list(dead))
 
 
 # Signals
 
 
-def signalling(job: UUID, name: str, payload: str, actor: str | None) -> Flowing[bool]:
-    """The job's row is locked and it has not ended: keep the signal, and wake the job if it waits for it."""
+def send_signal(job: UUID, name: str, payload: str, actor: str | None) -> Statements[bool]:
+    """Store a signal, and wake the job if it waits for it. The job has not ended, and its row is locked.
+
+    Returns False when a signal of this name was stored before: the first one stays.
+    """
     row = {"job": job, "name": name, "payload": msgspec.Raw(payload.encode())}
-    kept = yield from ask("insert_signal", [row])
+    kept = yield from run("insert_signal", [row])
     if not kept:
         return False
-    yield from recording(audit.SIGNALLED, actor, job)
-    if (yield from ask("awaits_signal", [{"job": job, "name": name}])):
-        yield from wake([job])
+    yield from record_job_action(audit.SIGNALLED, actor, job)
+    if (yield from run("awaits_signal", [{"job": job, "name": name}])):
+        yield from wake_jobs([job])
     return True
 
 
-def waking_due(page: int) -> Flowing[int]:
-    """Jobs whose time is up, and waits that could not be decided when they should: how many were woken."""
-    woken, ended = yield from wake_due(page)
-    yield from follow(ended)
+def wake_due_jobs(page: int) -> Statements[int]:
+    """Wake the jobs whose timer ran out, and decide the waits that no arrival could decide; returns how many woke."""
+    woken, ended = yield from wake_due_waits(page)
+    yield from propagate(ended)
     return woken
 
 
 # Operators
 
 
-def recording(action: str, actor: str | None, job: UUID) -> Flowing[None]:
-    """A row of the audit for what an operator did; the job's own row tells the rest."""
-    yield from ask("record_job_action", [{"action": action, "actor": actor, "job": job}])
+def record_job_action(action: str, actor: str | None, job: UUID) -> Statements[None]:
+    """Write a row of the audit for an operation; the statement copies queue, type and tenant from the job's row."""
+    yield from run("record_job_action", [{"action": action, "actor": actor, "job": job}])
 
 
-def operated(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Flowing[None]:
-    """What follows an operator's change that was just written."""
+def after_operation(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Statements[None]:
+    """Write what an operator's change, which was just written, causes."""
     if verb is Verb.CANCEL and state is not State.RUNNING:
-        yield from recording(audit.CANCELLED, actor, job)
-        yield from follow([job])
-    elif verb is not Verb.DISCARD:  # whose row was still there to be told of before
-        yield from recording(audit.OPERATIONS[verb], actor, job)
+        yield from record_job_action(audit.CANCELLED, actor, job)
+        yield from propagate([job])
+    elif verb is not Verb.DISCARD:  # a discard is recorded before it, while the job's row is still there
+        yield from record_job_action(audit.OPERATIONS[verb], actor, job)
     if verb in (Verb.REPLAY, Verb.RESUME):
         yield from _retake_key(verb, job)
-        yield from ask("delete_expired_keys", [job])
-        yield from reopen(job)
+        yield from run("delete_expired_keys", [job])
+        yield from reopen_waits(job)
     elif verb is Verb.DISCARD:
-        yield from ask("free_keys", [{"job": job, "status": "discarded"}])
+        yield from run("free_keys", [{"job": job, "status": "discarded"}])
 
 
-def _retake_key(verb: Verb, job: UUID) -> Flowing[None]:
-    """A job that comes back needs its key back; somebody else may have it by now."""
-    if (yield from ask("retake_keys", [job])):
+def _retake_key(verb: Verb, job: UUID) -> Statements[None]:
+    """A job that becomes claimable again needs its unique key again; another job may hold it by now."""
+    if (yield from run("retake_keys", [job])):
         return
-    for key, holder in (yield from ask("key_holder", [job])):
+    for key, holder in (yield from run("key_holder", [job])):
         if uuid_of(holder) != job:
             raise TransitionRefused(
                 f"cannot {verb.value} job {job}: its unique key {key!r} belongs to job {holder} now, which does "

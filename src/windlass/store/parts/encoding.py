@@ -1,4 +1,4 @@
-"""New jobs as the one JSON text that the enqueue statement takes, whichever driver carries it."""
+"""New jobs as one JSON text: the parameter of the statement `enqueue`, the same for every driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from windlass.model.job import NewJob
 
 
-class Row(msgspec.Struct, frozen=True):
+class EnqueueRow(msgspec.Struct, frozen=True):
     """A `NewJob` whose input is embedded as JSON instead of being quoted once more; the same fields."""
 
     id: UUID
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     limits: tuple[str, ...] | None
 
 
-COPIED = Row.__struct_fields__[:-5]  # of a NewJob, as they are
+COPIED = EnqueueRow.__struct_fields__[:-5]  # fields of a NewJob that are copied unchanged
 INPUT, RUN_AT, KEY = COPIED.index("input"), COPIED.index("run_at"), COPIED.index("key")
 ENCODER = msgspec.json.Encoder()
 
@@ -48,12 +48,12 @@ ENCODER = msgspec.json.Encoder()
 def encode_jobs(jobs: Sequence[NewJob], awaited: Set[UUID] = frozenset()) -> str:
     """A JSON array with one object per job: ids as text, times in RFC 3339 and UTC, the input as it is.
 
-    Jobs among `awaited` have somebody who waits for their end.
+    Another job waits for the end of each job in `awaited`.
     """
     return ENCODER.encode([_row(job, job.followed or job.id in awaited) for job in jobs]).decode()
 
 
-def _row(job: NewJob, followed: bool) -> Row:
+def _row(job: NewJob, followed: bool) -> EnqueueRow:
     values = [getattr(job, field) for field in COPIED]
     values[INPUT] = msgspec.Raw(job.input)
     if job.unique is not None:
@@ -63,4 +63,4 @@ def _row(job: NewJob, followed: bool) -> Row:
     consequences = None if job.consequences is None else msgspec.Raw(job.consequences)
     status = "queued" if job.wait is None else "waiting"
     scope = None if job.unique is None else job.unique.scope
-    return Row(*[*values, consequences, followed, status, scope, job.limits or None])
+    return EnqueueRow(*[*values, consequences, followed, status, scope, job.limits or None])

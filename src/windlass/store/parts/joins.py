@@ -1,12 +1,15 @@
-"""Who waits for whom: counted arrivals, and what they decide. Generators, driven as `statements.py` says.
+"""Jobs that wait for other jobs: an edge per awaited job, and one row per waiter that counts the arrivals.
 
-The race that all of it has to survive: a job ends while another begins to wait for it. The waiter marks the awaited
-row `followed` under its lock. A finish that comes first has moved the row, and the waiter, in a statement of its own
-and so with a snapshot of its own, sees it ended. A finish that comes second finds the mark, goes the way that looks for
-edges, and sees this one. Arrivals are counted on one row per waiter: its lock makes one of them the last.
+An arrival is the end of an awaited job. These are generators of statements (see `statements.py`).
 
-Locks are taken in this order: jobs, edges, waits; only an arrival goes back to a job's row, its waiter's, and it does
-not wait for it.
+The race that all of this has to survive: a job ends while another begins to wait for it. The waiter marks the awaited
+row `followed` under that row's lock. If the finish comes first, it has moved the row to the history; the waiter reads
+the history in a second statement, which has a snapshot of its own, and sees the job ended. If the finish comes second,
+it finds the mark, searches for edges, and sees this one. Arrivals are counted on one row per waiter: the lock of that
+row decides which arrival is the last.
+
+Order of locks: jobs, edges, waits. Only an arrival goes back to a job's row, the waiter's, and it does not wait for
+that lock.
 """
 
 from __future__ import annotations
@@ -17,29 +20,29 @@ from uuid import UUID
 
 from windlass.model.job import Policy, Wait
 from windlass.model.state import FINAL, State
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.store.parts.statements import Statements, run, uuid_of
 
 
-class Begun(NamedTuple):
-    """What beginning to wait decided at once."""
+class BegunWaits(NamedTuple):
+    """What was decided while the waits began: jobs that were woken at once, and jobs that ended."""
 
     woken: frozenset[UUID]
     ended: list[UUID]
 
 
-def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Flowing[Begun]:
-    """Jobs that are `waiting` by now begin to wait; those whose need is met already are woken at once.
+def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Statements[BegunWaits]:
+    """Write the waits of jobs that are in the state `waiting`; a job whose need is met already is woken at once.
 
-    The fence tells one wait of a job from the next: an edge of an earlier one counts for nothing. `new` are awaited
-    jobs that this very transaction wrote: nobody else can have changed them.
+    The fence distinguishes one wait of a job from its next wait: edges of an earlier one are ignored. `new` names the
+    awaited jobs that this transaction wrote itself: no other transaction can have changed them.
     """
     states = yield from _states_of({edge.awaited for wait in waits.values() for edge in wait.edges}, new)
-    looping = yield from _in_a_round(waits, states)
+    in_cycles = yield from _in_cycles(waits, states)
     edges: list[dict[str, object]] = []
-    counts: dict[UUID, Count] = {}
-    decided = Decided()
+    counts: dict[UUID, Arrivals] = {}
+    decided = Decisions()
     for job, wait in waits.items():
-        count = counts[job] = Count()
+        count = counts[job] = Arrivals()
         for edge in wait.edges:
             state = states[edge.awaited]
             done, ok = state in ENDED, state is State.SUCCEEDED
@@ -55,23 +58,23 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
                     "ok": good,
                 }
             )
-        if job in looping:
-            decided.abandon.append({"id": job, "reason": "it waits for a job that waits for it"})
+        if job in in_cycles:
+            decided.bury.append({"id": job, "reason": "it waits for a job that waits for it"})
         elif wait.edges or (wait.signal is None and wait.delay is None):
             decided.decide(job, count, need=wait.need, pending=count.pending, succeeded=count.succeeded)
     if edges:
-        yield from ask("insert_edges", edges)
+        yield from run("insert_edges", edges)
     rows = [_wait_row(job, fence, wait, counts[job]) for job, wait in waits.items()]
-    for job, *_ in (yield from ask("begin_waits", rows)):
-        decided.wake.append(uuid_of(job))  # its signal was there already
+    for job, *_ in (yield from run("begin_waits", rows)):
+        decided.wake.append(uuid_of(job))  # its signal had been sent already
     batches = [job for job, wait in waits.items() if wait.batch]
     if batches:
-        yield from ask("count_batch", batches)
-    ended = yield from _carry_out(decided)
-    return Begun(frozenset(decided.wake), ended)
+        yield from run("count_batch", batches)
+    ended = yield from _write_decisions(decided)
+    return BegunWaits(frozenset(decided.wake), ended)
 
 
-def _wait_row(job: UUID, fence: int, wait: Wait, count: Count) -> dict[str, object]:
+def _wait_row(job: UUID, fence: int, wait: Wait, count: Arrivals) -> dict[str, object]:
     return {
         "job": job,
         "fence": fence,
@@ -86,47 +89,50 @@ def _wait_row(job: UUID, fence: int, wait: Wait, count: Count) -> dict[str, obje
     }
 
 
-def _in_a_round(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None]) -> Flowing[frozenset[UUID]]:
-    """Waiters that would wait for each other: they would never wake.
+def _in_cycles(waits: Mapping[UUID, Wait], states: Mapping[UUID, State | None]) -> Statements[frozenset[UUID]]:
+    """The jobs that would wait, over any number of others, for themselves: they would never wake.
 
-    Only somebody who waits already can close a round. Whoever begins to wait for such a job does so one after the
-    other, so that of two who close one together the second sees the first.
+    Only a wait for a job that waits itself can close such a cycle. Transactions that write one take a lock and so run
+    one after the other: of two that close a cycle together, the second sees the first.
     """
-    wishes = [
+    wanted = [
         {"job": job, "awaited": edge.awaited}
         for job, wait in waits.items()
         for edge in wait.edges
         if states[edge.awaited] is State.WAITING
     ]
-    if not wishes:
+    if not wanted:
         return frozenset()
-    yield from ask("lock_wait_graph", [])
-    return frozenset(uuid_of(row[0]) for row in (yield from ask("cycles", wishes)))
+    yield from run("lock_wait_graph")
+    return frozenset(uuid_of(row[0]) for row in (yield from run("cycles", wanted)))
 
 
 ENDED = FINAL | {None}
-"""States of an awaited job that has ended; None stands for one that is gone."""
+"""States of an awaited job that has ended; None stands for a job that no longer exists."""
 
 
-def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Flowing[dict[UUID, State | None]]:
-    """The states of awaited jobs, each marked as followed under its row's lock."""
+def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Statements[dict[UUID, State | None]]:
+    """The states of awaited jobs. Each job that has not ended is marked `followed` under its row's lock."""
     states: dict[UUID, State | None] = dict.fromkeys(awaited & new, State.QUEUED)
     others = sorted(awaited - new)
     if others:
-        found = {uuid_of(row[0]): State(row[1]) for row in (yield from ask("mark_followed", others))}
+        found = {uuid_of(row[0]): State(row[1]) for row in (yield from run("mark_followed", others))}
         missing = [job for job in others if job not in found]
-        if missing:  # a statement of its own, and so a later snapshot: a finish that came first is seen here
-            found |= {uuid_of(row[0]): State(row[1]) for row in (yield from ask("ended_states", missing))}
+        if missing:  # a second statement, so a later snapshot: it sees a finish that came first
+            found |= {uuid_of(row[0]): State(row[1]) for row in (yield from run("ended_states", missing))}
         states |= {job: found.get(job) for job in others}
     return states
 
 
-def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
-    """Awaited jobs ended: count them on their waiters, and wake, abandon or skip whom that decides."""
-    by_wait: dict[tuple[UUID, int], Count] = {}
-    rows = yield from ask("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
+def count_ends(ends: Mapping[UUID, bool]) -> Statements[list[UUID]]:
+    """Count the ends of awaited jobs for their waiters; wake, bury or cancel each waiter whose wait is decided by that.
+
+    `ends` says for each job whether it succeeded. Returns the waiters that ended.
+    """
+    by_wait: dict[tuple[UUID, int], Arrivals] = {}
+    rows = yield from run("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
     for waiter, fence, awaited, policy, ok in rows:
-        count = by_wait.setdefault((uuid_of(waiter), fence), Count())
+        count = by_wait.setdefault((uuid_of(waiter), fence), Arrivals())
         count.add(Policy(policy), done=True, ok=bool(ok), awaited=uuid_of(awaited))
     if not by_wait:
         return []
@@ -134,35 +140,35 @@ def arrive(ends: Mapping[UUID, bool]) -> Flowing[list[UUID]]:
         {"job": job, "fence": fence, "arrived": count.arrived, "succeeded": count.succeeded, "bad": count.bad}
         for (job, fence), count in sorted(by_wait.items())
     ]
-    decided, batches = Decided(), []
-    for job, fence, need, pending, succeeded, batch in (yield from ask("count_arrivals", arrivals)):
+    decided, batches = Decisions(), []
+    for job, fence, need, pending, succeeded, batch in (yield from run("count_arrivals", arrivals)):
         waiter = uuid_of(job)
         count = by_wait[waiter, fence]
         decided.decide(waiter, count, need=need, pending=pending, succeeded=succeeded)
         if batch:
             batches.append(waiter)
     if batches:
-        yield from ask("count_batch", sorted(batches))
-    return (yield from _carry_out(decided))
+        yield from run("count_batch", sorted(batches))
+    return (yield from _write_decisions(decided))
 
 
-def reopen(job: UUID) -> Flowing[None]:
-    """A replay or a resume: whoever still waits for this job waits for it again."""
-    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from ask("reopen_edges", [job]))]
+def reopen_waits(job: UUID) -> Statements[None]:
+    """After a replay or a resume: each job that still waits for this one waits for its end again."""
+    rows = [(uuid_of(waiter), fence, ok) for waiter, fence, ok in (yield from run("reopen_edges", [job]))]
     if not rows:
         return
-    yield from ask("mark_followed", [job])  # it may have ended before anybody waited for it
+    yield from run("mark_followed", [job])  # it may have ended before a job waited for it
     arrivals = [
         {"job": waiter, "fence": fence, "arrived": -1, "succeeded": -1 if ok else 0, "bad": -1}
-        for waiter, fence, ok in rows  # only a bad end has a way back
+        for waiter, fence, ok in rows  # bad: only a job that ended badly can be replayed
     ]
-    batches = [uuid_of(row[0]) for row in (yield from ask("count_arrivals", arrivals)) if row[-1]]
+    batches = [uuid_of(row[0]) for row in (yield from run("count_arrivals", arrivals)) if row[-1]]
     if batches:
-        yield from ask("count_batch", sorted(batches))
+        yield from run("count_batch", sorted(batches))
 
 
-class Count:
-    """What arrived for one waiter."""
+class Arrivals:
+    """The arrivals counted for one waiter."""
 
     def __init__(self) -> None:
         self.arrived = self.succeeded = self.pending = self.bad = 0
@@ -181,63 +187,67 @@ class Count:
                 self.fatal = (policy, awaited)
 
 
-class Decided:
-    """Waiters whose wait is over."""
+class Decisions:
+    """Waiters whose wait is decided: woken, dead because an awaited job failed, or cancelled for it."""
 
     def __init__(self) -> None:
         self.wake: list[UUID] = []
-        self.abandon: list[dict[str, object]] = []
-        self.skip: list[dict[str, object]] = []
-        self.condemned: set[UUID] = set()
+        self.bury: list[dict[str, object]] = []
+        self.cancel: list[dict[str, object]] = []
+        self.ended: set[UUID] = set()
 
-    def condemn(self, job: UUID, policy: Policy, awaited: UUID) -> None:
-        """An awaited job's bad end ends its waiter, once."""
-        if job in self.condemned:
+    def end_waiter(self, job: UUID, policy: Policy, awaited: UUID) -> None:
+        """An awaited job ended badly, and the edge's policy ends the waiter too, once."""
+        if job in self.ended:
             return
-        self.condemned.add(job)
-        verdict = self.abandon if policy is Policy.FAIL else self.skip
-        word = "failed" if policy is Policy.FAIL else "skipped"
-        verdict.append({"id": job, "reason": f"{word}: job {awaited}, on which it depends, did not succeed"})
+        self.ended.add(job)
+        fails = policy is Policy.FAIL
+        reason = f"{'failed' if fails else 'skipped'}: job {awaited}, on which it depends, did not succeed"
+        (self.bury if fails else self.cancel).append({"id": job, "reason": reason})
 
-    def decide(self, job: UUID, count: Count, *, need: int, pending: int, succeeded: int) -> None:
+    def decide(self, job: UUID, count: Arrivals, *, need: int, pending: int, succeeded: int) -> None:
         if count.fatal is not None:
-            self.condemn(job, *count.fatal)
+            self.end_waiter(job, *count.fatal)
         elif succeeded >= need or succeeded + pending < need:
             self.wake.append(job)
 
 
-def wake(jobs: Iterable[UUID]) -> Flowing[int]:
-    """Wake jobs that wait: how many.
+def wake_jobs(jobs: Iterable[UUID]) -> Statements[int]:
+    """Make waiting jobs claimable; returns how many.
 
-    A row that somebody else holds is left alone: an arrival that waited for it, holding the row of its own job, would
-    meet a cancel that comes the other way round, from the waiter down to its children. `waking_due` looks after it.
+    A row that another transaction has locked is skipped. An arrival holds the row of the job that ended; if it waited
+    for the waiter's row, it could deadlock with a cancel, which locks the waiter first and then its children.
+    `wake_due_jobs` wakes the skipped job later.
     """
-    woken = [row[0] for row in (yield from ask("wake_waiting", sorted(jobs)))]
+    woken = [row[0] for row in (yield from run("wake_waiting", sorted(jobs), wakes=True))]
     if woken:
-        yield from ask("delete_waits", woken)
+        yield from run("delete_waits", woken)
     return len(woken)
 
 
-def _carry_out(decided: Decided) -> Flowing[list[UUID]]:
-    """The jobs that ended by it."""
+def _write_decisions(decided: Decisions) -> Statements[list[UUID]]:
+    """Write the decisions; returns the jobs that ended."""
     ended: list[UUID] = []
     if decided.wake:
-        yield from wake(decided.wake)
-    if decided.abandon:
-        ended += [uuid_of(row[0]) for row in (yield from ask("bury_waiting", decided.abandon))]
-    if decided.skip:
-        ended += [uuid_of(row[0]) for row in (yield from ask("cancel_many", decided.skip))]
+        yield from wake_jobs(decided.wake)
+    if decided.bury:
+        ended += [uuid_of(row[0]) for row in (yield from run("bury_waiting", decided.bury))]
+    if decided.cancel:
+        ended += [uuid_of(row[0]) for row in (yield from run("cancel_many", decided.cancel))]
     return ended
 
 
-def wake_due(page: int) -> Flowing[tuple[int, list[UUID]]]:
-    """Wake jobs whose time is up, and decide waits that no arrival could, because somebody held the waiter's row."""
-    due = [uuid_of(row[0]) for row in (yield from ask("due_waits", [page]))]
+def wake_due_waits(page: int) -> Statements[tuple[int, list[UUID]]]:
+    """Wake jobs whose timer ran out, and decide waits that an arrival left because the waiter's row was locked.
+
+    Returns how many woke, and the jobs that ended.
+    """
+    due = [uuid_of(row[0]) for row in (yield from run("due_waits", [page]))]
     if not due:
         return 0, []
-    yield from ask("count_batch", sorted(due))
-    decided = Decided()
-    for waiter, policy, awaited in (yield from ask("fatal_edges", sorted(due))):
-        decided.condemn(uuid_of(waiter), Policy(policy), uuid_of(awaited))
-    woken = yield from wake(job for job in due if job not in decided.condemned)
-    return woken, (yield from _carry_out(decided))
+    yield from run("count_batch", sorted(due))
+    decided = Decisions()
+    for waiter, policy, awaited in (yield from run("fatal_edges", sorted(due))):
+        decided.end_waiter(uuid_of(waiter), Policy(policy), uuid_of(awaited))
+    woken = yield from wake_jobs(job for job in due if job not in decided.ended)
+    return woken, (yield from _write_decisions(decided))

@@ -1,6 +1,6 @@
-"""Taking the keys of new jobs: who holds one already, and what then becomes of the other.
+"""The unique and idempotency keys of new jobs: taken if they are free, else the job that holds the key is named.
 
-Generators, driven as `statements.py` says.
+These are generators of statements (see `statements.py`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from uuid import UUID
 
 from windlass.errors import IdempotencyConflict
 from windlass.model.job import Key, NewJob
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.store.parts.statements import Statements, run, uuid_of
 
 
-def take_keys(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
-    """Take the keys of these jobs; the answer names, by the new id, the jobs that held one.
+def take_keys(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
+    """Take the keys of these jobs; returns, by the new id, the job that already holds its key.
 
-    Idempotency first: a producer that repeats itself gets its own answer, whatever has become of the unique key. Both
-    are upserts that wait for a concurrent holder's transaction and see whether it committed.
+    Idempotency keys come first: a producer that repeats a request gets the job of that request, whatever has become of
+    the unique key. Both are upserts: they wait for the transaction of a concurrent holder and see whether it committed.
     """
     held = yield from _take([(job.id, job.idempotency) for job in jobs if job.idempotency is not None])
     rest = [job for job in jobs if job.id not in held]
@@ -28,13 +28,13 @@ def take_keys(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
         for job in rest
         if job.id in by_unique and job.idempotency is not None
     ]
-    if repeated:  # the producer's key must lead to the job that is there, not to the one that never was
-        yield from ask("repoint_keys", repeated)
+    if repeated:  # the producer's key must lead to the existing job, not to the one that is not written
+        yield from run("repoint_keys", repeated)
     return _resolved({**held, **by_unique})
 
 
 def _resolved(existing: dict[UUID, UUID]) -> dict[UUID, UUID]:
-    """A job of this batch that gave way to another which then was refused itself leads to the one that is there."""
+    """By new id the job that exists: a holder of this batch that is not written itself leads on to its own holder."""
     return {job: _last(existing, holder) for job, holder in existing.items()}
 
 
@@ -44,11 +44,11 @@ def _last(existing: Mapping[UUID, UUID], job: UUID) -> UUID:
     return job
 
 
-def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
-    if not wishes:
+def _take(keys: Sequence[tuple[UUID, Key]]) -> Statements[dict[UUID, UUID]]:
+    if not keys:
         return {}
     wanted: dict[tuple[str, str], list[tuple[UUID, Key]]] = {}
-    for job, key in wishes:
+    for job, key in keys:
         wanted.setdefault((key.scope, key.key), []).append((job, key))
     rows: list[dict[str, object]] = [
         {
@@ -60,7 +60,7 @@ def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
             "forever": key.forever,
             "fingerprint": key.fingerprint,
         }
-        # Each once, the first of a batch, and in one order: so two batches cannot wait for each other.
+        # Each key once, for the first job of the batch, and sorted: two batches then cannot deadlock.
         for _, ((job, key), *_rest) in sorted(wanted.items())
     ]
     existing: dict[UUID, UUID] = {}
@@ -74,17 +74,17 @@ def _take(wishes: Sequence[tuple[UUID, Key]]) -> Flowing[dict[UUID, UUID]]:
     return existing
 
 
-def _holders(wanted: list[dict[str, object]]) -> Flowing[list[Any]]:
-    """Who holds each key now: taken where nobody had it, taken over where that is allowed, else whose it is.
+def _holders(wanted: list[dict[str, object]]) -> Statements[list[Any]]:
+    """The holder of each key: this job where the key was free or may be taken over, else the job that has it.
 
-    A key that was held at the insert may be gone at the look: then it is taken once more.
+    A key that was held when the insert ran may be gone when its holder is read: then it is tried again.
     """
     known: dict[tuple[object, object], Any] = {}
     while missing := [row for row in wanted if (row["scope"], row["key"]) not in known]:
         for statement in ("take_keys", "take_over_keys", "key_holders"):
             rest = [row for row in missing if (row["scope"], row["key"]) not in known]
             if rest:
-                known |= {(row[0], row[1]): row for row in (yield from ask(statement, rest))}
+                known |= {(row[0], row[1]): row for row in (yield from run(statement, rest))}
     return list(known.values())
 
 

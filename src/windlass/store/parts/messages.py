@@ -1,6 +1,6 @@
-"""What a wake-up says: a queue's name is a message itself, and the others begin with a character that no name may have.
+"""The texts of wake-ups: a queue's name, or a message that begins with a character that no name may contain.
 
-Anyone who may connect can send any text: what cannot be understood is a queue that no worker serves.
+Any user of the database can send any text: a text that cannot be read is taken for a queue that no worker serves.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from uuid import UUID
 
 MARK = "\x1f"
-WAKE_GATES = f"{MARK}gates"  # look at the gates again
+WAKE_GATES = f"{MARK}gates"  # read the gates again
 CANCEL = f"{MARK}cancel:"
 
 
-def cancelling(job: UUID) -> str:
-    """A running job is to be cancelled: its worker looks at once."""
+def cancel_message(job: UUID) -> str:
+    """A running job is to be cancelled: its worker reads the cancel requests at once."""
     return f"{CANCEL}{job}"
 
 
-def cancelled(message: str) -> UUID | None:
-    """The job that a message wants cancelled; None when it says something else."""
+def job_to_cancel(message: str) -> UUID | None:
+    """The job that a message asks to cancel; None when it is another message."""
     if not message.startswith(CANCEL):
         return None
     try:

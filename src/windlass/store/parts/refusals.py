@@ -1,4 +1,4 @@
-"""What to say when an operator asks for something a job's state does not allow."""
+"""The errors for an operation or a signal that a job's state does not allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPERATIONS = (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD)
 
 
 def refusal(verb: Verb, job: UUID, found: Job | None) -> WindlassError:
-    """The error for `verb` on a job that is gone or in another state."""
+    """The error for `verb` on a job that does not exist or is in another state."""
     if found is None:
         return JobNotFound(f"there is no job {job}: it never was, was discarded, or its history has passed")
     possible = [other.value for other in OPERATIONS if allows(other, found.status)]
@@ -23,11 +23,11 @@ def refusal(verb: Verb, job: UUID, found: Job | None) -> WindlassError:
     )
 
 
-def unheard(job: UUID, name: str, found: Job | None) -> WindlassError:
+def signal_refusal(job: UUID, name: str, found: Job | None) -> WindlassError:
     """The error for a signal to a job that has ended."""
     if found is None:
         return JobNotFound(f"there is no job {job} to signal: it never was, was discarded, or its history has passed")
     return TransitionRefused(
-        f"cannot send the signal {name!r} to job {job}: it is {found.status.value}, and nobody would hear it"
+        f"cannot send the signal {name!r} to job {job}: it is {found.status.value}, so that it receives none any more"
         + ("; replay it first" if found.status is State.DEAD else "")
     )

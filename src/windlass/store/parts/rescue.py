@@ -1,8 +1,8 @@
-"""Rescue, step two, for both stores: in pages, and one by one where a page cannot be written.
+"""The second step of a sweep, for both stores: dead workers' jobs (orphans) are given back, a page at a time.
 
-One row that cannot be given back (a trigger refuses it, a value in it is of another shape) must not keep the others.
-So after a refused page every orphan is tried alone; then with the least that can be written; and what is refused even
-then stays where it is, named in the log, where `windlass doctor` finds it.
+One row that cannot be given back (a trigger refuses it, or a value in it has an unexpected shape) must not keep the
+others from it. So after a refused page every orphan is tried alone, then with the smallest possible write. An orphan
+that is refused even then stays as it is: the log names it, and `windlass doctor` finds it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from windlass.model.state import State
 log = logging.getLogger("windlass")
 
 
-class Rules(NamedTuple):
+class CrashRules(NamedTuple):
     """What the death of a worker means for its jobs."""
 
     max_crashes: int
-    crash_counts: bool  # a job keeps the attempt that was interrupted, and is dead when it was the last one
-    blames: bool  # a crash is counted; not after an outage, when silence says nothing about jobs
+    crash_counts: bool  # the interrupted attempt counts, and a job is dead when it was the last one
+    blames: bool  # a crash is counted; not after an outage, when workers are silent for another reason than their jobs
 
 
-class Rescuing:
-    """What a store supplies is one page, one look, and one bare statement."""
+class RescuePart:
+    """The rescue of a store, which supplies three statements: a page, the list of orphans, and the smallest write."""
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
-        """Give back one page of orphans: only these jobs, or all but these. The states in which they are now."""
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        """Give back one page of orphans: with `only`, of these jobs, else of all but these. Returns their states."""
         raise NotImplementedError
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
-        """Which there are."""
+        """The ids of one page of orphans, without those in `but`."""
         raise NotImplementedError
 
-    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
-        """Give back one orphan with the least that can be written: its attempts and its error stay as they are."""
+    async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
+        """Give back one orphan with the smallest possible write: its attempts and its error stay as they are."""
         raise NotImplementedError
 
-    async def _rescue_all(self, rules: Rules, page: int) -> Counter[State]:
+    async def _rescue_all(self, rules: CrashRules, page: int) -> Counter[State]:
         total: Counter[State] = Counter()
         stuck: set[UUID] = set()
         while True:
@@ -61,7 +61,7 @@ class Rescuing:
             if len(states) < page:
                 return total
 
-    async def _rescue_alone(self, rules: Rules, job: UUID, stuck: set[UUID]) -> list[State]:
+    async def _rescue_alone(self, rules: CrashRules, job: UUID, stuck: set[UUID]) -> list[State]:
         try:
             return await self._rescue(rules, 1, {job}, only=True)
         except Exception as error:

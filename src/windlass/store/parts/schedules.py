@@ -1,56 +1,44 @@
-"""Schedules, written once for both stores: declaring, ticking, and what operators do to them.
-
-A tick belongs to whoever moves `next_at` on from it. One transaction does that, enqueues the job and writes down what
-became of the tick; whoever comes second finds the row moved, or in other hands, and does nothing. So each tick fires
-once with any number of workers, and no leader is needed: every worker looks. A leader that freezes would keep every
-schedule waiting until its lease ends; a worker that freezes here keeps one of them, for seconds.
-
-The timetable and the job's template are the row's, not the worker's own: while a deploy is under way, old and new
-workers fire the same. What is due is decided with the database's clock.
-
-The order of locks: a schedule, then jobs as everywhere. Nobody who holds a job asks for a schedule.
-"""
+"""Schedules, written once for both stores: their declaration and the operations on them; `ticks.py` fires them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from windlass import failpoints
 from windlass.clock import spell
 from windlass.config import suggest
 from windlass.errors import ScheduleError, ScheduleNotFound
 from windlass.model import audit
-from windlass.model.job import NewJob, new_id
-from windlass.model.schedule import Declared, Edit, Edited, Overlap, ScheduleRow, Ticked, TickOutcome, TickRow
-from windlass.model.state import State, Verb
-from windlass.store.parts.admission import telling
-from windlass.store.parts.consequences import enqueueing, follow, recording
-from windlass.store.parts.messages import cancelling
-from windlass.store.parts.statements import Flowing, ask, uuid_of
+from windlass.model.job import new_id
+from windlass.model.schedule import Declared, Edit, Edited, ScheduleRow, Ticked, TickOutcome, TickRow
+from windlass.store.parts.admission import record_subject_action
+from windlass.store.parts.messages import cancel_message
+from windlass.store.parts.statements import Statements, run, uuid_of
+from windlass.store.parts.ticks import (
+    KEY_IS_HELD,
+    enqueue_new,
+    micros_of,
+    schedule_row,
+    tick_page,
+    tick_record,
+    time_of,
+)
 
 T = TypeVar("T")
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
-declared_of = msgspec.json.Decoder(Declared)
-edited_of = msgspec.json.Decoder(Edited)
+class SchedulesPart:
+    """The part of a store that keeps schedules. The store supplies how statements are run."""
 
-
-class Scheduling:
-    """The half of a store that knows schedules. A store says how a generator is driven."""
-
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """In a transaction of its own."""
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run the statements in a transaction of their own."""
         raise NotImplementedError
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Where nothing is written."""
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run statements that only read."""
         raise NotImplementedError
 
     async def wake(self, message: str) -> None:
@@ -63,33 +51,33 @@ class Scheduling:
 
     async def declare_schedules(self, declared: Mapping[str, Declared]) -> None:
         if declared:
-            await self._follow(lambda: declaring(declared))
+            await self._run_in_transaction(lambda: declare(declared))
 
     async def due_schedules(self, names: Iterable[str]) -> list[tuple[str, float]]:
-        rows = await self._look(lambda: ask("due_schedules", list(names)))
+        rows = await self._run_one_by_one(lambda: run("due_schedules", list(names)))
         return [(name, float(wait)) for name, wait in rows]
 
     async def tick(self, name: str) -> Ticked:
-        firing = await self._follow(lambda: ticking(name))
-        # A job of a tick has a time, and so wakes nobody by itself.
-        self.wake_later(firing.queues)
-        for job in firing.asked:
-            await self.wake(cancelling(job))
-        return firing.ticked
+        result = await self._run_in_transaction(lambda: tick_page(name))
+        # The job of a tick has a run_at, so that its enqueue wakes no worker.
+        self.wake_later(result.queues)
+        for job in result.asked:
+            await self.wake(cancel_message(job))
+        return result.ticked
 
-    # Looking
+    # Reads
 
     async def schedules(self, name: str | None = None) -> list[ScheduleRow]:
-        return [_row(row) for row in await self._look(lambda: ask("schedules", [name]))]
+        return [schedule_row(row) for row in await self._run_one_by_one(lambda: run("schedules", [name]))]
 
     async def ticks(self, name: str, *, page: int = 50) -> list[TickRow]:
-        rows = await self._look(lambda: ask("ticks", [{"schedule": name, "page": page}]))
+        rows = await self._run_one_by_one(lambda: run("ticks", [{"schedule": name, "page": page}]))
         return [
             TickRow(
-                at=_time(at),
+                at=time_of(at),
                 outcome=TickOutcome(outcome),
                 job=None if job is None else uuid_of(job),
-                noted_at=_time(noted),
+                noted_at=time_of(noted),
                 reason=reason,
             )
             for at, outcome, job, noted, reason in rows
@@ -98,243 +86,127 @@ class Scheduling:
     # Operators
 
     async def pause_schedule(self, name: str, *, reason: str | None = None, actor: str | None = None) -> bool:
-        return await self._follow(lambda: pausing(name, reason, actor))
+        return await self._run_in_transaction(lambda: pause(name, reason, actor))
 
     async def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: resuming(name, actor))
+        return await self._run_in_transaction(lambda: resume(name, actor))
 
     async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: editing(name, edit, actor))
+        return await self._run_in_transaction(lambda: apply_edit(name, edit, actor))
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        return await self._follow(lambda: resetting(name, actor))
+        return await self._run_in_transaction(lambda: reset(name, actor))
 
     async def fire_schedule(self, name: str, *, actor: str | None = None) -> tuple[UUID, bool]:
-        return await self._follow(lambda: firing_by_hand(name, actor))
+        return await self._run_in_transaction(lambda: fire_now(name, actor))
 
     async def forget_schedule(self, name: str, *, actor: str | None = None) -> None:
-        await self._follow(lambda: forgetting(name, actor))
+        await self._run_in_transaction(lambda: forget(name, actor))
 
 
-# Declaring
+# Declarations
 
 
-def declaring(declared: Mapping[str, Declared]) -> Flowing[None]:
-    """Where a timetable is new, it begins now: nothing before was missed."""
+def declare(declared: Mapping[str, Declared]) -> Statements[None]:
+    """Write a program's schedules. A new timetable begins now: it has missed nothing before."""
     from windlass.policy.cron import first
 
-    now = _time((yield from ask("schedule_clock", []))[0][0])
+    now = time_of((yield from run("schedule_clock"))[0][0])
     rows = [
-        {"name": name, "declared": each, "next": _micro(first(each.timing, now))}
+        {"name": name, "declared": each, "next": micros_of(first(each.timing, now))}
         for name, each in sorted(declared.items())
     ]
-    yield from ask("declare_schedules", rows)
-
-
-# Ticking
-
-
-class Firing(msgspec.Struct, frozen=True):
-    """What a transaction came to, and whom to tell of it after its commit."""
-
-    ticked: Ticked
-    queues: set[str] = set()
-    asked: tuple[UUID, ...] = ()  # running jobs that were asked to stop
-
-
-def ticking(name: str) -> Flowing[Firing]:
-    """One page of what is due: moved on from, fired or left out, and written down."""
-    from windlass.policy.cron import due, first
-
-    rows = yield from ask("lock_due_schedule", [name])
-    if not rows:
-        return Firing(Ticked())
-    *known, done, set_back = rows[0]
-    row = _row(known)
-    assert row.next_at is not None
-    if set_back:
-        # By more than an hour: one of every minute would sleep so long. Its ticks fire again as their time comes again.
-        # By less, they are rather late than fired twice (below).
-        sooner = min(row.next_at, first(row.timing, row.now) or row.next_at)
-        yield from ask("set_schedule_back", [{"name": name, "next": _micro(sooner)}])
-        return Firing(Ticked(moved=True))
-    found = due(row.timing, row.next_at, row.now, row.catch_up)
-    moved = yield from ask("move_schedule", [{"name": name, "old": _micro(row.next_at), "new": _micro(found.next_at)}])
-    if not moved:
-        return Firing(Ticked())
-    if failpoints.armed:
-        failpoints.hit("tick.moved")
-    # A clock that was set back comes to ticks again that have been noted.
-    fresh = [tick for tick in found.fire if done is None or tick > _time(done)]
-    missed = [tick for tick in found.missed if done is None or tick > _time(done)]
-    notes = []
-    if missed:
-        notes.append(
-            _note(name, missed[0], TickOutcome.MISSED, reason=f"{len(missed):,} tick{'s' * (len(missed) > 1)}")
-        )
-    why = f"for {len(missed) + 1:,} missed ticks" if missed else "missed, and made up for"
-    fired, asked = yield from _fire(row, fresh, {} if found.caught is None else {found.caught: why})
-    if fired or notes:
-        yield from ask("record_ticks", [*notes, *fired])
-    jobs = sum(note["outcome"] == TickOutcome.FIRED for note in fired)
-    ticked = Ticked(fired=jobs, skipped=len(fired) - jobs, missed=len(missed), moved=True)
-    return Firing(ticked, {row.job.queue} if jobs else set(), asked)
-
-
-Note = dict[str, object]
-
-
-def _fire(
-    row: ScheduleRow, ticks: Sequence[datetime], reasons: Mapping[datetime, str]
-) -> Flowing[tuple[list[Note], tuple[UUID, ...]]]:
-    """Enqueue a job for each tick that `overlap` lets through: a note for each, and the jobs asked to stop."""
-    left: dict[datetime, str] = {}
-    asked: tuple[UUID, ...] = ()
-    if ticks and row.overlap is Overlap.SKIP:
-        busy = row.last_job is not None and bool((yield from ask("lock_job", [row.last_job])))
-        left = dict.fromkeys(ticks if busy else ticks[1:], "the last job has not ended")
-    elif ticks and row.overlap is Overlap.CANCEL:
-        asked = yield from _overtake(row)
-        left = dict.fromkeys(ticks[:-1], "overtaken by the next tick")
-    jobs = {
-        tick: msgspec.structs.replace(row.job, id=new_id(), run_at=tick, delay=None)
-        for tick in ticks
-        if tick not in left
-    }
-    holders = yield from _enqueue(list(jobs.values()))
-    notes = []
-    for tick in ticks:
-        job = jobs.get(tick)
-        if job is None:
-            notes.append(_note(row.name, tick, TickOutcome.SKIPPED, reason=left[tick]))
-        elif job.id in holders:
-            notes.append(_note(row.name, tick, TickOutcome.SKIPPED, holders[job.id], "this job has its unique key"))
-        else:
-            notes.append(_note(row.name, tick, TickOutcome.FIRED, job.id, reasons.get(tick)))
-    return notes, asked
-
-
-def _enqueue(jobs: Sequence[NewJob]) -> Flowing[Mapping[UUID, UUID]]:
-    """The jobs that were not written, and by whom their keys are held; that may be one of these jobs."""
-    from windlass.policy.unique import merge_repeated
-
-    if not jobs:
-        return {}
-    fresh, repeated = merge_repeated(jobs)
-    existing = yield from enqueueing(fresh)
-    return {**existing, **{id: existing.get(holder, holder) for id, holder in repeated.items()}}
-
-
-def _overtake(row: ScheduleRow) -> Flowing[tuple[UUID, ...]]:
-    """Cancel the last job as an operator would: at once when it does not run, else by asking."""
-    if row.last_job is None:
-        return ()
-    actor = f"schedule:{row.name}"
-    found = yield from ask("lock_job", [row.last_job])  # waits for whoever ends it now
-    if not found:
-        return ()
-    if found[0][1] == State.RUNNING:
-        yield from ask("request_cancels", [row.last_job])
-        yield from recording(audit.OPERATIONS[Verb.CANCEL], actor, row.last_job)
-        return (row.last_job,)
-    gone = yield from ask("cancel_many", [{"id": row.last_job, "reason": "overtaken by its schedule", "actor": actor}])
-    yield from follow([uuid_of(each[0]) for each in gone])
-    return ()
-
-
-def _note(
-    schedule: str, at: datetime, outcome: TickOutcome, job: UUID | None = None, reason: str | None = None
-) -> Note:
-    return {"schedule": schedule, "at": _micro(at), "outcome": outcome, "job": job, "reason": reason}
+    yield from run("declare_schedules", rows)
 
 
 # Operators
 
 
-def pausing(name: str, reason: str | None, actor: str | None) -> Flowing[bool]:
-    """Said twice, it changes nothing: the first one's name and reason stay, unless there is another reason."""
-    row = yield from _locked(name)
+def pause(name: str, reason: str | None, actor: str | None) -> Statements[bool]:
+    """A second pause changes nothing: the first actor and reason stay, unless another reason is given."""
+    row = yield from _lock(name)
     if row.paused and reason in (None, row.reason):
         return False
     yield from _set(row, paused=True, paused_by=actor, reason=reason)
-    yield from telling(audit.SCHEDULE_PAUSED, actor, f"schedule:{name}", reason)
+    yield from record_subject_action(audit.SCHEDULE_PAUSED, actor, f"schedule:{name}", reason)
     return True
 
 
-def resuming(name: str, actor: str | None) -> Flowing[bool]:
-    """The ticks of the pause are gone; one time that fell into it is not, and counts as missed."""
+def resume(name: str, actor: str | None) -> Statements[bool]:
+    """Ticks that fell into the pause are dropped. A one-time schedule that fell into it still counts as missed."""
     from windlass.policy.cron import first
 
-    row = yield from _locked(name)
+    row = yield from _lock(name)
     if not row.paused:
         return False
     next_at = None if row.next_at is None else first(row.timing, row.now)
     yield from _set(row, paused=False, paused_by=None, reason=None, next_at=next_at)
-    yield from telling(audit.SCHEDULE_RESUMED, actor, f"schedule:{name}", None)
+    yield from record_subject_action(audit.SCHEDULE_RESUMED, actor, f"schedule:{name}", None)
     return True
 
 
-def editing(name: str, edit: Edit, actor: str | None) -> Flowing[bool]:
-    from windlass.policy.cron import apply_edit, first
+def apply_edit(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
+    from windlass.policy.cron import apply_edit as edit_timing
+    from windlass.policy.cron import first
 
-    row = yield from _locked(name)
-    timing = apply_edit(f"schedule {name!r}", row.timing, edit)
+    row = yield from _lock(name)
+    timing = edit_timing(f"schedule {name!r}", row.timing, edit)
     if timing.at is not None and timing != row.timing and timing.at <= row.now:
         raise ScheduleError(
             f"schedule {name!r}: {timing.at} has passed; to fire it now: windlass schedules fire {name}"
         )
     declared = row.declared
     edited = Edited(
-        timing=_unlike(timing, declared.timing),
-        catch_up=_unlike(edit.catch_up or row.catch_up, declared.catch_up),
-        overlap=_unlike(edit.overlap or row.overlap, declared.overlap),
-        queue=_unlike(edit.queue or row.job.queue, declared.job.queue),
-        priority=_unlike(row.job.priority if edit.priority is None else edit.priority, declared.job.priority),
+        timing=_difference(timing, declared.timing),
+        catch_up=_difference(edit.catch_up or row.catch_up, declared.catch_up),
+        overlap=_difference(edit.overlap or row.overlap, declared.overlap),
+        queue=_difference(edit.queue or row.job.queue, declared.job.queue),
+        priority=_difference(row.job.priority if edit.priority is None else edit.priority, declared.job.priority),
     )
     kept = None if edited == Edited() else edited
     if kept == row.edited:
         return False
     next_at = row.next_at if timing == row.timing else first(timing, row.now)
     yield from _set(row, edited=kept, edited_by=None if kept is None else actor, next_at=next_at)
-    yield from telling(audit.SCHEDULE_EDITED, actor, f"schedule:{name}", _words(edit))
+    yield from record_subject_action(audit.SCHEDULE_EDITED, actor, f"schedule:{name}", _describe(edit))
     return True
 
 
-def resetting(name: str, actor: str | None) -> Flowing[bool]:
+def reset(name: str, actor: str | None) -> Statements[bool]:
     from windlass.policy.cron import first
 
-    row = yield from _locked(name)
+    row = yield from _lock(name)
     if row.edited is None:
         return False
     own = row.declared.timing
     next_at = row.next_at if row.timing == own else first(own, row.now)
     yield from _set(row, edited=None, edited_by=None, next_at=next_at)
-    yield from telling(audit.SCHEDULE_RESET, actor, f"schedule:{name}", None)
+    yield from record_subject_action(audit.SCHEDULE_RESET, actor, f"schedule:{name}", None)
     return True
 
 
-def firing_by_hand(name: str, actor: str | None) -> Flowing[tuple[UUID, bool]]:
-    """No tick: nothing is moved, and neither a pause nor a job that runs is in its way."""
-    row = yield from _locked(name)
+def fire_now(name: str, actor: str | None) -> Statements[tuple[UUID, bool]]:
+    """Enqueue a job now. It is no tick: `next_at` stays, and neither a pause nor a running job prevents it."""
+    row = yield from _lock(name)
     job = msgspec.structs.replace(row.job, id=new_id())
-    holder = (yield from _enqueue([job])).get(job.id)
-    reason = None if holder is None else "this job has its unique key"
-    yield from ask("record_ticks", [_note(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
-    yield from telling(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
+    holder = (yield from enqueue_new([job])).get(job.id)
+    reason = None if holder is None else KEY_IS_HELD
+    yield from run("record_ticks", [tick_record(name, row.now, TickOutcome.BY_HAND, holder or job.id, reason)])
+    yield from record_subject_action(audit.SCHEDULE_FIRED, actor, f"schedule:{name}", f"job {holder or job.id}")
     return holder or job.id, holder is not None
 
 
-def forgetting(name: str, actor: str | None) -> Flowing[None]:
-    yield from _locked(name)
-    yield from ask("delete_schedule", [name])
-    yield from telling(audit.SCHEDULE_FORGOTTEN, actor, f"schedule:{name}", None)
+def forget(name: str, actor: str | None) -> Statements[None]:
+    yield from _lock(name)
+    yield from run("delete_schedule", [name])
+    yield from record_subject_action(audit.SCHEDULE_FORGOTTEN, actor, f"schedule:{name}", None)
 
 
-def _locked(name: str) -> Flowing[ScheduleRow]:
-    rows = yield from ask("lock_schedule", [name])
+def _lock(name: str) -> Statements[ScheduleRow]:
+    rows = yield from run("lock_schedule", [name])
     if rows:
-        return _row(rows[0])
-    raise not_found(name, [row[0] for row in (yield from ask("schedules", [None]))])
+        return schedule_row(rows[0])
+    raise not_found(name, [row[0] for row in (yield from run("schedules", [None]))])
 
 
 def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
@@ -346,55 +218,22 @@ def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
     )
 
 
-def _set(row: ScheduleRow, **changes: Any) -> Flowing[None]:
+def _set(row: ScheduleRow, **changes: Any) -> Statements[None]:
     new = msgspec.structs.replace(row, **changes)
     kept = ("name", "edited", "edited_by", "paused", "paused_by", "reason")
-    yield from ask("set_schedule", [{name: getattr(new, name) for name in kept} | {"next": _micro(new.next_at)}])
+    yield from run("set_schedule", [{name: getattr(new, name) for name in kept} | {"next": micros_of(new.next_at)}])
 
 
 V = TypeVar("V")
 
 
-def _unlike(value: V, declared: V) -> V | None:
-    """What differs from the code's; what does not is no edit."""
+def _difference(value: V, declared: V) -> V | None:
+    """The edited value, or None where it equals the declared one."""
     return None if value == declared else value
 
 
-def _words(edit: Edit) -> str:
+def _describe(edit: Edit) -> str:
     values = {name: getattr(edit, name) for name in edit.__struct_fields__}
     if edit.every is not None:
         values["every"] = spell(edit.every)
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
-
-
-# Rows
-
-
-def _row(row: Sequence[Any]) -> ScheduleRow:
-    name, declared, edited, edited_by, paused, paused_by, paused_at, reason, next_at, last_at, last_job, now = row
-    try:
-        own, changes = declared_of.decode(declared), None if edited is None else edited_of.decode(edited)
-    except msgspec.MsgspecError as error:
-        raise ScheduleError(f"schedule {name!r} was written by another version: {error}; upgrade this one") from None
-    return ScheduleRow(
-        name=name,
-        declared=own,
-        edited=changes,
-        edited_by=edited_by,
-        paused=bool(paused),
-        paused_by=paused_by,
-        paused_at=None if paused_at is None else _time(paused_at),
-        reason=reason,
-        next_at=None if next_at is None else _time(next_at),
-        last_at=None if last_at is None else _time(last_at),
-        last_job=None if last_job is None else uuid_of(last_job),
-        now=_time(now),
-    )
-
-
-def _time(micro: int) -> datetime:
-    return EPOCH + micro * MICROSECOND
-
-
-def _micro(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - EPOCH) // MICROSECOND

@@ -1,4 +1,4 @@
-"""A `Filter` as SQL: fixed fragments for known columns, and parameters for everything that somebody typed."""
+"""A `Filter` as SQL: fixed fragments for known columns, and parameters for everything that the user typed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from windlass.model.filter import Filter, Kind, Term, Value
 MOST_ROWS = 1_000
 WHOLE_ID = 36  # characters
 OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "="}
-"""An age that is greater belongs to a time that is smaller."""
+"""A greater age is an earlier time."""
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How the two databases say the same. `{n}` is a parameter's number, `{column}` a column from FIELDS.
+    """The same conditions in the SQL of one database. `{n}` is a parameter's number, `{column}` a column from FIELDS.
 
-    `json` walks to a place in a document and tests what is there with `{test}`; where an array is, any of its
-    elements may pass. The tests of one element have `element_` before their names.
+    `json` walks to a place in a document and applies a test to the value there; of an array, any element may pass.
+    The tests of one element have names that begin with `element_`.
     """
 
     any_of: str
@@ -51,29 +51,29 @@ def where(filter: Filter, dialect: Dialect, first: int) -> tuple[str, list[Any]]
 
 
 def _condition(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
-    written = _Written(term.column, n)
+    conditions = _Conditions(term.column, n)
     match term.kind:
         case Kind.STATE:
-            written.add(dialect.any_of, dialect.array([value.text for value in term.values]))
+            conditions.add(dialect.any_of, dialect.array([value.text for value in term.values]))
         case Kind.ID:
-            _add_ids(written, term, dialect)
+            _add_ids(conditions, term, dialect)
         case Kind.NUMBER:
             for value in term.values:
-                written.add(dialect.number, _float(value), comparison=term.comparison)
+                conditions.add(dialect.number, _float(value), comparison=term.comparison)
         case Kind.AGE:
             for value in term.values:
-                written.add(dialect.older, _float(value), comparison=OPPOSITE[term.comparison])
+                conditions.add(dialect.older, _float(value), comparison=OPPOSITE[term.comparison])
         case Kind.NAME:
-            _add_texts(written, term, dialect, dialect.any_of, dialect.like)
+            _add_texts(conditions, term, dialect, dialect.any_of, dialect.like)
         case Kind.TEXT:
             for value in term.values:
-                written.add(dialect.contains, like_pattern(["", *value.pieces, ""]))
+                conditions.add(dialect.contains, like_pattern(["", *value.pieces, ""]))
         case Kind.JSON:
             return _json(term, dialect, n)
-    return written.any, written.parameters
+    return conditions.any, conditions.parameters
 
 
-class _Written:
+class _Conditions:
     """Conditions joined by "or", and their parameters."""
 
     def __init__(self, column: str, first: int) -> None:
@@ -92,52 +92,52 @@ class _Written:
         return f"({' OR '.join(self._conditions)})"
 
 
-def _add_texts(written: _Written, term: Term, dialect: Dialect, any_of: str, like: str) -> None:
+def _add_texts(conditions: _Conditions, term: Term, dialect: Dialect, any_of: str, like: str) -> None:
     plain = [value.text for value in term.values if len(value.pieces) == 1]
     if plain:
-        written.add(any_of, dialect.array(plain))
+        conditions.add(any_of, dialect.array(plain))
     for value in term.values:
         if len(value.pieces) > 1:
-            written.add(like, dialect.pattern(value.pieces))
+            conditions.add(like, dialect.pattern(value.pieces))
 
 
-def _add_ids(written: _Written, term: Term, dialect: Dialect) -> None:
-    """Whole ids by the index; a part may be the beginning or, as people see ids, the end."""
+def _add_ids(conditions: _Conditions, term: Term, dialect: Dialect) -> None:
+    """Whole ids are found by the index. A part may be the beginning or, as ids are displayed, the end."""
     whole = [value.text for value in term.values if len(value.text) == WHOLE_ID]
     if whole:
-        written.add(dialect.any_id, dialect.array(whole))
+        conditions.add(dialect.any_id, dialect.array(whole))
     for value in term.values:
         if len(value.text) < WHOLE_ID:
-            written.add(dialect.part_of_id, f"{value.text}%")
-            written.add(dialect.part_of_id, f"%{value.text}")
+            conditions.add(dialect.part_of_id, f"{value.text}%")
+            conditions.add(dialect.part_of_id, f"%{value.text}")
 
 
 def _json(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
-    written = _Written(term.column, n)
+    conditions = _Conditions(term.column, n)
     if term.comparison == "=":
-        _add_texts(written, term, dialect, dialect.element_any_of, dialect.element_like)
+        _add_texts(conditions, term, dialect, dialect.element_any_of, dialect.element_like)
     for value in term.values:
         if value.number is not None:
-            written.add(dialect.element_number, dialect.numeral(value.number), comparison=term.comparison)
+            conditions.add(dialect.element_number, dialect.numeral(value.number), comparison=term.comparison)
         elif value.text == "null" and not value.quoted:
-            written.add(dialect.element_null)
-    walk, steps = dialect.json(term.path, n + len(written.parameters), written.any)
-    return walk.replace("{column}", term.column), [*written.parameters, *steps]
+            conditions.add(dialect.element_null)
+    walk, steps = dialect.json(term.path, n + len(conditions.parameters), conditions.any)
+    return walk.replace("{column}", term.column), [*conditions.parameters, *steps]
 
 
 def _float(value: Value) -> float:
-    assert value.number is not None, "the filter has read it"
+    assert value.number is not None, "the filter's parser has set it"
     return float(value.number)
 
 
 def like_pattern(pieces: list[str]) -> str:
-    """For LIKE: the pieces as they are, and anything between them."""
+    """For LIKE: the pieces literally, and any text between them."""
     escaped = (piece.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for piece in pieces)
     return "%".join(escaped)
 
 
 def glob_pattern(pieces: list[str]) -> str:
-    """For SQLite's GLOB, which, other than its LIKE, tells capitals from small letters."""
+    """For SQLite's GLOB, which distinguishes upper and lower case; its LIKE does not."""
     return "*".join("".join(f"[{letter}]" if letter in "*?[" else letter for letter in piece) for piece in pieces)
 
 
@@ -159,7 +159,7 @@ POSTGRES = Dialect(
     any_id="jobs.{column} = ANY (${n}::uuid[])",
     part_of_id="replace(jobs.{column}::text, '-', '') LIKE ${n}::text",
     like="jobs.{column} LIKE ${n}::text ESCAPE '\\'",
-    # What people read of an error, and not its JSON: a quote in a message is a quote.
+    # The text of an error as it is displayed, not its JSON: a quote in a message is a quote.
     contains="(jobs.{column} ->> 'type') || ': ' || (jobs.{column} ->> 'message') ILIKE ${n}::text ESCAPE '\\'",
     older="jobs.{column} {comparison} windlass.now() - make_interval(secs => ${n}::float8)",
     number="jobs.{column} {comparison} ${n}::float8",
@@ -180,7 +180,7 @@ POSTGRES = Dialect(
 
 
 def _sqlite_json(path: Sequence[str], n: int, test: str) -> tuple[str, list[Any]]:
-    """A join per step instead of a JSON path: a key may hold anything, and `0` is a place or a key, as it comes."""
+    """A join per step instead of a JSON path: a key may contain any character, and `0` may be an index or a key."""
     joins = ["json_each(jobs.{column}) AS step0"]
     conditions: list[str] = []
     for depth in range(1, len(path) + 1):

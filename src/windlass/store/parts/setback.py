@@ -1,42 +1,43 @@
-"""A clock that was set back: for how long, and how far ahead of it, a claim looks for jobs that had been due before.
+"""The database's clock was set back: how far into its future, and for how long, claims read jobs that had been due.
 
-Such a job proves it by itself: its run_at is not later than the time at which it was written. It lies in the future of
-the clock, beyond the end of what a claim reads; so a claim reads on, as far as the clock has ever been seen to show.
-That walks over jobs which are delayed, and ends when no such job was found for a while.
+A job that had been due can be recognised: its run_at is not later than the time at which it was written. It now lies in
+the clock's future, where a claim does not read. So claims read on, up to the latest time that the clock ever showed.
+That also walks over delayed jobs, and so it ends when no job that had been due was found for a while.
 """
 
 from __future__ import annotations
 
-TOLERANCE = 1.0  # seconds: so long may a job that was due sleep
-SLACK = 3_600.0  # seconds beyond the last time that was seen: others may have seen a later one
-LOOKED_FOR = 600.0  # seconds after the last sign
+TOLERANCE = 1.0  # seconds: a smaller step back is ignored, and a due job waits for as long
+SLACK = 3_600.0  # seconds beyond the latest time seen here: another process may have seen a later one
+SEARCH_FOR = 600.0  # seconds after the last job that had been due was found
 
 
 class SetBack:
-    """What one store knows. Times are seconds since the epoch, `at` is of the monotonic clock."""
+    """What one store knows of its database's clock. Times are seconds since the epoch; `at` is monotonic time."""
 
     def __init__(self) -> None:
         self._clock: float | None = None
         self._reach = 0.0
         self._ends = float("-inf")
 
-    def look(self, clock: float, seen: float, written: float | None, at: float) -> bool:
-        """Whether the clock was set back.
+    def observe(self, clock: float, seen: float, written: float | None, at: float) -> bool:
+        """Compare the clock with earlier times; returns whether it was set back.
 
-        It shows `clock`, once showed `seen` to a sweep, and `written` when a job of the future was that had been due.
+        `clock` is what it shows now, `seen` what it once showed to a sweep, and `written` when a job was written that
+        had been due then and lies in the future now.
         """
         seen = max(seen if self._clock is None else self._clock, written or 0.0)
         self._clock = clock
         if seen <= clock + TOLERANCE:
             return False
         self._reach = seen + SLACK
-        self._ends = at + LOOKED_FOR
+        self._ends = at + SEARCH_FOR
         return True
 
     def found(self, at: float) -> None:
-        """A claim brought such a job: there may be more."""
-        self._ends = at + LOOKED_FOR
+        """A claim returned a job that had been due: there may be more."""
+        self._ends = at + SEARCH_FOR
 
     def reach(self, at: float) -> float | None:
-        """Up to which time a claim looks for them; None where the clock was not set back."""
+        """The time up to which a claim reads; None where the clock was not set back."""
         return self._reach if at < self._ends else None

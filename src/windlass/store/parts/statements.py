@@ -1,6 +1,7 @@
-"""Statements without a database: a generator asks, a store answers, and the same logic serves both of them.
+"""Statements without a database: a generator yields statements, a store runs them, and both stores share the logic.
 
-Each `Ask` names a file in `queries/` and brings its one parameter as JSON text.
+A `Statement` names one statement of `queries/*.sql` and carries its one parameter as JSON text. What a generator of
+statements returns is what its caller wanted to know. `execute` and `aexecute` are the only loops that run one.
 """
 
 from __future__ import annotations
@@ -18,68 +19,53 @@ Rows = Sequence[Sequence[Any]]
 encoder = msgspec.json.Encoder()
 
 
-class Ask(NamedTuple):
-    """One statement: the name of its file, and its parameter."""
+class Statement(NamedTuple):
+    """One statement: its name, its parameter, and where it makes jobs claimable."""
 
     name: str
-    payload: str
+    payload: str | None = None  # JSON text; None where the statement has no parameter
+    enqueues: frozenset[str] = frozenset()  # the queues of new jobs that are claimable at once
+    wakes: bool = False  # its rows are (job, queue) of waiting jobs that are claimable now
+    unparks: bool = False  # its rows are (job, queue) of parked jobs that are claimable now
+
+    def queues_to_wake(self, rows: Rows) -> set[str]:
+        """The queues whose workers are to be woken after the commit."""
+        return {row[1] for row in rows} if self.wakes or self.unparks else set(self.enqueues)
 
 
-Flowing = Generator[Ask, Rows, T]
+Statements = Generator[Statement, Rows, T]
+"""Yields statements, receives the rows of each, and returns T."""
 
 
-class Arrival(msgspec.Struct, frozen=True):
-    """What a wake-up needs to know of a new job."""
-
-    queue: str
-    status: str
-    delay: float | None
-    run_at: str | None
-
-
-arrivals_of = msgspec.json.Decoder(list[Arrival])
-
-
-def queues_of(question: Ask, rows: Rows) -> set[str]:
-    """The queues in which a statement made jobs claimable: to be woken after the commit."""
-    if question.name in ("wake_waiting", "unpark"):
-        return {row[1] for row in rows}
-    if question.name != "enqueue":
-        return set()
-    return {
-        new.queue
-        for new in arrivals_of.decode(question.payload)
-        if new.delay is None and new.run_at is None and new.status == "queued"
-    }
-
-
-def ask(name: str, payload: object) -> Flowing[Rows]:
-    rows: Rows = yield Ask(name, encoder.encode(payload).decode())
+def run(name: str, payload: object = None, *, wakes: bool = False, unparks: bool = False) -> Statements[Rows]:
+    """One statement; returns its rows."""
+    text = None if payload is None else encoder.encode(payload).decode()
+    rows: Rows = yield Statement(name, text, wakes=wakes, unparks=unparks)
     return rows
 
 
-def drive(flowing: Flowing[T], run: Callable[[Ask], Rows]) -> T:
-    """Answer every question of a generator with a blocking call."""
+def execute(statements: Statements[T], fetch: Callable[[Statement], Rows]) -> T:
+    """Run every statement with a blocking call."""
     try:
-        question = next(flowing)
+        statement = next(statements)
         while True:
-            question = flowing.send(run(question))
+            statement = statements.send(fetch(statement))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
-async def adrive(flowing: Flowing[T], run: Callable[[Ask], Awaitable[Rows]]) -> T:
-    """Answer every question of a generator with an awaited call."""
+async def aexecute(statements: Statements[T], fetch: Callable[[Statement], Awaitable[Rows]]) -> T:
+    """Run every statement with an awaited call."""
     try:
-        question = next(flowing)
+        statement = next(statements)
         while True:
-            question = flowing.send(await run(question))
+            statement = statements.send(await fetch(statement))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
 def uuid_of(value: object) -> UUID:
-    """An id as PostgreSQL's driver or as SQLite gives it."""
+    """An id as PostgreSQL's driver or as SQLite returns it."""
     return value if isinstance(value, UUID) else UUID(str(value))

@@ -1,1 +1,1 @@
-"""The store on a SQLite file: one writer per process, one file for all of them."""
+"""The store on a SQLite file."""

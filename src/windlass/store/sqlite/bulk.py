@@ -1,8 +1,8 @@
-"""Many jobs at once on a file, all of them or none, without keeping beats and finishes waiting.
+"""The enqueue of many jobs at once, all of them or none, without making beats and finishes wait.
 
-SQLite has one writer: while an enqueue writes, no beat and no finish gets in. Six parts in seven of the time go into
-reading the jobs' JSON. That happens in a temporary table, which is a file of its own and locks nothing; one statement
-then copies the rows. No enqueue holds the lock for longer than a third of the lease: it is rolled back and refused.
+SQLite has one writer: while an enqueue writes, no beat and no finish can. Six sevenths of the time are spent reading
+the jobs' JSON. So it is read into a temporary table, which is a file of its own and locks nothing; one statement then
+copies the rows. An enqueue that would hold the lock for longer than a third of the lease is rolled back and refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 from windlass.errors import EnqueueError
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import code, immediate
-from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import TIMES, micros
-from windlass.store.sqlite.writer import ConnectionThread
+from windlass.store.sqlite.connection import ConnectionThread, code, write_transaction
+from windlass.store.sqlite.rows import TIMES, micros, named, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +27,9 @@ if TYPE_CHECKING:
     from windlass.model.job import NewJob
 
 PAGE = 500  # jobs per statement: bounds the JSON text, not the transaction
-STAGE_FROM = 5_000  # jobs: fewer are written in less time than a connection and a table take
-STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock: about a millisecond
-THEN = -(1 << 60)  # stands for the moment of the copy, in microseconds: far before any time that a job may name
+STAGE_FROM = 5_000  # jobs: fewer are written in less time than it takes to open a connection and make a table
+STEPS = 10_000  # of SQLite's virtual machine between two reads of the clock: about a millisecond
+THEN = -(1 << 60)  # stands for the time of the copy, in microseconds: far before any time that a job may have
 
 
 def insert(connection: sqlite3.Connection, texts: Sequence[str], now: int) -> None:
@@ -41,7 +39,7 @@ def insert(connection: sqlite3.Connection, texts: Sequence[str], now: int) -> No
 
 
 def pages(jobs: Sequence[NewJob]) -> list[str]:
-    """The jobs as JSON texts: made before the file is locked."""
+    """The jobs as JSON texts; they are encoded before the file is locked."""
     return [encode_jobs(jobs[start : start + PAGE]) for start in range(0, len(jobs), PAGE)]
 
 
@@ -54,7 +52,7 @@ async def enqueue_staged(path: Path, clock: Clock, jobs: Sequence[NewJob], hold:
         connection.execute(f"CREATE TEMP TABLE staged AS SELECT {columns} FROM windlass_jobs WHERE false")
         for start in range(0, len(jobs), PAGE):
             connection.execute(stage, named((encode_jobs(jobs[start : start + PAGE]), THEN)))
-        with immediate(connection), bounded(connection, path, len(jobs), hold):
+        with write_transaction(connection), bounded(connection, path, len(jobs), hold):
             connection.execute(copy, {"then": THEN, "now": micros(clock.now())})
 
     try:
@@ -65,7 +63,7 @@ async def enqueue_staged(path: Path, clock: Clock, jobs: Sequence[NewJob], hold:
 
 @contextmanager
 def bounded(connection: sqlite3.Connection, path: Path, jobs: int, hold: float) -> Iterator[None]:
-    """Ends a statement that runs when so many seconds have passed; what it wrote is rolled back."""
+    """Interrupt a statement that runs for longer than `hold` seconds; what it wrote is rolled back."""
     end = time.monotonic() + hold
     connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
     try:
@@ -85,7 +83,7 @@ def _statements() -> tuple[str, str, str]:
     """The columns of an enqueue, the enqueue into the temporary table, and the copy from there."""
     enqueue = query("sqlite", "enqueue")
     into = re.search(r"INSERT INTO windlass_jobs \(([^)]*)\)", enqueue)
-    assert into is not None, "enqueue.sql names its columns"
+    assert into is not None, "the statement enqueue names its columns"
     names = [name.strip() for name in into[1].split(",")]
     values = [
         f"CASE WHEN {name} < :then / 2 THEN {name} - :then + :now ELSE {name} END" if name in TIMES else name

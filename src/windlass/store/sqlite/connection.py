@@ -1,10 +1,17 @@
-"""The file behind a store: where it is, how it is opened, and what its errors mean."""
+"""The file behind a store: where it is, how it is opened, what its errors mean, and the threads that use it.
+
+SQLite lets one connection write at a time. Within a process it is cheaper to let all writes take turns on one thread
+than to compete for the file's lock, and the event loop never waits for the disk.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,16 +20,18 @@ from urllib.parse import quote, unquote
 from windlass.address import masked
 from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreRefused, StoreUnavailable, ValueRefused
 from windlass.store.sqlite.functions import FUNCTIONS
-from windlass.store.sqlite.rows import crash, remember, rfc3339
+from windlass.store.sqlite.rows import micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from windlass.clock import Clock
 
 T = TypeVar("T")
 
 PREFIX = "sqlite:///"
 OLDEST_SQLITE = (3, 38)  # RETURNING came with 3.35, STRICT tables with 3.37, ->> with 3.38
-PATIENCE = 30.0  # seconds until "database is locked" is told to anybody
+PATIENCE = 30.0  # seconds for which a locked file is tried again before "database is locked" is raised
 LONGEST_PAUSE = 0.02  # seconds between two tries, at most
 
 LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -30,8 +39,8 @@ BROKEN = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 OF_VALUES = frozenset({sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH})
 OF_ANYTHING = frozenset({0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_MISUSE})
 NOT_THERE = "no such "  # table, column or function: SQLite has no code of its own for it
-# What a connection may keep although the file is well again: it was opened when the file could only be read, or the
-# file was replaced.
+# Errors that a connection may repeat although the file is usable again: it was opened while the file was read-only, or
+# the file was replaced.
 SPOILING = BROKEN | {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 
 
@@ -47,9 +56,9 @@ def locate(url: str) -> Path:
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection for the calling thread, in autocommit: whoever writes begins a transaction by hand.
+    """A connection for the calling thread, in autocommit: a caller that writes begins a transaction explicitly.
 
-    SQLite itself doesn't wait for locks on it: see `patiently`.
+    SQLite itself does not wait for locks on it: see `retry_while_locked`.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
@@ -63,26 +72,25 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         cached_statements=256,
     )
     connection.execute("PRAGMA foreign_keys = ON")
-    patiently(lambda: connection.execute("PRAGMA synchronous = FULL"))  # reads the file, which may be in recovery
-    connection.create_function("remember", 2, remember, deterministic=True)
-    connection.create_function("crash", 2, crash, deterministic=True)
-    connection.create_function("rfc3339", 1, rfc3339, deterministic=True)
+    retry_while_locked(
+        lambda: connection.execute("PRAGMA synchronous = FULL")
+    )  # reads the file, which may be in recovery
     for name, takes, function in FUNCTIONS:
         connection.create_function(name, takes, function, deterministic=True)
     return connection
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
-    """Readers never wait for the writer. The mode stays in the file; saying it again changes nothing."""
-    patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+    """Set the write-ahead log: readers never wait for the writer. The file keeps the mode: a repetition is harmless."""
+    retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
 
 
 @contextmanager
-def immediate(
+def write_transaction(
     connection: sqlite3.Connection, *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE
 ) -> Iterator[None]:
-    """A write transaction. IMMEDIATE: a read that comes to write fails at once, whatever the timeout."""
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience, pause=pause)
+    """A write transaction. IMMEDIATE: a transaction that reads first and then writes can fail whatever the timeout."""
+    retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE"), patience=patience, pause=pause)
     try:
         yield
         connection.execute("COMMIT")
@@ -92,13 +100,13 @@ def immediate(
             connection.execute("ROLLBACK")
 
 
-def patiently(step: Callable[[], T], *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE) -> T:
-    """`step`, tried again while the file is locked.
+def retry_while_locked(step: Callable[[], T], *, patience: float = PATIENCE, pause: float = LONGEST_PAUSE) -> T:
+    """Run `step`, and try it again while the file is locked.
 
-    SQLite's own timeout doesn't cover every lock: not the recovery of a killed writer's WAL, and not a change
-    of the journal mode. And it is unfair: the longer somebody waits, the more rarely it looks, so that under
-    load whoever came last wins, and a beat can starve. Here everybody looks as often, at random moments, and
-    whoever mustn't be late looks more often.
+    SQLite's own timeout does not cover every lock: not the recovery of a killed writer's WAL, and not a change of the
+    journal mode. And it is unfair: the longer a connection waits, the more rarely it tries, so that under load the last
+    one wins, and a beat can starve. Here every connection tries equally often, at random moments; a beat, which must
+    not be late, has a shorter `pause`.
     """
     end = time.monotonic() + patience
     while True:
@@ -116,8 +124,8 @@ def code(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors in the words of `windlass.errors`."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors as those of `windlass.errors`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -135,7 +143,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     if kind == sqlite3.SQLITE_READONLY:
         return StoreCorrupt(f"{path} is read-only, and jobs have to be written; run: chmod u+w {path} {path.parent}")
     if kind == sqlite3.SQLITE_CANTOPEN:
-        return unopened(path)
+        return explain_unopened(path)
     if kind in LOCKED:
         name = getattr(error, "sqlite_errorname", None) or "SQLITE_BUSY"
         return StoreUnavailable(
@@ -148,7 +156,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
         )
     refused = f"{path} refused a statement and nothing was written: {error}"
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
-        return StoreError(refused)  # RAISE in a trigger: it does not say whether a value was the reason
+        return StoreError(refused)  # RAISE in a trigger: whether a value was the reason is not known
     if kind in OF_VALUES:
         return ValueRefused(f"{path} refused a value: {error}")
     if kind in OF_ANYTHING and not str(error).startswith(NOT_THERE):
@@ -156,8 +164,8 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreRefused(refused)
 
 
-def unopened(path: Path) -> StoreError:
-    """Why a file cannot be opened, found out afterwards, because SQLite doesn't say."""
+def explain_unopened(path: Path) -> StoreError:
+    """Why a file cannot be opened: found out afterwards, because SQLite gives no reason."""
     if not path.parent.is_dir():
         return StoreUnavailable(f"the directory of {path} does not exist; run: mkdir -p {path.parent}")
     if path.is_dir():
@@ -166,3 +174,102 @@ def unopened(path: Path) -> StoreError:
         f"{path} cannot be opened for writing: SQLite writes the file and two others beside it; "
         f"run: chmod u+rwx {path.parent} && chmod u+rw {path}"
     )
+
+
+# Threads
+
+
+Step = Callable[[sqlite3.Connection, int], T]
+"""A function of a connection and of the time now, in microseconds."""
+
+
+class ConnectionThread:
+    """A connection and the only thread that uses it. It is opened by its first use."""
+
+    def __init__(self, path: Path, *, name: str) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"windlass-{name}")
+        self._connection: sqlite3.Connection | None = None
+
+    async def call(self, step: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `step` in the thread. A caller that is cancelled meanwhile does not stop it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, step)
+
+    def post(self, step: Callable[[sqlite3.Connection], object]) -> None:
+        """Run `step` after the steps that wait already; its result and its error are dropped."""
+        self._thread.submit(self._run, step)
+
+    def interrupt(self) -> None:
+        """Interrupt the running statement, from any thread."""
+        if self._connection is not None:
+            self._connection.interrupt()
+
+    async def close(self) -> None:
+        """After the last step: close the connection and end the thread, even when the caller is cancelled."""
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+        self._thread.shutdown(wait=False)
+        await closing
+        self._thread.shutdown(wait=True)  # all steps are done: this waits only for the thread's end
+
+    def _run(self, step: Callable[[sqlite3.Connection], T]) -> T:
+        with translate_errors(self._path):
+            if self._connection is None:
+                self._connection = self._connect()
+            try:
+                return step(self._connection)
+            except sqlite3.Error as error:
+                # Only its owner may end an open transaction: a new connection would write outside of it.
+                if code(error) in SPOILING and not self._connection.in_transaction:
+                    self._disconnect()
+                raise
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = connect(self._path)
+        try:
+            use_wal(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Writer:
+    """Every write of this process: one transaction per step, one after the other."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._thread = ConnectionThread(path, name="writer")
+
+    async def write(self, step: Step[T]) -> T:
+        """Run `step` in a transaction of its own; it is rolled back when the step raises."""
+
+        def transact(connection: sqlite3.Connection) -> T:
+            with write_transaction(connection):
+                # The clock is read after the lock: a wait for other writers must not date the rows back.
+                return step(connection, micros(self._clock.now()))
+
+        return await self._thread.call(transact)
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+
+class Reader:
+    """Reads, which do not wait for the writer."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._thread = ConnectionThread(path, name="reader")
+
+    async def read(self, step: Step[T]) -> T:
+        return await self._thread.call(
+            lambda connection: retry_while_locked(lambda: step(connection, micros(self._clock.now())))
+        )
+
+    async def close(self) -> None:
+        await self._thread.close()

@@ -1,4 +1,4 @@
-"""A checkup of a SQLite file: the library, the file and its rights, the log beside it, plans, and what is in it."""
+"""The checks of a SQLite file: the library, the file and its rights, its write-ahead log, plans, and its rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from windlass.errors import StoreError
 from windlass.store.doctor.checkup import (
     ANSWER,
     Finding,
-    Forgetful,
     Holder,
+    MissingLeases,
     UnservedType,
-    judge_clock,
-    judge_holders,
-    judge_leases,
-    judge_rows,
-    judge_schema,
-    judge_types,
+    check_clock,
+    check_holders,
+    check_leases,
+    check_rows,
+    check_schema,
+    check_types,
     ok,
     problem,
     warning,
 )
 from windlass.store.migrate import newest
 from windlass.store.sql import ordered_query, query
-from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translated
+from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translate_errors
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.rows import SECOND, micros, span
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
 
-LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite folds it back at 4 MB unless a reader holds it
+LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite truncates it at 4 MB unless a reader prevents that
 LITTLE_ROOM = 200 * 2**20  # bytes free on the disk
-QUICK_TO_CHECK = 100 * 2**20  # bytes: a larger file's integrity takes too long to check in passing
+QUICK_TO_CHECK = 100 * 2**20  # bytes: checking the integrity of a larger file takes too long
 
 Check = Callable[[sqlite3.Connection], Iterator[Finding]]
 
 
 class SqliteCheckup:
-    """Implements `store.checkup.Checkup`."""
+    """Implements `store.doctor.checkup.Checkup`."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self._settings = settings
@@ -68,9 +68,9 @@ class SqliteCheckup:
         yield from self._rights()
         try:
             number = current(self._path)
-            yield judge_schema(self._settings, number)
+            yield check_schema(self._settings, number)
             if number == newest("sqlite"):
-                with translated(self._path), closing(connect(self._path)) as connection:
+                with translate_errors(self._path), closing(connect(self._path)) as connection:
                     for check in (
                         self._integrity,
                         self._log,
@@ -100,7 +100,7 @@ class SqliteCheckup:
         elif not os.access(folder, os.W_OK | os.X_OK):
             yield problem("rights", f"SQLite writes two files beside it, into {folder}", f"chmod u+rwx {folder}")
         elif path.stat().st_mode & stat.S_IWOTH:
-            yield warning("rights", "everybody on this machine may change the file", f"chmod o-w {path}")
+            yield warning("rights", "every user of this machine may change the file", f"chmod o-w {path}")
         else:
             yield ok("rights", "the file and its directory can be written")
 
@@ -132,7 +132,7 @@ class SqliteCheckup:
         if free < LITTLE_ROOM:
             yield warning("disk", f"{free / 2**20:,.0f} MB are free", f"df {self._path.parent}")
 
-    # What is in it
+    # The rows
 
     def _plans(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         parameters = {
@@ -160,23 +160,23 @@ class SqliteCheckup:
 
     def _types(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         rows = connection.execute(query("sqlite", "doctor_types"), {"now": self._now()})
-        yield from judge_types([UnservedType(*row) for row in rows])
+        yield from check_types([UnservedType(*row) for row in rows])
 
     def _holders(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         now = {"now": self._now()}
         gone = [Holder(*row) for row in connection.execute(query("sqlite", "doctor_holders"), now)]
         (alive,) = connection.execute(query("sqlite", "doctor_alive"), now).fetchone()
-        yield from judge_holders(self._settings, alive, gone)
+        yield from check_holders(self._settings, alive, gone)
 
     def _rows(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         odd, example, ahead = connection.execute(query("sqlite", "doctor_rows"), {"now": self._now()}).fetchone()
-        yield judge_rows(odd, example)
-        yield judge_clock(ahead / SECOND)
+        yield check_rows(odd, example)
+        yield check_clock(ahead / SECOND)
 
     def _leases(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         parameters = {"answer": span(ANSWER), "now": self._now()}
         rows = connection.execute(query("sqlite", "doctor_forgotten"), parameters)
-        yield from judge_leases([Forgetful(*row) for row in rows])
+        yield from check_leases([MissingLeases(*row) for row in rows])
 
     def _now(self) -> int:
         return micros(self._clock.now())

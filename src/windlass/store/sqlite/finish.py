@@ -1,9 +1,4 @@
-"""Settling: what an attempt came to, written under its lease.
-
-In:   transitions of runtime/completer.py, each under a lease
-Out:  the jobs' rows as the transitions say, where the lease is current; a lost lease changes nothing
-Next: store/parts/consequences.py, for what follows from them in the same transaction
-"""
+"""The finish on SQLite: the transitions of attempts, each written under its lease."""
 
 from __future__ import annotations
 
@@ -12,8 +7,8 @@ from uuid import UUID
 
 from windlass.model import audit
 from windlass.model.state import FINAL, FINISHING, SETTLING, State, target
-from windlass.store.parts.admission import charging, holding, releasing
-from windlass.store.parts.consequences import after
+from windlass.store.parts.admission import charge, hold_back, release_slots
+from windlass.store.parts.consequences import write_flow
 from windlass.store.parts.messages import WAKE_GATES
 from windlass.store.sql import query
 from windlass.store.sqlite.rows import (
@@ -32,45 +27,45 @@ if TYPE_CHECKING:
     from windlass.model.flow import Memory
     from windlass.model.job import Lease
     from windlass.model.outcome import Transition
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.sqlite.session import Runner
 
 
-def settle_all(
-    follower: Follower, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
+def write_all(
+    runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
-    """Write transitions and everything that follows them: the states of those whose lease was current."""
+    """Write transitions and everything they cause; returns the states of the jobs whose lease was current."""
     slots = _slots(connection, transitions)
-    follower.drive(charging(transitions))
-    written = [(each, state) for each in transitions if (state := _settle(connection, now, each)) is not None]
+    runner.execute(charge(transitions))
+    written = [(each, state) for each in transitions if (state := _write_one(connection, now, each)) is not None]
     states = {each.job: state for each, state in written}
-    follower.queues |= {
+    runner.queues |= {
         each.flow.advance.queue
         for each, state in written
         if each.flow is not None and each.flow.advance is not None and state is State.QUEUED
     }
-    _hold_back(follower, [each.hold for each, _ in written if each.hold is not None])
-    follower.drive(releasing(slots.get(job) for job in states))
+    _hold_back(runner, [each.hold for each, _ in written if each.hold is not None])
+    runner.execute(release_slots(slots.get(job) for job in states))
     if any(each.flow is not None or state in FINAL for each, state in written):
-        states |= follower.drive(after(written))
+        states |= runner.execute(write_flow(written))
     return states
 
 
 def _slots(connection: sqlite3.Connection, transitions: Sequence[Transition]) -> dict[UUID, list[str]]:
-    """The keys of jobs that hold slots, read before they end or get others. Without limits nobody looks at the jobs."""
+    """The keys of jobs that hold slots, read before the jobs end or get other keys. Without limits no job is read."""
     if connection.execute(query("sqlite", "any_limit")).fetchone() is None:
         return {}
     found = connection.execute(query("sqlite", "slots_of_jobs"), {"ids": array(each.job for each in transitions)})
     return {UUID(job): decode_keys(limits) for job, limits in found}
 
 
-def _hold_back(follower: Follower, holds: Sequence[tuple[str, float]]) -> None:
+def _hold_back(runner: Runner, holds: Sequence[tuple[str, float]]) -> None:
     if holds:
-        follower.drive(holding(holds, strict=False))
-        follower.queues.add(WAKE_GATES)
+        runner.execute(hold_back(holds, strict=False))
+        runner.queues.add(WAKE_GATES)
 
 
-def _settle(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
-    """Write one transition: the state the job is in now, or None when the lease is not current."""
+def _write_one(connection: sqlite3.Connection, now: int, transition: Transition) -> State | None:
+    """Write one transition; returns the job's state now, or None when the lease is not current."""
     advance = None if transition.flow is None else transition.flow.advance
     if advance is not None:
         moved = connection.execute(query("sqlite", "advance"), advance_parameters(transition, advance, now)).rowcount
@@ -94,22 +89,22 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
     return target(transition.verb) if settled else None
 
 
-def put_aside(follower: Follower, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
-    """End a job with the least that can be written, and give back its slots."""
+def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
+    """Bury a job with the smallest possible write, and release its slots."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
     found = connection.execute(query("sqlite", "bury_unreadable"), parameters).fetchall()
-    follower.drive(releasing(keys_of(limits) for (limits,) in found))
+    runner.execute(release_slots(keys_of(limits) for (limits,) in found))
     return bool(found)
 
 
-def remember(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
-    """Keep a step's result, if the lease is current."""
+def record_step(connection: sqlite3.Connection, now: int, lease: Lease, memory: Memory) -> bool:
+    """Store a step's result, if the lease is current."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "name": memory.name, "value": memory.value}
     return connection.execute(query("sqlite", "record_step"), parameters | {"now": now}).rowcount > 0
 
 
-def refuse_foreign(transition: Transition) -> None:
-    """Only a lease's holder settles; every other verb has its own way in."""
+def check_verb(transition: Transition) -> None:
+    """Refuse the verbs that a lease's holder does not have: other functions write those."""
     if transition.verb not in FINISHING | SETTLING:
         raise ValueError(f"{transition.verb.value!r} is not a verb of a lease's holder, so that finish() refuses it")
 

@@ -1,11 +1,11 @@
-"""A connection that only says "alive", in a thread with its own loop, where a blocking call hurts nobody."""
+"""The connection that renews a worker's lease, used in a thread with its own loop, where a call may block."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import connect, immediate, translated
+from windlass.store.sqlite.connection import connect, translate_errors, write_transaction
 from windlass.store.sqlite.rows import micros, span
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PAUSE = 0.002  # seconds between two tries for the lock: a beat goes before other writers
 
 
-class SqliteHeart:
-    """Beats one worker's row. The connection is made by the first beat, in the thread that beats."""
+class SqliteHeartbeat:
+    """Renews one worker's lease. The first beat opens the connection, in the thread that beats."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -28,13 +28,13 @@ class SqliteHeart:
         self._connection: sqlite3.Connection | None = None
 
     async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
-        with translated(self._path):
+        with translate_errors(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
-            # No longer than the lease: a beat that comes later than that says nothing any more. But longer than
+            # It waits no longer than the lease: a later beat would find the worker dead. But it waits longer than
             # `within`: a new connection would wait for the same lock, and while the file is locked no other process
-            # can declare this worker dead.
-            with immediate(self._connection, patience=lease, pause=PAUSE):
+            # can mark this worker dead.
+            with write_transaction(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
                 parameters = {"id": str(worker), "lease": span(lease), "held": held, "now": now}
                 return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0

@@ -1,6 +1,6 @@
-"""The keys that one claim meets: how much room each has left, who passes, and who is parked.
+"""The limit keys of the jobs that one claim reads: how much room each has left, and which jobs are parked on it.
 
-The writer's lock keeps every turnstile as it was found, so that room is counted here and written once.
+The claim holds the write lock, so that no limit counter changes meanwhile: room is counted here and written once.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from windlass.store.parts.statements import ask
+from windlass.store.parts.statements import run
 from windlass.store.sql import query
 from windlass.store.sqlite.functions import UNLIMITED, room, token_at
 from windlass.store.sqlite.rows import array, decode_keys, span
@@ -16,31 +16,31 @@ from windlass.store.sqlite.rows import array, decode_keys, span
 if TYPE_CHECKING:
     import sqlite3
 
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.sqlite.session import Runner
 
-MOST_PARKED = 5_000  # jobs per claim: the others are only passed over, or a claim would keep other writers waiting
+MOST_PARKED = 5_000  # jobs per claim: further ones are only skipped, or a claim would make other writers wait
 
 Row = tuple[int | None, int, float | None, int, int, int | None]
 """most, used, period, burst, next_at, held_until"""
 
 
 class LimitCounters:
-    """Asked about one job after the other, in the order of the claim."""
+    """Admits or parks one job after the other, in the order of the claim."""
 
-    def __init__(self, follower: Follower, connection: sqlite3.Connection, now: int) -> None:
-        self._follower = follower
+    def __init__(self, runner: Runner, connection: sqlite3.Connection, now: int) -> None:
+        self._runner = runner
         self._connection = connection
         self._now = now
         self._rows: dict[str, Row] = {}
         self._left: dict[str, int] = {}  # room by key
-        self._full: dict[str, str] = {}  # a job's limits as they are stored → the one that has no room
+        self._full: dict[str, str] = {}  # a job's limits as they are stored → the key that has no room
         self._taken: Counter[str] = Counter()
         self._parked: dict[str, str] = {}  # job → key
         self.refused = 0
 
-    def lets_in(self, job: str, limits: str) -> bool:
-        """Whether all keys of this job have room; it is taken. If not, the job is parked on one that has none."""
-        # Room only shrinks during a claim: what was full once needs no second look, a hundred thousand times.
+    def try_admit(self, job: str, limits: str) -> bool:
+        """Take a slot of each of the job's keys; if one has no room, park the job on it and return False."""
+        # Room only shrinks during a claim: a key that was full is not checked again, a hundred thousand times.
         full = self._full.get(limits)
         if full is None:
             keys = decode_keys(limits)
@@ -56,8 +56,8 @@ class LimitCounters:
             self._parked[job] = full
         return False
 
-    def passed_over(self) -> str | None:
-        """The keys whose jobs need not be looked at, as a JSON array: full ones, when no more can be parked."""
+    def full_keys(self) -> str | None:
+        """The full keys as a JSON array, whose jobs a statement may skip; None while more jobs can be parked."""
         if len(self._parked) < MOST_PARKED:
             return None
         return array(key for key, left in self._left.items() if left <= 0)
@@ -68,15 +68,15 @@ class LimitCounters:
                 return key
         for key in keys:
             if key not in self._left:
-                self._meet(key)
+                self._load(key)
             if self._left[key] <= 0:
                 return key
         return None
 
-    def _meet(self, key: str) -> None:
+    def _load(self, key: str) -> None:
         row = self._find(key)
         if row is None:
-            self._follower.drive(ask("make_limit_counters", [key]))
+            self._runner.execute(run("make_limit_counters", [key]))
             row = self._find(key)
         if row is not None:
             self._rows[key] = row
@@ -86,15 +86,15 @@ class LimitCounters:
         row: Row | None = self._connection.execute(query("sqlite", "limit_counter"), {"key": key}).fetchone()
         return row
 
-    def turn(self) -> None:
-        """Write what was taken, and who is parked."""
+    def write(self) -> None:
+        """Write the slots that were taken, and the jobs that are parked."""
         if self._taken:
-            self._follower.drive(ask("take_slots", self._taken))
+            self._runner.execute(run("take_slots", self._taken))
         if self._parked:
-            self._follower.drive(ask("park", list(self._parked.items())))
+            self._runner.execute(run("park", list(self._parked.items())))
 
     def next_token(self) -> int | None:
-        """When the first of the buckets that are empty now has a token again, or a hold ends."""
+        """When the first of the buckets that are empty now has a token again, or its hold ends."""
         times = [
             self._token_after(row, self._taken[key])
             for key, row in self._rows.items()
@@ -110,6 +110,6 @@ class LimitCounters:
 
 
 def _comes_by_time(row: Row, now: int) -> bool:
-    """A bucket, or whatever is held back: not a limit's slots, which somebody has to give back."""
+    """Whether room comes back by time: in a bucket, or after a hold. A slot comes back when a job releases it."""
     _, _, period, _, _, held_until = row
     return period is not None or (held_until is not None and held_until > now)

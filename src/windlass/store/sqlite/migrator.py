@@ -8,7 +8,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from windlass.store.migrate import Migration, missing
-from windlass.store.sqlite.connection import connect, immediate, locate, patiently, translated, unopened, use_wal
+from windlass.store.sqlite.connection import (
+    connect,
+    explain_unopened,
+    locate,
+    retry_while_locked,
+    translate_errors,
+    use_wal,
+    write_transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +32,7 @@ CREATE TABLE IF NOT EXISTS windlass_migrations (
 
 
 class SqliteMigrator:
-    """Makes the file if there is none. Who comes second waits, and finds nothing left to do."""
+    """Creates the file if there is none. A second migrator waits, and finds nothing left to do."""
 
     def __init__(self, url: str) -> None:
         self._path = locate(url)
@@ -39,20 +47,20 @@ class SqliteMigrator:
 def current(path: Path) -> int:
     """The schema's number; 0 where there is none. A missing file stays missing."""
     if not path.parent.is_dir():
-        raise unopened(path)
+        raise explain_unopened(path)
     if not path.exists():
         return 0
-    with translated(path), closing(connect(path)) as connection:
-        return patiently(lambda: _number(connection))
+    with translate_errors(path), closing(connect(path)) as connection:
+        return retry_while_locked(lambda: _number(connection))
 
 
 def _migrate(path: Path) -> list[Migration]:
-    with translated(path), closing(connect(path, create=True)) as connection:
+    with translate_errors(path), closing(connect(path, create=True)) as connection:
         missing(
-            "sqlite", patiently(lambda: _number(connection))
+            "sqlite", retry_while_locked(lambda: _number(connection))
         )  # a newer schema is refused before anything is written
         use_wal(connection)
-        with immediate(connection):
+        with write_transaction(connection):
             connection.execute(TABLE)
             steps = missing("sqlite", _number(connection))
             for step in steps:
@@ -73,7 +81,7 @@ def _number(connection: sqlite3.Connection) -> int:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, because `executescript` would commit first. A trigger's inner semicolons don't end it."""
+    """The statements one by one: `executescript` would commit first. Semicolons inside a trigger do not end it."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

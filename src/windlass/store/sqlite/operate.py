@@ -1,4 +1,4 @@
-"""Operating on one job: cancel, retry, replay, resume, discard."""
+"""The operations on one job: cancel, retry, replay, resume, discard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from windlass.model import audit
 from windlass.model.state import State, Verb, sources, target
-from windlass.store.parts.consequences import operated, recording
+from windlass.store.parts.consequences import after_operation, record_job_action
 from windlass.store.parts.refusals import OPERATIONS, refusal
 from windlass.store.sql import query
 from windlass.store.sqlite import rows
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     import sqlite3
     from uuid import UUID
 
-    from windlass.store.sqlite.runner import Follower
+    from windlass.store.sqlite.session import Runner
 
 
 def operate(
-    follower: Follower, connection: sqlite3.Connection, now: int, verb: Verb, job: UUID, actor: str | None
+    runner: Runner, connection: sqlite3.Connection, now: int, verb: Verb, job: UUID, actor: str | None
 ) -> State | None:
-    """Do it if the job's state allows it, with what follows: the state it is in now, None when it is gone."""
+    """Write an operation that the job's state allows, and what it causes; returns the state, None after a discard."""
     if verb not in OPERATIONS:
         raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
     parameters = {"id": str(job), "sources": array(sources(verb)), "now": now}
     if verb is Verb.DISCARD:
-        follower.drive(recording(audit.OPERATIONS[verb], actor, job))
+        runner.execute(record_job_action(audit.OPERATIONS[verb], actor, job))
     if _change(connection, verb, parameters):
-        follower.drive(operated(verb, job, target(verb), actor))
+        runner.execute(after_operation(verb, job, target(verb), actor))
         return target(verb)
     if verb is Verb.CANCEL and connection.execute(query("sqlite", "request_cancel"), parameters).rowcount:
-        follower.drive(operated(verb, job, State.RUNNING, actor))
+        runner.execute(after_operation(verb, job, State.RUNNING, actor))
         return State.RUNNING
     row = connection.execute(query("sqlite", "find"), parameters).fetchone()
     raise refusal(verb, job, None if row is None else rows.job(row))

@@ -1,15 +1,17 @@
-"""Rows as SQLite keeps them: ids as text, times as microseconds since the epoch, JSON as text."""
+"""Rows and parameters as SQLite has them: ids as text, times as microseconds since the epoch, JSON as text."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
 from windlass.model.flow import Waiting
-from windlass.model.job import COLUMNS, Failure, Job, Lease
+from windlass.model.job import COLUMNS, Job, Lease
 from windlass.model.state import State, sources, target
 from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
 
@@ -23,12 +25,22 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000  # in microseconds
 
-REMEMBERED = 100
-"""Attempts kept on a job: one that snoozes for a year must not grow without end."""
-
 IDENT, TOKEN, FENCE = (COLUMNS.index(name) for name in ("id", "token", "fence"))
 UUIDS = frozenset({"id", "token", "worker", "parent", "copied_from"})
 TIMES = frozenset({"run_at", "claimed_at", "created_at", "started_at", "finished_at", "updated_at"})
+
+PARAMETER = re.compile(
+    r"""
+      '(?:[^']|'')*'        # a string
+    | "(?:[^"]|"")*"        # a quoted name
+    | `[^`]*` | \[[^\]]*\]  # …as other databases quote it
+    | --[^\n]*              # a comment
+    | /\*.*?(?:\*/|\Z)      # …over several lines
+    | \w+\$\w*              # a name may hold a dollar
+    | [$?](\d+)            # a parameter
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 Parameters = dict[str, Any]
 
@@ -36,21 +48,16 @@ decode_keys = msgspec.json.Decoder(list[str]).decode
 
 
 def micros(moment: datetime) -> int:
-    """A moment as it is stored. Whole numbers all the way: a float would lose the last digits."""
+    """A time as it is stored. It is computed in whole numbers: a float would lose the last digits."""
     return (moment - EPOCH) // MICROSECOND
 
 
 def moment(value: int) -> datetime:
-    """A time beyond the years 1 to 9999, which only a stranger can have written, is the first or the last there is."""
+    """A stored time. Outside the years 1 to 9999, which Windlass never writes, it is the first or the last possible."""
     try:
         return EPOCH + timedelta(microseconds=value)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC) if value > 0 else datetime.min.replace(tzinfo=UTC)
-
-
-def rfc3339(value: int | None) -> str | None:
-    """A stored time as text for JSON, always with six digits and in UTC."""
-    return None if value is None else moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def span(seconds: float) -> int:
@@ -63,6 +70,20 @@ def array(values: Iterable[object]) -> str:
     return msgspec.json.encode([str(value) for value in values]).decode()
 
 
+@lru_cache(maxsize=512)
+def numbered(sql: str) -> str:
+    """`sql` with a name for every parameter `$n` or `?n`: handlers write `$n` for both stores.
+
+    Names, because sqlite3 raises for a sequence of values with `?n` from Python 3.14 on.
+    """
+    return PARAMETER.sub(lambda token: token[0] if token[1] is None else f":p{token[1]}", sql)
+
+
+def named(values: Iterable[object]) -> dict[str, object]:
+    """The values by the names that `numbered` gives."""
+    return {f"p{place}": value for place, value in enumerate(values, start=1)}
+
+
 def job(row: Sequence[Any]) -> Job:
     """A row in the order of `COLUMNS`."""
     values: list[Any] = [
@@ -72,12 +93,12 @@ def job(row: Sequence[Any]) -> Job:
 
 
 def lease(row: Sequence[Any]) -> Lease:
-    """The lease of a claimed row, whatever else is in it."""
+    """The lease of a claimed row, whose other values may be unreadable."""
     return Lease(UUID(row[IDENT]), UUID(row[TOKEN]), row[FENCE])
 
 
 def keys_of(limits: str | None) -> list[str] | None:
-    """The keys that a job counts against. What is of another shape was not written here, and counts for nothing."""
+    """The limit keys of a job. A value of another shape was not written by Windlass, and is ignored."""
     try:
         return None if limits is None else decode_keys(limits)
     except msgspec.DecodeError:
@@ -100,7 +121,7 @@ CONVERTERS = tuple(_converter(column) for column in COLUMNS)
 
 
 def transition_parameters(transition: Transition, now: int) -> Parameters:
-    """The parameters of finish.sql, settle.sql and settle_cancelled.sql; its states come from one table."""
+    """The parameters of `finish`, `finish_staying` and `finish_cancelled`; the states come from `state.TRANSITIONS`."""
     return {
         "id": str(transition.lease.job),
         "token": str(transition.lease.token),
@@ -123,7 +144,7 @@ def transition_parameters(transition: Transition, now: int) -> Parameters:
 
 
 def advance_parameters(transition: Transition, to: Advance, now: int) -> Parameters:
-    """The parameters of advance.sql."""
+    """The parameters of `advance`."""
     return transition_parameters(transition, now) | {
         "type": to.type,
         "queue": to.queue,
@@ -159,7 +180,7 @@ def worker_parameters(worker: NewWorker, now: int) -> Parameters:
 
 
 def worker_row(row: Sequence[Any]) -> WorkerRow:
-    """A row of workers.sql."""
+    """A row of the statement `workers`."""
     ident, name, started_at, alive_until, dead, idle, queues, types, concurrency, running = row
     return WorkerRow(
         id=UUID(ident),
@@ -176,14 +197,14 @@ def worker_row(row: Sequence[Any]) -> WorkerRow:
 
 
 def waiting(row: Sequence[Any]) -> Waiting:
-    """A row of waiting.sql."""
+    """A row of the statement `wait_of_job`."""
     need, pending, succeeded, signal, wake_at = row
     at = None if wake_at is None else moment(wake_at)
     return Waiting(need=need, pending=pending, succeeded=succeeded, signal=signal, wake_at=at)
 
 
 def audit_row(row: Sequence[Any]) -> AuditRow:
-    """A row of audit.sql."""
+    """A row of the statement `audit`."""
     number, at, action, actor, ident, type, queue, tenant, reason, subject = row
     return AuditRow(
         number=number,
@@ -197,34 +218,3 @@ def audit_row(row: Sequence[Any]) -> AuditRow:
         reason=reason,
         subject=subject,
     )
-
-
-def remember(attempts: str | None, entry: str | None) -> str | None:
-    """SQL function: `attempts` with `entry` at its end; the oldest ones go."""
-    if entry is None:
-        return attempts
-    past = _past(attempts)
-    return msgspec.json.encode([*past, msgspec.Raw(entry.encode())][-REMEMBERED:]).decode()
-
-
-def _past(attempts: str | None) -> list[msgspec.Raw]:
-    """What is there already. What is of another shape was not written here: it is kept as the first of them."""
-    if attempts is None:
-        return []
-    try:
-        return msgspec.json.decode(attempts, type=list[msgspec.Raw])
-    except msgspec.ValidationError:
-        return [msgspec.Raw(attempts.encode())]
-    except msgspec.DecodeError:  # no JSON at all
-        return [msgspec.Raw(msgspec.json.encode(attempts))]
-
-
-def crash(attempt: int, now: int) -> str:
-    """SQL function: what a rescue writes as the error of the attempt whose worker went silent."""
-    failure = Failure(
-        type="WorkerDied",
-        message="the worker that held this job died or lost its lease",
-        attempt=attempt,
-        attempted_at=moment(now),
-    )
-    return msgspec.json.encode(failure).decode()

@@ -1,4 +1,4 @@
-"""One way to the file: every write in turn on one thread, every read beside it, wake-ups after the commit."""
+"""How the store uses its file: writes one after the other on one thread, reads beside them, wake-ups after a commit."""
 
 from __future__ import annotations
 
@@ -10,23 +10,58 @@ from typing import TYPE_CHECKING
 from windlass.errors import StoreUnavailable
 from windlass.store import migrate
 from windlass.store.contact import Contact
-from windlass.store.parts.admission import Admitting
-from windlass.store.parts.schedules import Scheduling
-from windlass.store.sqlite.connection import LOCKED, code, connect, immediate, locate, translated
+from windlass.store.parts.admission import AdmissionPart
+from windlass.store.parts.schedules import SchedulesPart
+from windlass.store.parts.statements import Rows, Statement, Statements, execute
+from windlass.store.sql import query_parts
+from windlass.store.sqlite.connection import (
+    LOCKED,
+    Reader,
+    Step,
+    T,
+    Writer,
+    code,
+    connect,
+    locate,
+    translate_errors,
+    write_transaction,
+)
 from windlass.store.sqlite.migrator import current
-from windlass.store.sqlite.runner import Follower
-from windlass.store.sqlite.wakeups import tell
-from windlass.store.sqlite.writer import Reader, Step, T, Writer
+from windlass.store.sqlite.rows import named, numbered
+from windlass.store.sqlite.wakeups import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from windlass.clock import Clock
-    from windlass.store.parts.statements import Flowing
 
 
-class Session(Admitting, Scheduling):
-    """What every part of the store asks through."""
+class Runner:
+    """Runs the statements of `store/parts/` in the open transaction, at the time `now` in microseconds.
+
+    `queues` collects the queues to wake after the commit.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self._connection = connection
+        self._now = now
+        self.queues: set[str] = set()
+
+    def execute(self, statements: Statements[T]) -> T:
+        return execute(statements, self._run)
+
+    def _run(self, statement: Statement) -> Rows:
+        answer: Rows = []
+        for sql in query_parts("sqlite", statement.name):
+            cursor = self._connection.execute(numbered(sql), named((statement.payload, self._now)))
+            if cursor.description is not None:
+                answer = cursor.fetchall()
+        self.queues |= statement.queues_to_wake(answer)
+        return answer
+
+
+class Session(AdmissionPart, SchedulesPart):
+    """Runs what the other parts of the store write and read."""
 
     def __init__(self, url: str, *, clock: Clock) -> None:
         super().__init__()
@@ -54,13 +89,13 @@ class Session(Admitting, Scheduling):
             await writer.close()
 
     def _try_to_write(self) -> None:
-        """SQLite opens a read-only file without a word, and even begins: only a write finds out.
+        """SQLite opens a read-only file, and even begins a transaction in it: only a write fails.
 
-        It waits for nobody: who holds the lock can write, and may be the caller of whoever opens us.
+        It does not wait for a lock: a program that holds it can write, and may be the one that opens this store.
         """
-        with translated(self._path), closing(connect(self._path)) as connection:
+        with translate_errors(self._path), closing(connect(self._path)) as connection:
             try:
-                with immediate(connection, patience=0):
+                with write_transaction(connection, patience=0):
                     connection.execute("DELETE FROM windlass_jobs WHERE false")
             except sqlite3.OperationalError as error:
                 if code(error) not in LOCKED:
@@ -80,35 +115,35 @@ class Session(Admitting, Scheduling):
         self.contact.answered()
         return answer
 
-    async def _following(self, step: Callable[[Follower, sqlite3.Connection, int], T]) -> T:
-        """A write with what follows it; workers are woken after the commit."""
+    async def _transact(self, step: Callable[[Runner, sqlite3.Connection, int], T]) -> T:
+        """Run `step` in a transaction; workers are woken after the commit."""
         queues: set[str] = set()
 
         def run(connection: sqlite3.Connection, now: int) -> T:
-            follower = Follower(connection, now)
-            answer = step(follower, connection, now)
-            queues.update(follower.queues)
+            runner = Runner(connection, now)
+            answer = step(runner, connection, now)
+            queues.update(runner.queues)
             return answer
 
         answer = await self._write(run)
         self.wake_later(queues)
         return answer
 
-    async def _follow(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Drive a generator in a transaction of its own."""
-        return await self._following(lambda follower, connection, now: follower.drive(flowing()))
+    async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run the statements in a transaction of their own."""
+        return await self._transact(lambda runner, connection, now: runner.execute(statements()))
 
-    async def _look(self, flowing: Callable[[], Flowing[T]]) -> T:
-        """Drive a generator that only reads."""
-        return await self._read(lambda connection, now: Follower(connection, now).drive(flowing()))
+    async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
+        """Run statements that only read."""
+        return await self._read(lambda connection, now: Runner(connection, now).execute(statements()))
 
     async def wake(self, message: str) -> None:
-        tell(self._path, message)
+        notify(self._path, message)
 
     def wake_later(self, queues: Iterable[str]) -> None:
-        """After a commit: wake the listeners of this process. Others see it in the file."""
+        """After a commit: wake the listeners of this process. Other processes see the change in the file."""
         for queue in queues:
-            tell(self._path, queue)
+            notify(self._path, queue)
 
 
 def _not_open() -> StoreUnavailable:

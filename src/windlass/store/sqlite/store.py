@@ -1,9 +1,4 @@
-"""The store on a SQLite file: what changes jobs, one transaction per call.
-
-In:   a NewJob, in `enqueue`
-Out:  its row, and a wake-up for the workers that are idle
-Next: runtime/discovery.py, which claims for them
-"""
+"""The store on a SQLite file: everything that changes jobs, in one transaction per call."""
 
 from __future__ import annotations
 
@@ -13,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from windlass import failpoints
 from windlass.model.state import State, Verb
-from windlass.store.parts.admission import charging
-from windlass.store.parts.consequences import enqueueing, is_simple, signalling, waking_due
-from windlass.store.parts.messages import cancelling
-from windlass.store.parts.refusals import unheard
-from windlass.store.parts.rescue import Rescuing, Rules
-from windlass.store.parts.statements import ask
+from windlass.store.parts.admission import charge
+from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
+from windlass.store.parts.messages import cancel_message
+from windlass.store.parts.refusals import signal_refusal
+from windlass.store.parts.rescue import CrashRules, RescuePart
+from windlass.store.parts.statements import run
 from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operate, rows, sweep
-from windlass.store.sqlite.claim import Claims
-from windlass.store.sqlite.finish import put_aside, refuse_foreign, remember, settle_all
-from windlass.store.sqlite.heartbeat import SqliteHeart
-from windlass.store.sqlite.reads import Looks
+from windlass.store.sqlite.claim import Claimer
+from windlass.store.sqlite.finish import check_verb, put_aside, record_step, write_all
+from windlass.store.sqlite.heartbeat import SqliteHeartbeat
+from windlass.store.sqlite.reads import Reads
 from windlass.store.sqlite.rows import span
-from windlass.store.sqlite.runner import Follower
+from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.wakeups import listening, tell
+from windlass.store.sqlite.wakeups import listen, notify
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,39 +36,39 @@ if TYPE_CHECKING:
     from windlass.model.job import Lease, NewJob
     from windlass.model.outcome import Progress, Transition
 
-HOLD = 10.0  # seconds that an enqueue may keep the file locked: a third of the default lease
-HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get in between
+HOLD = 10.0  # seconds for which an enqueue may lock the file: a third of the default lease
+HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get a turn in between
 
 
-class SqliteStore(Looks, Rescuing):
+class SqliteStore(Reads, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
         super().__init__(url, clock=clock)
         self._hold = hold
-        self._claims = Claims(clock)
-        # Handlers' transactions take turns here, not at the file, where they would use up the busy timeout.
+        self._claimer = Claimer(clock)
+        # Handlers' transactions take turns here. At the file's lock they would use up the busy timeout.
         self._turn = asyncio.Lock()
 
     async def location(self) -> str:
-        """Which file this is, to compare with a caller's connection."""
+        """The file, to compare with a caller's connection."""
         return f"sqlite:{self._path}"
 
-    # The way in
+    # Enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if not jobs:
             return {}
 
-        def follow(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
+        def enqueue_all(connection: sqlite3.Connection, now: int) -> Mapping[UUID, UUID]:
             with bulk.bounded(connection, self._path, len(jobs), self._hold):
-                return Follower(connection, now).drive(enqueueing(jobs))
+                return Runner(connection, now).execute(enqueue_jobs(jobs))
 
         if failpoints.armed:
             failpoints.hit("enqueue.before")
         existing: Mapping[UUID, UUID] = {}
         if not all(map(is_simple, jobs)):
-            existing = await self._write(follow)
+            existing = await self._write(enqueue_all)
         elif len(jobs) >= bulk.STAGE_FROM:
             await bulk.enqueue_staged(self._path, self.clock, jobs, self._hold)
         else:
@@ -84,7 +79,7 @@ class SqliteStore(Looks, Rescuing):
         self.wake_later({job.queue for job in jobs if job.id not in existing})
         return existing
 
-    # A worker's life
+    # Workers
 
     async def register(self, worker: NewWorker) -> None:
         await self._write(
@@ -96,22 +91,22 @@ class SqliteStore(Looks, Rescuing):
             lambda connection, now: connection.execute(query("sqlite", "deregister"), {"id": str(worker)})
         )
 
-    def heart(self) -> SqliteHeart:
-        return SqliteHeart(self._path, self.clock)
+    def heartbeat(self) -> SqliteHeartbeat:
+        return SqliteHeartbeat(self._path, self.clock)
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
         parameters = {"id": str(worker), "idle": int(idle)}
         await self._write(lambda connection, now: connection.execute(query("sqlite", "set_idle"), parameters))
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        return listening(self._path)
+        return listen(self._path)
 
-    # A job's life
+    # One job, from claim to finish
 
     async def claim(self, claim: Claim) -> Claimed:
         if failpoints.armed:
             failpoints.hit("claim.before")
-        claimed = await self._write(lambda connection, now: self._claims.take(connection, now, claim))
+        claimed = await self._write(lambda connection, now: self._claimer.take(connection, now, claim))
         assert len(claimed.jobs) <= claim.room, "a claim returned more than its room"
         if failpoints.armed:
             failpoints.hit("claim.committed")
@@ -119,42 +114,38 @@ class SqliteStore(Looks, Rescuing):
 
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
         for transition in transitions:
-            refuse_foreign(transition)
+            check_verb(transition)
 
         if failpoints.armed:
             failpoints.hit("finish.before")
-        states = await self._following(
-            lambda follower, connection, now: settle_all(follower, connection, now, transitions)
-        )
+        states = await self._transact(lambda runner, connection, now: write_all(runner, connection, now, transitions))
         if failpoints.armed:
             failpoints.hit("finish.committed")
         return Finished(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        return await self._following(
-            lambda follower, connection, now: put_aside(follower, connection, now, lease, reason)
-        )
+        return await self._transact(lambda runner, connection, now: put_aside(runner, connection, now, lease, reason))
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        return await self._write(lambda connection, now: remember(connection, now, lease, memory))
+        return await self._write(lambda connection, now: record_step(connection, now, lease, memory))
 
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
-        def send(follower: Follower, connection: sqlite3.Connection, now: int) -> bool:
-            if not follower.drive(ask("lock_job", [job])):
+        def send(runner: Runner, connection: sqlite3.Connection, now: int) -> bool:
+            if not runner.execute(run("lock_job", [job])):
                 row = connection.execute(query("sqlite", "find"), {"id": str(job)}).fetchone()
-                raise unheard(job, name, None if row is None else rows.job(row))
-            return follower.drive(signalling(job, name, payload, actor))
+                raise signal_refusal(job, name, None if row is None else rows.job(row))
+            return runner.execute(send_signal(job, name, payload, actor))
 
-        return await self._following(send)
+        return await self._transact(send)
 
     async def record(self, progress: Sequence[Progress]) -> None:
-        def record_all(follower: Follower, connection: sqlite3.Connection, now: int) -> None:
+        def record_all(runner: Runner, connection: sqlite3.Connection, now: int) -> None:
             connection.executemany(
                 query("sqlite", "record_progress"), [rows.progress_parameters(each, now) for each in progress]
             )
-            follower.drive(charging(progress))
+            runner.execute(charge(progress))
 
-        await self._following(record_all)
+        await self._transact(record_all)
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[SqliteTransaction]:
@@ -166,7 +157,7 @@ class SqliteStore(Looks, Rescuing):
             finally:
                 await transaction.close()
 
-    # Sweeping and housekeeping
+    # Sweeps and pruning
 
     async def sweep(
         self,
@@ -178,39 +169,37 @@ class SqliteStore(Looks, Rescuing):
         page: int = 500,
     ) -> Swept:
         began = self.clock.monotonic()
-        deaths = await self._write(sweep.bury_workers)
+        deaths = await self._write(sweep.mark_workers_dead)
         if patience is not None and self.clock.monotonic() - began > patience:
             return Swept(deaths=deaths, late=True)
         if failpoints.armed:
             failpoints.hit("sweep.buried")
-        rescued = await self._rescue_all(Rules(max_crashes, crash_counts, blames), page)
+        rescued = await self._rescue_all(CrashRules(max_crashes, crash_counts, blames), page)
         while (
-            await self._following(
-                lambda follower, connection, now: sweep.cancel_forgotten(follower, connection, now, page)
-            )
+            await self._transact(lambda runner, connection, now: sweep.cancel_forgotten(runner, connection, now, page))
             == page
         ):
             pass
         await self._write(sweep.prune_workers)
         if rescued[State.QUEUED]:
-            tell(self._path, "*")
+            notify(self._path, "*")
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
-    async def _rescue(self, rules: Rules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
-        return await self._following(
-            lambda follower, connection, now: sweep.rescue(follower, connection, now, rules, page, jobs, only=only)
+    async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
+        return await self._transact(
+            lambda runner, connection, now: sweep.rescue(runner, connection, now, rules, page, jobs, only=only)
         )
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return await self._read(lambda connection, now: sweep.orphans(connection, page, but))
 
-    async def _rescue_bare(self, rules: Rules, job: UUID) -> list[State]:
-        return await self._following(
-            lambda follower, connection, now: sweep.rescue_bare(follower, connection, now, rules, job)
+    async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
+        return await self._transact(
+            lambda runner, connection, now: sweep.rescue_bare(runner, connection, now, rules, job)
         )
 
     async def wake_due(self, *, page: int = 500) -> int:
-        return await self._following(lambda follower, connection, now: follower.drive(waking_due(page)))
+        return await self._transact(lambda runner, connection, now: runner.execute(wake_due_jobs(page)))
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:
         def take(connection: sqlite3.Connection, now: int) -> bool:
@@ -239,14 +228,14 @@ class SqliteStore(Looks, Rescuing):
             while await self._write(step) == HISTORY_PAGE:
                 pass
 
-    # Looking and operating
+    # Operations
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
-        state = await self._following(
-            lambda follower, connection, now: operate.operate(follower, connection, now, verb, job, actor)
+        state = await self._transact(
+            lambda runner, connection, now: operate.operate(runner, connection, now, verb, job, actor)
         )
         if state is State.RUNNING:
-            tell(self._path, cancelling(job))
+            notify(self._path, cancel_message(job))
         elif state is State.QUEUED:
-            tell(self._path, "*")
+            notify(self._path, "*")
         return state

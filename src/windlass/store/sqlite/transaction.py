@@ -1,6 +1,6 @@
 """`ctx.transaction()` on SQLite: the handler's writes and the fenced finish, committed together.
 
-While one is open no other connection writes to the file, so that it is capped: a timer rolls it back.
+While it is open no other connection can write to the file. So its time is limited: a timer rolls it back.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.store.parts.consequences import enqueueing, is_simple
-from windlass.store.sqlite.connection import patiently
-from windlass.store.sqlite.finish import refuse_foreign, remember, settle_all
-from windlass.store.sqlite.placeholders import named, numbered
-from windlass.store.sqlite.rows import micros
-from windlass.store.sqlite.runner import Follower
-from windlass.store.sqlite.wakeups import tell
-from windlass.store.sqlite.writer import ConnectionThread
+from windlass.store.parts.consequences import enqueue_jobs, is_simple
+from windlass.store.sqlite.connection import ConnectionThread, retry_while_locked
+from windlass.store.sqlite.finish import check_verb, record_step, write_all
+from windlass.store.sqlite.rows import micros, named, numbered
+from windlass.store.sqlite.session import Runner
+from windlass.store.sqlite.wakeups import notify
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,17 +48,17 @@ class SqliteTransaction:
         self._queues: set[str] = set()  # to wake after the commit
 
     async def begin(self) -> None:
-        await self._thread.call(lambda connection: patiently(lambda: connection.execute("BEGIN IMMEDIATE")))
+        await self._thread.call(lambda connection: retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE")))
         self._began = self._clock.monotonic()
-        # The machine's time: the lock keeps real writers out, whatever an injected clock says.
+        # The machine's time: the lock blocks real writers, whatever time an injected clock shows.
         self._timer = asyncio.get_running_loop().call_later(self._limit, self._expire)
 
     async def execute(self, sql: str, *args: Any) -> str:
         def run(connection: sqlite3.Connection) -> str:
             cursor = connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
             cursor.fetchall()  # RETURNING has written all its rows only when the last one was read
-            word = sql.split(maxsplit=1)[0].upper()
-            return word if cursor.rowcount < 0 else f"{word} {cursor.rowcount}"
+            command = sql.split(maxsplit=1)[0].upper()
+            return command if cursor.rowcount < 0 else f"{command} {cursor.rowcount}"
 
         return await self._call(run)
 
@@ -74,10 +72,10 @@ class SqliteTransaction:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if all(map(is_simple, jobs)):
-            return await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
-        await self.savepoint()  # a handler that survives a refusal must not commit half of it
+            return await self._transact(lambda runner, connection: runner.execute(enqueue_jobs(jobs)))
+        await self.savepoint()  # a handler that catches a refusal must not commit half of the enqueue
         try:
-            existing = await self._following(lambda follower, connection: follower.drive(enqueueing(jobs)))
+            existing = await self._transact(lambda runner, connection: runner.execute(enqueue_jobs(jobs)))
         except BaseException:
             await self.rollback_to()
             raise
@@ -85,15 +83,13 @@ class SqliteTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        refuse_foreign(transition)
+        check_verb(transition)
         return bool(
-            await self._following(
-                lambda follower, connection: settle_all(follower, connection, self._now(), [transition])
-            )
+            await self._transact(lambda runner, connection: write_all(runner, connection, self._now(), [transition]))
         )
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
-        return await self._call(lambda connection: remember(connection, self._now(), lease, memory))
+        return await self._call(lambda connection: record_step(connection, self._now(), lease, memory))
 
     async def savepoint(self) -> None:
         await self._statement(f"SAVEPOINT windlass_{self._savepoints + 1}")
@@ -110,7 +106,7 @@ class SqliteTransaction:
     async def commit(self) -> None:
         await self._call(self._commit)
         for queue in self._queues:
-            tell(self._path, queue)
+            notify(self._path, queue)
 
     def lost(self, error: Exception) -> bool:
         return isinstance(error, StoreUnavailable)
@@ -119,7 +115,7 @@ class SqliteTransaction:
         await self._thread.call(lambda connection: self._roll_back(connection, "was rolled back"))
 
     async def close(self) -> None:
-        """Undo what was not committed, and let the file go, even when the caller is being cancelled."""
+        """Undo what was not committed, and close the file, even when the caller is being cancelled."""
         if self._timer is not None:
             self._timer.cancel()
         await self._thread.close()  # closing a connection rolls back
@@ -130,11 +126,11 @@ class SqliteTransaction:
     async def _call(self, step: Callable[[sqlite3.Connection], T]) -> T:
         return await self._thread.call(lambda connection: self._guarded(connection, step))
 
-    async def _following(self, step: Callable[[Follower, sqlite3.Connection], T]) -> T:
+    async def _transact(self, step: Callable[[Runner, sqlite3.Connection], T]) -> T:
         def run(connection: sqlite3.Connection) -> T:
-            follower = Follower(connection, self._now())
-            answer = step(follower, connection)
-            self._queues |= follower.queues
+            runner = Runner(connection, self._now())
+            answer = step(runner, connection)
+            self._queues |= runner.queues
             return answer
 
         return await self._call(run)
@@ -143,7 +139,7 @@ class SqliteTransaction:
         await self._call(lambda connection: connection.execute(sql))
 
     def _guarded(self, connection: sqlite3.Connection, step: Callable[[sqlite3.Connection], T]) -> T:
-        """In the thread. A statement never runs outside the transaction, where it would commit by itself."""
+        """Runs in the thread. No statement runs outside the transaction, where it would commit by itself."""
         if self._ended is not None:
             raise StoreError(f"ctx.transaction() {self._ended}; nothing more can be written through it")
         try:
@@ -166,7 +162,7 @@ class SqliteTransaction:
             connection.execute("ROLLBACK")
 
     def _expire(self) -> None:
-        # First the mark, so that no statement that waits already begins after the interruption.
+        # The mark comes first, so that no statement that waits already begins after the interruption.
         if self._ended is None:
             self._ended = self._overdue()
         self._thread.interrupt()
@@ -180,7 +176,7 @@ class SqliteTransaction:
 
 
 def _adapt(value: Any) -> Any:
-    """What asyncpg takes as it is and sqlite3 doesn't know."""
+    """Convert values that asyncpg accepts and sqlite3 does not."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, (datetime, date)):

@@ -1,6 +1,6 @@
-"""Wake-ups on a file: straight to this process's listeners, by a glance at the file for other processes.
+"""Wake-ups on a file: directly to the listeners of this process; other processes check the file for a change.
 
-Losing one costs a poll and nothing else.
+A lost wake-up costs a poll and nothing else.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from windlass.errors import StoreError
-from windlass.store.sqlite.writer import ConnectionThread
+from windlass.store.sqlite.connection import ConnectionThread
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-GLANCE = 0.02  # seconds between two looks at the file
+CHECK_EVERY = 0.02  # seconds between two checks of the file
 
 _listeners: dict[Path, set[Listener]] = {}
 _lock = threading.Lock()
 
 
 class Listener:
-    """The wake-ups that one reader has still to see. The same message twice is one."""
+    """The wake-ups that one reader has not read yet. The same message twice is one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, None] = {}
         self._arrived = asyncio.Event()
 
-    def tell(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """From any thread."""
-        with suppress(RuntimeError):  # its loop has ended: nobody listens there any more
+        with suppress(RuntimeError):  # its loop has ended: no task reads there any more
             self._loop.call_soon_threadsafe(self._put, message)
 
     async def messages(self) -> AsyncIterator[str]:
@@ -51,16 +51,16 @@ class Listener:
         self._arrived.set()
 
 
-def tell(path: Path, message: str) -> None:
-    """Reach every listener of this process."""
+def notify(path: Path, message: str) -> None:
+    """Send a message to every listener of this process."""
     with _lock:
         listeners = list(_listeners.get(path, ()))
     for listener in listeners:
-        listener.tell(message)
+        listener.notify(message)
 
 
 @asynccontextmanager
-async def listening(path: Path) -> AsyncIterator[AsyncIterator[str]]:
+async def listen(path: Path) -> AsyncIterator[AsyncIterator[str]]:
     """Wake-ups for as long as the block lasts."""
     listener = Listener()
     with _lock:
@@ -68,7 +68,7 @@ async def listening(path: Path) -> AsyncIterator[AsyncIterator[str]]:
     thread = ConnectionThread(path, name="listener")
     watch: asyncio.Task[None] | None = None
     try:
-        # Before the caller goes on: what commits from here on is told.
+        # Read before the caller goes on: every commit from here on is noticed.
         seen = (await thread.call(_version), await thread.call(_wakes))
         watch = asyncio.create_task(_watch(thread, listener, seen))
         yield listener.messages()
@@ -84,10 +84,11 @@ async def listening(path: Path) -> AsyncIterator[AsyncIterator[str]]:
 
 
 async def _watch(thread: ConnectionThread, listener: Listener, seen: tuple[int, int]) -> None:
-    """Tell of work that came through other connections, of this process or another.
+    """Notice jobs that other connections wrote, of this process or another.
 
-    `data_version` says, for microseconds' work, that somebody committed. Beats, claims and idle marks commit
-    too: were they wake-ups, idle workers would wake each other for ever. So `wakes` must have grown as well.
+    `data_version`, which is read in microseconds, changes with every commit of another connection. Beats, claims and
+    idle marks commit too: if they were wake-ups, idle workers would wake each other for ever. So the counter `wakes`
+    must have grown as well.
     """
     while True:
         with suppress(StoreError):
@@ -95,10 +96,9 @@ async def _watch(thread: ConnectionThread, listener: Listener, seen: tuple[int, 
             if version != seen[0]:
                 before, seen = seen, (version, await thread.call(_wakes))
                 if seen[1] != before[1]:
-                    listener.tell("*")
-        # The machine's time and not the injected clock's: other processes write when they do, whatever a
-        # test's clock says.
-        await asyncio.sleep(GLANCE)
+                    listener.notify("*")
+        # The machine's time and not the injected clock's: other processes do not follow a test's clock.
+        await asyncio.sleep(CHECK_EVERY)
 
 
 def _version(connection: sqlite3.Connection) -> int:

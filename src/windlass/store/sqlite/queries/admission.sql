@@ -1,7 +1,7 @@
 -- Admission: gates, budgets, tenants.
 
 -- name: gates
--- Every gate that somebody touched, closed ones first.   ?1 []   ?2 now
+-- Every gate that somebody touched, closed ones first.   ?2 now
 SELECT kind, name, state, reason, actor, since / 1000000.0
   FROM windlass_gates
  ORDER BY state = 'open', kind, name
@@ -17,7 +17,7 @@ SELECT value ->> 'kind', value ->> 'name', value ->> 'state', value ->> 'reason'
        state = excluded.state, reason = excluded.reason, actor = excluded.actor
 
 -- name: closures
--- Everything that keeps jobs from starting now.   ?1 []   ?2 now
+-- Everything that keeps jobs from starting now.   ?2 now
 SELECT kind, name, state FROM windlass_gates WHERE state <> 'open'
 UNION ALL
 SELECT kind, name, 'spent' FROM windlass_budgets WHERE iif(until > ?2, spent, 0) >= cents
@@ -25,7 +25,7 @@ UNION ALL
 SELECT 'bucket', key, 'held' FROM windlass_limit_counters WHERE held_until > ?2
 
 -- name: budgets
--- Budgets with what the window that is now has cost.   ?1 []   ?2 now
+-- Budgets with what the window that is now has cost.   ?2 now
 SELECT kind, name, cents, seconds, iif(until > ?2, spent, 0), iif(until > ?2, until, window_end(seconds, ?2)) / 1000000.0
   FROM windlass_budgets
  ORDER BY kind, name
@@ -83,7 +83,7 @@ UPDATE windlass_jobs SET cost_cents = cost.cents
  WHERE windlass_jobs.id = cost.job AND windlass_jobs.token = cost.token AND cost.cents > windlass_jobs.cost_cents
 
 -- name: tenants
--- Tenants that have a weight or jobs, or cost something in the last 24 hours.   ?1 []   ?2 now
+-- Tenants that have a weight or jobs, or cost something in the last 24 hours.   ?2 now
 WITH counted AS MATERIALIZED (
     SELECT tenant,
            sum(status IN ('queued', 'failed')) AS queued,

@@ -48,8 +48,8 @@ UPDATE windlass_jobs SET followed = 1 WHERE id IN (SELECT value FROM json_each(?
 RETURNING id, status
 
 -- name: lock_wait_graph
--- Here every writer is alone anyway.   ?1 []   ?2 now
-SELECT 1 WHERE ?1 IS NULL
+-- Nothing to lock: SQLite has one writer at a time.
+SELECT 1 WHERE false
 
 -- name: cycles
 -- Jobs that would wait for one that waits, over any number of others, for them.   ?1 [{job, awaited}]   ?2 now

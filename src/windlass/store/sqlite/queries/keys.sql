@@ -67,3 +67,13 @@ DELETE FROM windlass_steps
    AND (name LIKE '% '
         OR EXISTS (SELECT 1 FROM windlass_steps AS mark
                     WHERE mark.job = windlass_steps.job AND mark.name = windlass_steps.name || ' '))
+
+-- name: begin_savepoint
+-- On a borrowed connection: what follows can be undone, while the caller's transaction goes on.
+SAVEPOINT windlass_keys
+
+-- name: roll_back_to_savepoint
+ROLLBACK TO SAVEPOINT windlass_keys
+
+-- name: release_savepoint
+RELEASE SAVEPOINT windlass_keys

@@ -133,7 +133,7 @@ UPDATE windlass_jobs SET parked_on = NULL
 RETURNING id, queue
 
 -- name: parked_keys
--- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.   ?1 []   ?2 now
+-- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.   ?2 now
 --
 -- A loose index scan: one descent per key, whatever the number of jobs.
 WITH RECURSIVE parked (key) AS (

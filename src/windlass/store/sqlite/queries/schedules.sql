@@ -97,8 +97,8 @@ UPDATE windlass_schedules
 DELETE FROM windlass_schedules WHERE name = ?1 ->> 0 RETURNING name
 
 -- name: schedule_clock
--- What time it is, in microseconds since the epoch.   ?1 []   ?2 now
-SELECT ?2 WHERE ?1 IS NOT NULL
+-- What time it is, in microseconds since the epoch.   ?2 now
+SELECT ?2
 
 -- name: set_schedule_back
 -- The clock was set back: a schedule goes on with its next tick from now. What was noted of ticks in the future of the clock

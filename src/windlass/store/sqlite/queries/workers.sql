@@ -128,9 +128,9 @@ SELECT id FROM windlass_jobs WHERE worker = :worker AND cancel_requested AND sta
 -- name: prune_workers
 -- A dead worker's row goes when no job names it any more, never before: its row is what marks its jobs as orphans.
 --
---   :now   :mourning how long the row stays visible after the death, in microseconds
+--   :now   :kept for how many microseconds the row of a dead worker is kept
 DELETE FROM windlass_workers
- WHERE dead AND alive_until < :now - :mourning
+ WHERE dead AND alive_until < :now - :kept
    AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs
                     WHERE jobs.worker = windlass_workers.id AND jobs.status = 'running')
 
