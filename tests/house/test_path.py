@@ -1,7 +1,7 @@
 """The worker's path: the files that a job goes through, each with its lines In, Out and Next.
 
-`PATH` is the list, once for this test. ARCHITECTURE.md shows the same files in its table, and each file's `Next:` names
-the files of the next step, so that a reader can follow the path from client.py to its end.
+The numbered table of ARCHITECTURE.md is the list. Each file's `Next:` names the files of the next row, so that a reader
+can follow the path from client.py to its end.
 """
 
 from __future__ import annotations
@@ -9,68 +9,72 @@ from __future__ import annotations
 import ast
 import re
 
-import pytest
-
 from .source import PACKAGE, ROOT, expect_none, modules, tree
 
-PATH = (
-    ("client.py",),
-    ("store/postgres/store.py", "store/sqlite/store.py"),
-    ("runtime/discovery.py",),
-    ("store/postgres/claim.py", "store/sqlite/claim.py"),
-    ("runtime/local_queue.py",),
-    ("runtime/coordinator.py",),
-    ("runtime/processor.py",),
-    ("runtime/completer.py",),
-    ("store/postgres/finish.py", "store/sqlite/finish.py"),
-    ("store/parts/consequences.py",),
-)
-FILES = [file for step in PATH for file in step]
-FOLLOWING = {file: after for step, after in zip(PATH, (*PATH[1:], ()), strict=True) for file in step}
-
+ROW = re.compile(r"^\| *\d+ [a-z ]+\| *`(?:src/windlass/)?([\w/<>]+\.py)`", re.MULTILINE)
 LINE = re.compile(r"^(In|Out|Next): +(\S.*)$", re.MULTILINE)
-NAMED = re.compile(r"[\w/]+\.(?:py|sql)")
-ROW = re.compile(r"^\| *\d+ [^|]*\|([^|]*)\|", re.MULTILINE)
+NAMED = re.compile(r"[\w/]+\.\w+")
+DIALECTS = ("postgres", "sqlite")
 
 
-def signs(file: str) -> dict[str, str]:
+def path() -> list[list[str]]:
+    """The files of each step: one, or one per dialect."""
+    rows = ROW.findall((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    return [sorted({row.replace("<dialect>", dialect) for dialect in DIALECTS}) for row in rows]
+
+
+def files() -> list[str]:
+    return [file for step in path() for file in step]
+
+
+def lines(file: str) -> dict[str, str]:
     """The lines In, Out and Next of a file's docstring."""
-    return dict(LINE.findall(ast.get_docstring(tree(PACKAGE / file)) or ""))
+    place = PACKAGE / file
+    return dict(LINE.findall(ast.get_docstring(tree(place)) or "")) if place.exists() else {}
 
 
-def test_each_file_of_the_path_exists() -> None:
-    gone = (file for file in FILES if not (PACKAGE / file).exists())
-    expect_none(gone, "the path leads through files that are gone: name in PATH what took their place")
+def arrow(file: str) -> str:
+    """What `Next:` says up to its first comma."""
+    return re.split(r"[,;]", lines(file).get("Next", ""))[0]
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_each_file_of_the_path_says_in_out_and_next(file: str) -> None:
-    assert list(signs(file)) == ["In", "Out", "Next"], f"add the lines In:, Out: and Next: to the docstring of {file}"
+def test_the_architecture_shows_the_path() -> None:
+    assert path()[:1] == [["client.py"]], "the numbered table of ARCHITECTURE.md begins with the file `client.py`"
+    assert len(path()) >= 9, "give each step a row in ARCHITECTURE.md, such as: | 3 discover | `runtime/discovery.py` |"
+    expect_none(
+        (file for file in files() if not (PACKAGE / file).exists()),
+        "the path of ARCHITECTURE.md leads through files that are gone: name there what took their place",
+    )
+    expect_none(
+        {file for file in files() if files().count(file) > 1},
+        "the path of ARCHITECTURE.md comes twice through these files: a step has a file of its own",
+    )
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_each_arrow_names_the_next_step(file: str) -> None:
-    arrow = signs(file).get("Next", "").partition(",")[0]
-    named = set() if arrow.startswith("none") else set(NAMED.findall(arrow))
+def test_each_file_of_the_path_says_in_out_and_next() -> None:
+    expect_none(
+        (file for file in files() if list(lines(file)) != ["In", "Out", "Next"]),
+        "add the lines In:, Out: and Next:, in this order, to the docstrings of these files",
+    )
 
-    assert named == set(FOLLOWING[file]), (
-        f"{file} says “Next: {arrow}”: write “Next: {' and '.join(FOLLOWING[file]) or 'none'}”, or change PATH "
-        "when the path itself has changed"
+
+def test_each_arrow_leads_to_the_next_step() -> None:
+    following = {file: after for step, after in zip(path(), [*path()[1:], ["none"]], strict=True) for file in step}
+    named = {file: sorted(NAMED.findall(arrow(file))) or [arrow(file)] for file in files()}
+
+    expect_none(
+        (
+            f"{file} says “Next: {arrow(file)}” and should say “Next: {' and '.join(following[file])}, …”"
+            for file in files()
+            if named[file] != following[file]
+        ),
+        "correct these lines, or the table of ARCHITECTURE.md where the path itself has changed",
     )
 
 
 def test_only_files_of_the_path_have_arrows() -> None:
-    files = (str(path.relative_to(PACKAGE)) for path in modules().values())
+    found = (str(place.relative_to(PACKAGE)) for place in modules().values())
     expect_none(
-        (file for file in files if file not in FILES and "Next" in signs(file)),
-        "the lines In, Out and Next are the path's: say it in a sentence here, or add the file to PATH",
-    )
-
-
-def test_the_architecture_shows_the_path() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    shown = [tuple(NAMED.findall(cell.replace("src/windlass/", ""))) for cell in ROW.findall(text)]
-
-    assert [step for step in shown if step] == list(PATH), (
-        "the numbered table of ARCHITECTURE.md and PATH differ: list each step's files there, as whole paths, in order"
+        (file for file in found if file not in files() and "Next" in lines(file)),
+        "In, Out and Next are for the path: say it in a sentence here, or add a row to the table of ARCHITECTURE.md",
     )

@@ -1,7 +1,7 @@
-"""What the documents and comments point at is there: links, files, `make` targets, commands and their options.
+"""What documents and comments mention is there: `make` targets, commands with their options, files in comments.
 
-tests/docs runs the documents' programs, and tests/cli/test_docs.py checks that docs/cli.md and docs/settings.md are
-complete. Here every document is checked for pointing at nothing that is gone.
+tests/docs checks the documents' links and paths and runs their programs; tests/cli/test_docs.py checks that docs/cli.md
+and docs/settings.md are complete.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-ABOUT_THE_SOURCE = ("ARCHITECTURE.md", "CONTRIBUTING.md")
-"""Here a bare file name is one of this repository; in the other documents it is the reader's own."""
-
 BASES = (ROOT, PACKAGE, PACKAGE / "store", PACKAGE / "runtime", ROOT / "tests")
-"""What the paths in documents and comments are relative to."""
+"""What the paths in comments are relative to."""
 
 OTHER_FILES = {
     "app.py": "the user's program",
@@ -44,35 +41,12 @@ OTHER_FILES = {
 }
 
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 FILE = re.compile(r"(?<![\w/.*<{:-])((?:[\w*-]+/)*[\w*-]+\.(?:py|sql|md|toml))\b(?!/)")
 CODE = re.compile(r"`([^`\n]+)`")
 SHELL = re.compile(r"^(?:    )?(?:\$ )?((?:make|windlass) [^\n]*?)(?: {2,}#.*)?$", re.MULTILINE)
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=short)
-
-
-@each_document
-def test_links_lead_somewhere(document: Path) -> None:
-    links = [link for link in LINK.findall(prose(document)) if "://" not in link]
-
-    expect_none(
-        (f"{short(document)} links to {link}" for link in links if not leads_somewhere(document, link)),
-        "no such file or heading; follow it to its new name, or remove the link",
-    )
-
-
-@each_document
-def test_named_files_exist(document: Path) -> None:
-    whole = document.name in ABOUT_THE_SOURCE
-    files = {name for code in CODE.findall(prose(document)) for name in FILE.findall(code)}
-
-    expect_none(
-        (f"{short(document)} names {name}" for name in files if ("/" in name or whole) and not exists(name)),
-        "no such file; name the file that took its place",
-    )
 
 
 def test_files_that_comments_name_exist() -> None:
@@ -141,19 +115,6 @@ def problem(words: list[str]) -> str | None:
 
 def prose(document: Path) -> str:
     return FENCE.sub("", document.read_text(encoding="utf-8"))
-
-
-def leads_somewhere(document: Path, link: str) -> bool:
-    name, _, anchor = link.partition("#")
-    target = document.parent / name if name else document
-    return target.exists() and (not anchor or anchor in anchors(target))
-
-
-@cache
-def anchors(document: Path) -> set[str]:
-    """The headings as GitHub spells them in an address."""
-    headings = HEADING.findall(prose(document))
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @cache
