@@ -33,9 +33,9 @@ class StoppedClock:
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncIterator[tuple[Worker, EventRecorder]]:
-        async with working(self.app, **options) as (worker, ear):
+        async with working(self.app, **options) as (worker, events):
             try:
-                yield worker, ear
+                yield worker, events
             finally:
                 worker.kill()  # the grace time would not pass on this clock
 

@@ -72,13 +72,13 @@ async def test_the_cost_of_an_attempt_counts_however_it_ends(database: Database,
         await end(ctx, how)
 
     await app.abudget(tenant="acme", cents=100, per="month")
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await work.options(tenant="acme").aenqueue()
         if how == "is cancelled":
             await come(begun)
             await job.acancel()
         if how != "is released":
-            await ear.ended(job, ending)
+            await events.ended(job, ending)
             await in_state(job, state)
         await come(begun)
 
@@ -256,13 +256,13 @@ async def test_a_spent_budget_stops_claims_and_opens_with_its_window(
     name = next(iter(whose.values()))
     await stopped_clock.app.abudget(**whose, cents=10, per="hour")
     jobs = [await mine.aenqueue() for _ in range(6)]
-    async with stopped_clock.working(concurrency=3) as (worker, ear):
+    async with stopped_clock.working(concurrency=3) as (worker, events):
         # Two would have done: what ran already may overshoot.
         await stopped_clock.until(lambda: budget_of(stopped_clock.app, name), lambda budget: budget.spent == 18)
         go.set()
         for job in jobs[:3]:
-            await ear.ended(job, Ending.SUCCEEDED)
-        await ear.ended(await beside.aenqueue(), Ending.SUCCEEDED)
+            await events.ended(job, Ending.SUCCEEDED)
+        await events.ended(await beside.aenqueue(), Ending.SUCCEEDED)
         for _ in range(5):
             await stopped_clock.moves(600)
             await stopped_clock.looked(worker)
@@ -289,8 +289,8 @@ async def test_a_month_is_as_long_as_it_is(stopped_clock: StoppedClock) -> None:
 
     await stopped_clock.app.abudget(tenant="acme", cents=10, per="month")
     mine = ask.options(tenant="acme")
-    async with stopped_clock.working() as (worker, ear):
-        await ear.ended(await mine.aenqueue(), Ending.SUCCEEDED)
+    async with stopped_clock.working() as (worker, events):
+        await events.ended(await mine.aenqueue(), Ending.SUCCEEDED)
         await stopped_clock.until(lambda: budget_of(stopped_clock.app, "acme"), lambda budget: budget.spent == 10)
         for month in (2, 3):
             job = await mine.aenqueue()
@@ -318,8 +318,8 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
     acme = ask.options(tenant="acme")
     await app.abudget(tenant="acme", cents=5, per="month")
     first = await acme.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         mine, other = await acme.aenqueue(1), await ask.options(tenant="other").aenqueue(2)
         await claim_ahead(worker, "ask")
         record = await in_state(mine, State.QUEUED)

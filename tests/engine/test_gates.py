@@ -95,8 +95,8 @@ async def test_a_gate_says_who_closed_it_when_and_why_and_the_audit_keeps_it(dat
         since=gate.since,
     )
     assert abs((gate.since - began).total_seconds()) < PATIENCE
-    told = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
-    assert told == [
+    recorded = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
+    assert recorded == [
         ("GATE_DRAINED", "ann", "all", None),
         ("GATE_OPENED", "ann", "queue:mail", None),
         ("GATE_PAUSED", "ann", "queue:mail", "the provider is down"),
@@ -154,8 +154,8 @@ async def test_closing_gives_back_what_has_not_started_and_what_runs_finishes(
 
     acme = work.options(tenant="acme")
     running = await acme.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         unstarted = [await acme.aenqueue(n) for n in (1, 2)]
         beside = await other.aenqueue()
         before = [(await job.arecord()).run_at for job in unstarted]
@@ -187,13 +187,13 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
         return n
 
     await work.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         claimed = await work.aenqueue(1)
         assert await claim_ahead(worker, "work") == 1
         await app.adrain(type="work")
         late = await work.aenqueue(2)
-        await heard(worker)
+        await recorded(worker)
         go.set()
         assert await claimed.aresult(timeout=PATIENCE) == 1
         assert (await late.arecord()).fence == 0
@@ -201,7 +201,7 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
         assert await late.aresult(timeout=PATIENCE) == 2
 
 
-async def heard(worker: Worker) -> None:
+async def recorded(worker: Worker) -> None:
     """Until the worker has looked at the gates once more, from the beginning of a look to its end."""
     looks, store = 0, stores_of(worker)
     closures = store.closures
@@ -228,12 +228,12 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
     async def work(ctx: Context) -> None:
         starts.append(ctx.attempt)
 
-    async with working(app) as (worker, ear):
+    async with working(app) as (worker, events):
         store = stores_of(worker)
         claim = store.claim
 
-        async def slow(wish: Claim) -> Claimed:
-            claimed: Claimed = await claim(wish)
+        async def slow(request: Claim) -> Claimed:
+            claimed: Claimed = await claim(request)
             if claimed.jobs and not raced.is_set():
                 await app.apause(queue="default")
                 await knows(worker, True)
@@ -245,7 +245,7 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
         await come(raced)
         record = await in_state(job, State.QUEUED)
         assert (record.attempt, record.fence, starts) == (0, 1, [])
-        assert not any(isinstance(event, JobStarted) for event in ear.heard)
+        assert not any(isinstance(event, JobStarted) for event in events.recorded)
 
         await app.aopen(queue="default")
         await job.aresult(timeout=PATIENCE)
@@ -291,7 +291,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         failed += 1
         raise StoreUnavailable("cut off")
 
-    async with working(app, queues=("elsewhere",)) as (worker, ear):
+    async with working(app, queues=("elsewhere",)) as (worker, events):
         job = await work.aenqueue()
         claim = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
         claimed = await stores_of(worker).claim(claim)
@@ -309,7 +309,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         stores_of(worker).closures = closures
         await knows(worker, False)
         worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
-        await ear.ended(job, Ending.SUCCEEDED)
+        await events.ended(job, Ending.SUCCEEDED)
 
     assert len([line for line in caplog.messages if "can't be asked (cut off)" in line]) == 1
 
@@ -380,8 +380,8 @@ async def test_a_held_rate_is_told_and_gives_back_only_what_counts_against_it(
         return domain
 
     await block.aenqueue()
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         jobs: list[JobHandle[str]] = [await crawl.aenqueue(domain) for domain in ("a.org", "b.org")]
         assert await claim_ahead(worker, "crawl") == 2
         await app.client.aask(lambda store: store.hold_back("domain:a.org", 3600))

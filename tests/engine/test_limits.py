@@ -229,11 +229,11 @@ async def test_a_worker_that_begins_again_declares_again(database: Database) -> 
     async def declared() -> set[str]:
         return {row[0] for row in await database.run("SELECT name FROM {}limits")}
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         assert await declared() == {"wikidata", "export"}
         await database.run("DELETE FROM {}limits")
         await declare_dead(database)
-        await ear.until(LeasesLost)
+        await events.until(LeasesLost)
         assert await eventually(declared, bool) == {"wikidata", "export"}
 
 

@@ -200,8 +200,8 @@ async def test_a_schedule_that_cannot_be_served_here_does_not_keep_the_others(
             await move(still_database, clock, 60)
             await until(still_database, app, clock, count)
 
-    told = [record.getMessage() for record in caplog.records]
-    assert [line for line in told if line.startswith("schedule ")] == [
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if line.startswith("schedule ")] == [
         "schedule mars: there is no time zone 'Mars/Base'; write it like 'Europe/Berlin'"
     ]
     assert {job.arguments().get("name") for job in await reports(app)} == {"here"}

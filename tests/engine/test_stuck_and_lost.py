@@ -70,7 +70,7 @@ async def test_the_job_of_a_worker_that_is_gone_comes_back_with_the_sweep_and_st
         await site.until(265)
         assert (await job.arecord()).worker == worker.id  # swept every five minutes, a tenth earlier at most
         await site.until(300)
-        assert [event for event in site.heard if isinstance(event, JobsRescued)] == [JobsRescued(1, 1, 0)]
+        assert [event for event in site.recorded if isinstance(event, JobsRescued)] == [JobsRescued(1, 1, 0)]
         rescued = await job.arecord()
         assert (rescued.phase, rescued.attempt, rescued.output) == (SECOND, 0, '"info 0"')
 

@@ -68,11 +68,11 @@ async def test_a_worker_that_waited_for_the_database_claims_as_soon_as_it_has_ca
 
     async with working(app, concurrency=200) as (worker, _):
         await idle(app)
-        store, settle = worker.state.store, worker.state.store.finish
+        store, finish = worker.state.store, worker.state.store.finish
 
         async def slow(transitions: Sequence[Transition]) -> Finished:
             await written.wait()
-            return await settle(transitions)
+            return await finish(transitions)
 
         async def stuck() -> bool:
             return worker.parts.completer.is_overwhelmed and worker.state.pools.free == 200

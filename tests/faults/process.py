@@ -55,16 +55,16 @@ class Process:
     def wait(self) -> int:
         return self._process.wait(END_SECONDS)
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def offspring(self) -> list[int]:
+    def descendants(self) -> list[int]:
         """The processes that it started, and those that these started."""
         return descendants(self.pid)
 
     def end(self) -> None:
         """Kill it with all it started. Their ids are gathered first: orphans have no name."""
-        family = [] if self.ended() is not None else self.offspring()
+        family = [] if self.ended() is not None else self.descendants()
         if self.ended() is None:
             self._process.kill()
         self._process.wait(END_SECONDS)

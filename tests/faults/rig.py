@@ -136,7 +136,7 @@ class FaultLab:
         began = time.monotonic()
         while not condition():
             if time.monotonic() - began > within:
-                pytest.fail(f"not within {within:g} s: {what}\n{self.told()}")
+                pytest.fail(f"not within {within:g} s: {what}\n{self.report()}")
             time.sleep(LOOK)
         return time.monotonic() - began
 
@@ -218,11 +218,11 @@ class FaultLab:
         wrong = {job: fences for job, fences in runs.items() if fences != sorted(set(fences))}
         assert not wrong
 
-    def told(self) -> str:
+    def report(self) -> str:
         """What the store and the processes say, for a test that failed."""
         lines = [f"WINDLASS_FAULT_SEED={SEED}", f"jobs: {self.counts()}"]
         for process in self.processes:
-            lines += [f"--- worker {process.pid}, {process.ended()}", *process.told().splitlines()[-15:]]
+            lines += [f"--- worker {process.pid}, {process.ended()}", *process.output().splitlines()[-15:]]
         return "\n".join(lines)
 
     # The end

@@ -48,35 +48,35 @@ class WorkerState:
     """Workers of which one that holds a slot is killed now and then, and replaced."""
 
     def __init__(self, lab: FaultLab) -> None:
-        self._yard = lab
+        self._lab = lab
         self._workers = [self._start() for _ in range(PROCESSES)]
         self.kills: dict[int, float] = {}  # by process: when it was gone
 
     def _start(self) -> Process:
         # Whoever is killed with a job in its hands makes it a suspect; here that says nothing about the job.
-        return self._yard.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
+        return self._lab.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
 
     def kill_a_holder(self) -> None:
-        self._yard.until(self._kill_one, "somebody holds a slot and is killed")
+        self._lab.until(self._kill_one, "somebody holds a slot and is killed")
 
     def _kill_one(self) -> bool:
         """The worker whose handler runs now, or the one whose child runs it."""
         open_now = {begin.pid for begin, end in self.intervals() if end is None}
-        holders = [worker for worker in self._workers if open_now & {worker.pid, *worker.offspring()}]
+        holders = [worker for worker in self._workers if open_now & {worker.pid, *worker.descendants()}]
         if not holders:
             return False
-        victim = self._yard.random.choice(holders)
-        family = [victim.pid, *victim.offspring()]
+        victim = self._lab.random.choice(holders)
+        family = [victim.pid, *victim.descendants()]
         victim.kill()
         for pid in family:
-            self._yard.until(lambda pid=pid: state(pid) in ("", "Z"), f"process {pid} is gone")  # type: ignore[misc]
+            self._lab.until(lambda pid=pid: state(pid) in ("", "Z"), f"process {pid} is gone")  # type: ignore[misc]
             self.kills[pid] = time.time()
         self._workers[self._workers.index(victim)] = self._start()
         return True
 
     def intervals(self) -> list[tuple[Entry, float | None]]:
         """The runs of handlers: from its first line to its last, or to the end of its process."""
-        ledger = self._yard.ledger()
+        ledger = self._lab.ledger()
         ends = {(entry.job, entry.fence): entry.at for entry in ledger if entry.event == "end"}
         return [
             (entry, ends.get((entry.job, entry.fence), self.kills.get(entry.pid)))

@@ -102,7 +102,7 @@ async def test_a_job_that_ran_when_the_clock_changed_is_due_again_when_it_is_giv
     (held,) = await rig.claim()
 
     await set_back(rig, DAY)
-    await rig.settle(held.lease, Verb.RELEASE)
+    await rig.write(held.lease, Verb.RELEASE)
 
     assert [each.id for each in await rig.claim()] == [job]
 

@@ -49,14 +49,14 @@ async def test_a_claim_whose_answer_is_lost_is_looked_at_until_the_database_answ
         store: Any = stores_of(worker)
         claim = store.claim
 
-        async def lossy(wish: Claim) -> Any:
+        async def lossy(request: Claim) -> Any:
             if not lost.is_set():
-                await claim(wish)
+                await claim(request)
                 # and nobody can look for longer than a while
                 await asyncio.to_thread(lab.sql, f"ALTER TABLE {{}}jobs RENAME TO {prefix}away")
                 lost.set()
                 raise StoreUnavailable("the answer never came")
-            return await claim(wish)
+            return await claim(request)
 
         store.claim = lossy
         await asyncio.wait_for(lost.wait(), LIMIT)
@@ -97,8 +97,8 @@ async def claimed_late(
         await long.aenqueue()
         await come(started)
         job = await work.aenqueue(7)
-        wish = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
-        assert [each.id for each in (await store.claim(wish)).jobs] == [job.id]
+        request = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
+        assert [each.id for each in (await store.claim(request)).jobs] == [job.id]
         try:
             yield worker, job
         finally:

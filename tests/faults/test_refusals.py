@@ -148,8 +148,8 @@ async def test_a_table_that_is_away_for_a_while_costs_no_job(lab: FaultLab, data
     assert set(jobs.runs.values()) == {1}
 
 
-async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: FaultLab) -> None:
-    lab, role = postgres_yard, f"worker_{uuid4().hex[:8]}"
+async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_lab: FaultLab) -> None:
+    lab, role = postgres_lab, f"worker_{uuid4().hex[:8]}"
     lab.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA windlass TO {role}")
     lab.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA windlass TO {role}")
     lab.sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA windlass TO {role}")
@@ -171,8 +171,8 @@ async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: F
         await sql(lab, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_yard: FaultLab) -> None:
-    database = Database(url=postgres_yard.url, dialect="postgres")
+async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_lab: FaultLab) -> None:
+    database = Database(url=postgres_lab.url, dialect="postgres")
     app = database.app()
 
     @app.job

@@ -40,8 +40,8 @@ def reads(lab: FaultLab) -> int:
 
 
 @pytest.mark.parametrize(("rows", "pages"), [(1, 5_400), (0, 1)])
-def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_yard: FaultLab, rows: int, pages: int) -> None:
-    lab = postgres_yard
+def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_lab: FaultLab, rows: int, pages: int) -> None:
+    lab = postgres_lab
     believe(lab, rows, pages)
     jobs = scaled(4_000, 20_000)
     lab.enqueue("plain", jobs)
@@ -92,13 +92,13 @@ async def test_an_end_that_waited_for_another_writer_is_written_on_the_newer_row
         rig.worker = await rig.register()
         job = await rig.running()
 
-        settled = await written_meanwhile(
+        finished = await written_meanwhile(
             rig,
             f"UPDATE windlass.jobs SET trace = 'newer' WHERE id = '{job.id}'",
-            rig.settle(job.lease, verb, delay=60.0),
+            rig.write(job.lease, verb, delay=60.0),
         )
 
-        assert settled.states == {job.id: state}
+        assert finished.states == {job.id: state}
         assert (await rig.find(job.id)).trace == "newer"
 
 
@@ -110,13 +110,13 @@ async def test_an_end_that_waited_and_lost_its_lease_meanwhile_changes_nothing(
         rig.worker = await rig.register()
         job = await rig.running()
 
-        settled = await written_meanwhile(
+        finished = await written_meanwhile(
             rig,
             f"UPDATE windlass.jobs SET token = gen_random_uuid() WHERE id = '{job.id}'",
-            rig.settle(job.lease, verb, delay=60.0),
+            rig.write(job.lease, verb, delay=60.0),
         )
 
-        assert settled.lost == {job.id}
+        assert finished.lost == {job.id}
         assert await rig.status(job.id) is State.RUNNING
 
 

@@ -88,30 +88,30 @@ class Steps(RuleBasedStateMachine):
                 assert row.id in self.truth.eligible(claim, self.now), f"claim: {row.id} was not claimable"
                 self.truth.claim(row, claim.worker, self.now)
 
-    def settle_all(self, batch: list[Transition], *, lost: bool = False) -> None:
-        settled: Finished | None = None
+    def finish_all(self, batch: list[Transition], *, lost: bool = False) -> None:
+        finished: Finished | None = None
         with losing("finish.committed") if lost else nullcontext():
-            settled = self.do(self.store.finish(batch))
+            finished = self.do(self.store.finish(batch))
         for transition in batch:
-            state = self.truth.settle(transition, self.now)
+            state = self.truth.finish(transition, self.now)
             self.finished(transition.job, state)
             self.check_settled_by(transition.lease)
-            if settled is not None:
-                told = settled.states.get(transition.job)
-                assert told == state, f"I3: {transition.verb} under {transition.lease} told {told}, not {state}"
-                assert (transition.job in settled.lost) is (state is None), "I3: lost, and nobody was told"
+            if finished is not None:
+                answer = finished.states.get(transition.job)
+                assert answer == state, f"I3: {transition.verb} under {transition.lease} told {answer}, not {state}"
+                assert (transition.job in finished.lost) is (state is None), "I3: lost, and nobody was told"
 
     def check_settled_by(self, lease: Lease) -> None:
-        told = self.do(self.store.settled_by(lease))
-        assert told is self.truth.settled_by(lease), f"I3: settled_by() said {told} of {lease}"
+        answer = self.do(self.store.settled_by(lease))
+        assert answer is self.truth.settled_by(lease), f"I3: settled_by() said {answer} of {lease}"
 
     def operate_on(self, job: UUID, verb: Verb) -> None:
-        told = answer_of(lambda: self.do(self.store.operate(verb, job)))
+        answer = answer_of(lambda: self.do(self.store.operate(verb, job)))
         expected = answer_of(lambda: self.truth.operate(verb, job, self.now))
-        assert told == expected, f"{verb}: told {told} instead of {expected}"
-        if told is State.CANCELLED:
-            self.finished(job, told)
-        if told is State.RUNNING:
+        assert answer == expected, f"{verb}: told {answer} instead of {expected}"
+        if answer is State.CANCELLED:
+            self.finished(job, answer)
+        if answer is State.RUNNING:
             worker = self.truth.jobs[job].worker
             assert worker is not None
             assert job in self.do(self.process_of(worker).cancel_requests(worker)), "cancel: its worker cannot see it"
@@ -174,8 +174,8 @@ class Steps(RuleBasedStateMachine):
             self.beat(worker)
 
     def beat(self, worker: UUID) -> None:
-        told = self.do(self.bench.heart.beat(worker, LEASE))
-        assert told is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {told}"
+        answer = self.do(self.bench.heart.beat(worker, LEASE))
+        assert answer is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {answer}"
 
     def finished(self, job: UUID, state: State | None) -> None:
         """A final state was told for this job: I5 allows one per life."""
@@ -187,10 +187,10 @@ class Steps(RuleBasedStateMachine):
             self.truth.accept(job, when)
             self.jobs.insert(0, job.id)
 
-    def new_jobs(self, wishes: list[dict[str, Any]]) -> list[NewJob]:
+    def new_jobs(self, options: list[dict[str, Any]]) -> list[NewJob]:
         return [
-            NewJob(id=self.next_id(wish["salt"]), input="{}", **{k: v for k, v in wish.items() if k != "salt"})
-            for wish in wishes
+            NewJob(id=self.next_id(each["salt"]), input="{}", **{k: v for k, v in each.items() if k != "salt"})
+            for each in options
         ]
 
     def next_id(self, salt: int = 0) -> UUID:

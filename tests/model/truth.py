@@ -137,7 +137,7 @@ class Truth:
             return None
         return life
 
-    def settle(self, transition: Transition, now: datetime) -> State | None:
+    def finish(self, transition: Transition, now: datetime) -> State | None:
         """The state the job is in afterwards, None when the lease is stale and nothing changed."""
         life = self.current(transition.lease)
         if life is None:

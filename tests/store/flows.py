@@ -94,8 +94,8 @@ async def end(rig: Rig, job: UUID, verb: Verb = Verb.SUCCEED, **options: Any) ->
 
 
 async def end_in_batch(store: Store, jobs: Sequence[Job], verb: Verb = Verb.SUCCEED) -> None:
-    settled = await store.finish([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
-    assert settled.lost == frozenset()
+    finished = await store.finish([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
+    assert finished.lost == frozenset()
 
 
 async def die(rig: Rig, job: UUID) -> None:

@@ -106,9 +106,9 @@ class Rig:
             return await self.enqueue(**options)
         job = await self.running(**options) if options else await self.held()
         if state is State.CANCELLED:
-            await self.settle(job.lease, Verb.STOP)
+            await self.write(job.lease, Verb.STOP)
         elif state is not State.RUNNING:
-            await self.settle(job.lease, WAY[state], delay=60.0)
+            await self.write(job.lease, WAY[state], delay=60.0)
         assert await self.status(job.id) is state
         return job.id
 
@@ -147,13 +147,13 @@ class Rig:
             )
         )
 
-    async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Finished:
+    async def write(self, lease: Lease, verb: Verb, **options: Any) -> Finished:
         return await self.store.finish([Transition(lease=lease, verb=verb, **options)])
 
     async def finish(self, job: Job, verb: Verb, *, store: Store | None = None, **options: Any) -> State | None:
         """End an attempt as the engine does: the state the job is in now, None when its lease was lost."""
-        told = {"followed": job.followed, "limited": bool(job.limits)}
-        transition = Transition(lease=job.lease, verb=verb, **(told | options))
+        known = {"followed": job.followed, "limited": bool(job.limits)}
+        transition = Transition(lease=job.lease, verb=verb, **(known | options))
         return (await (store or self.store).finish([transition])).states.get(job.id)
 
     async def die(self, worker: UUID) -> None:

@@ -192,7 +192,7 @@ async def test_many_jobs_move_in_one_batch_each_its_own_way(rig: Rig) -> None:
         for number in range(4)
     ]
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             *[
                 Transition(lease=job.lease, verb=Verb.ADVANCE, output=str(number), flow=Flow(advance=way))
@@ -202,7 +202,7 @@ async def test_many_jobs_move_in_one_batch_each_its_own_way(rig: Rig) -> None:
         ]
     )
 
-    assert set(settled.states.values()) == {State.QUEUED, State.SUCCEEDED}
+    assert set(finished.states.values()) == {State.QUEUED, State.SUCCEEDED}
     for number, job in enumerate(jobs):
         moved = await rig.find(job.id)
         assert (moved.type, moved.phase, moved.queue, moved.output) == (

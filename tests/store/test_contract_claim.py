@@ -107,11 +107,11 @@ async def test_one_token_covers_one_claim_and_no_other(rig: Rig) -> None:
 async def test_a_job_that_is_not_due_waits_and_says_how_long(rig: Rig) -> None:
     await rig.enqueue(delay=40.0)
     await rig.enqueue(delay=60.0, priority=5)
-    wish = Claim(worker=rig.worker, room=10, types=(TYPE,), rescan=True)
+    claim = Claim(worker=rig.worker, room=10, types=(TYPE,), rescan=True)
 
-    early = await rig.store.claim(wish)
+    early = await rig.store.claim(claim)
     await rig.advance(40)
-    due = await rig.store.claim(wish)
+    due = await rig.store.claim(claim)
 
     assert [len(early.jobs), len(due.jobs)] == [0, 1]
     assert [early.next_due, due.next_due] == [40.0, 20.0]
@@ -119,7 +119,7 @@ async def test_a_job_that_is_not_due_waits_and_says_how_long(rig: Rig) -> None:
 
 async def test_a_failed_job_is_claimed_again_when_it_is_due(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, delay=10.0, attempt=1)
+    await rig.write(job.lease, Verb.FAIL, delay=10.0, attempt=1)
 
     assert await rig.claim() == []
     await rig.advance(10)

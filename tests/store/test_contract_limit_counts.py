@@ -207,10 +207,10 @@ async def test_what_is_written_is_told_when_the_rest_of_its_batch_has_to_wait(ri
 
     async with beside(rig) as connection, connection.transaction():
         await connection.execute("SELECT FROM windlass.limit_counters WHERE key = 'domain:b' FOR UPDATE")
-        settled = await rig.store.finish(batch)
+        finished = await rig.store.finish(batch)
 
-    assert settled.states == {ends.id: State.SUCCEEDED}
-    assert (settled.lost, settled.left) == (frozenset(), frozenset({fails.id}))
+    assert finished.states == {ends.id: State.SUCCEEDED}
+    assert (finished.lost, finished.left) == (frozenset(), frozenset({fails.id}))
     assert (await rig.store.finish(batch[1:])).states == {fails.id: State.FAILED}
 
 

@@ -207,14 +207,14 @@ async def test_of_a_batch_those_that_hold_their_lease_give_back(rig: Rig) -> Non
     for job in (jobs[0], jobs[5]):
         await rig.finish(job, Verb.SNOOZE, delay=LATER)
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             Transition(lease=job.lease, verb=verb, limited=True, delay=LATER, attempt=1)
             for job, verb in zip(jobs, [Verb.SUCCEED, Verb.FAIL] * 4, strict=True)
         ]
     )
 
-    assert settled.lost == lost
+    assert finished.lost == lost
     await nothing_is_left(rig)
 
 
@@ -288,8 +288,8 @@ async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
             return ""
 
         async def finish() -> None:
-            settled = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
-            rig.store.wake_later(set(settled.let_in))
+            finished = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
+            rig.store.wake_later(set(finished.let_in))
 
         word, _ = await in_time(first_word(), finish())
 

@@ -81,13 +81,13 @@ async def test_a_claim_says_when_the_next_token_comes(rig: Rig) -> None:
     await rig.enqueue_many(3, limits=(BUCKET,))
     await rig.claim()
 
-    told = []
+    times = []
     for seconds in (0, 4, 5):
         await rig.advance(seconds)
-        told.append((await rig.ask()).next_due)
+        times.append((await rig.ask()).next_due)
     await rig.advance(1)
 
-    assert told == [exact(10), exact(6), exact(1)]
+    assert times == [exact(10), exact(6), exact(1)]
     assert len((await rig.ask()).jobs) == 1
 
 
@@ -98,8 +98,8 @@ async def test_a_token_that_is_due_needs_no_rescan(rig: Rig) -> None:
 
     for _ in range(3):
         # On a file every claim looks everywhere and tells; on a server only a rescan does.
-        told = (await rig.ask(rescan=rig.dialect == "postgres")).next_due
-        assert told == exact(10)
+        times = (await rig.ask(rescan=rig.dialect == "postgres")).next_due
+        assert times == exact(10)
         await rig.advance(10)
         assert len((await rig.ask(rescan=False)).jobs) == 1
 

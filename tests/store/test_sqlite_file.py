@@ -219,7 +219,7 @@ async def test_beats_claims_and_idle_marks_are_no_wake_ups(file_rig: Rig) -> Non
 
     await file_rig.store.set_idle(file_rig.worker, idle=True)
     (job,) = await file_rig.claim()
-    await file_rig.settle(job.lease, Verb.SUCCEED)
+    await file_rig.write(job.lease, Verb.SUCCEED)
     heart = file_rig.store.heart()
     await heart.beat(file_rig.worker, 30)
     await heart.close()
