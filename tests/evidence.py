@@ -1,4 +1,4 @@
-"""What a failed story shows besides its traceback: the jobs in its database, and the last words of its workers."""
+"""What a failed story shows besides its traceback: the jobs in its database, and the last events of its workers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from psycopg.rows import dict_row
 
 JOBS = 10  # of a database
-LINES = 20  # of a worker's log, or of what it told its subscribers
+LINES = 20  # of a worker's log, or of its events
 
 RECORDS = (
     "SELECT * FROM (SELECT * FROM {0}jobs UNION ALL SELECT * FROM {0}history) AS jobs ORDER BY created_at LIMIT {1}"
 )
 
 event_sources: list[Callable[[], Iterable[object]]] = []
-"""What the workers in this process told: added by a suite's rig, forgotten with the story."""
+"""The events of each worker in this process: added by a suite's rig, cleared before the next test."""
 
 
 def of(item: pytest.Item) -> list[tuple[str, str]]:
@@ -32,7 +32,7 @@ def of(item: pytest.Item) -> list[tuple[str, str]]:
         except Exception as problem:
             found.append(("Jobs in the database", f"cannot be read: {problem}"))
     for words in event_sources:
-        found.append(("What a worker told", "\n".join(map(_event_line, list(words())[-LINES:]))))
+        found.append(("Events of a worker", "\n".join(map(_event_line, list(words())[-LINES:]))))
     directory = getattr(item, "funcargs", {}).get("tmp_path")
     for log in sorted(directory.glob("*.log")) if directory else ():
         found.append((log.name, "\n".join(log.read_text(errors="replace").splitlines()[-LINES:])))

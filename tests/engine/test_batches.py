@@ -18,7 +18,7 @@ from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, eventu
 
 
 class Works:
-    """A program with jobs that double their number, die on it or wait for it, and a callback that tells."""
+    """A program with jobs that double their number, die on it or wait for it, and a callback that reports."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app
@@ -106,7 +106,7 @@ async def test_progress_while_it_runs(app: Windlass, works: Works) -> None:
         await eventually(batch.aprogress, lambda seen: seen == counters(4, 1, 1))
         assert await batch.callback.astatus() is State.WAITING
         assert works.reported == []
-        elsewhere = await app.afind(batch.id)  # another process would look like this
+        elsewhere = await app.afind(batch.id)  # as from another process
         assert (await elsewhere.arecord()).total == 4
         works.gate.set()
         await batch.aresult(timeout=PATIENCE)

@@ -23,7 +23,7 @@ INSERT = "INSERT INTO effects (n) VALUES ($1)"
 
 
 async def adds_up(database: Database) -> int:
-    """The ledger's rows of each job are what its row says; the sum of all."""
+    """The ledger's rows of each job add up to the cost in its row; returns the sum of all."""
     jobs = await database.run("SELECT id, cost_cents FROM {0}jobs UNION ALL SELECT id, cost_cents FROM {0}history")
     ledger = await database.run("SELECT job, sum(cents) FROM {}ledger GROUP BY job")
     costs = {str(job): int(cents) for job, cents in jobs if cents}
@@ -208,7 +208,7 @@ async def test_the_cost_of_a_worker_that_is_killed_counts(database: Database) ->
 
     async with working(app):
         job = await work.aenqueue()
-        await eventually(job.arecord, lambda record: record.cost_cents == 5)  # told while it runs
+        await eventually(job.arecord, lambda record: record.cost_cents == 5)  # recorded while it runs
         dead = "1" if database.dialect == "sqlite" else "true"
         await database.run(f"UPDATE {{}}workers SET dead = {dead}")
         await job.aresult(timeout=PATIENCE)
@@ -356,4 +356,4 @@ async def test_a_worker_knows_at_once_what_its_own_jobs_have_spent(stopped_clock
 
         store.closures = spy
         await ask.aenqueue()
-        await come(known)  # on this clock nobody looks by the time
+        await come(known)  # on this clock no worker polls

@@ -28,7 +28,7 @@ class Page:
 
 
 class Endings:
-    """Children whose ends the story decides: each waits for its word, `good` or `bad`."""
+    """Children that end as the test decides: each waits for `good` or `bad`."""
 
     def __init__(self, app: Windlass) -> None:
         self.words: dict[str, asyncio.Queue[str]] = {}

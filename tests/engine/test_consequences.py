@@ -1,4 +1,4 @@
-"""What follows an end: inserted with it, once, by whoever writes it."""
+"""What follows an end: inserted with it, once, in every way to end a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .rig import PATIENCE, Database, come, ended, eventually, in_state, opened, 
 
 
 class Works:
-    """A type with a follow-up for every end, and what those were told."""
+    """A type with a follow-up for every end, and what those received."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app
@@ -137,7 +137,7 @@ async def test_a_condemned_job_is_followed_though_the_sweeper_has_no_program(sti
 
 
 async def claim_and_die(database: Database, clock: ManualClock, store: Any) -> None:
-    """A worker claims what is there and is never heard of again."""
+    """A worker claims what is there, and dies."""
     worker = uuid4()
     await store.register(
         NewWorker(id=worker, name="host:1", lease=30.0, queues=None, types=("work",), concurrency=1, isolates=False)

@@ -31,7 +31,7 @@ def name_of(options: dict[str, Any]) -> str:
 
 
 async def knows(worker: Worker, closed: bool) -> None:
-    """Until the worker has heard of it."""
+    """Until the worker has recorded of it."""
     await eventually(lambda: asyncio.sleep(0, worker.state.closures.anything_closed), lambda known: known is closed)
 
 
@@ -63,7 +63,9 @@ async def test_nothing_starts_behind_a_closed_gate_until_it_opens(
         beside = await other.aenqueue()
         if "all" not in target:
             await beside.aresult(timeout=PATIENCE)
-        after = await other.options(priority=-5).aenqueue()  # whoever could be claimed was, once this one is done
+        after = await other.options(
+            priority=-5
+        ).aenqueue()  # every job that could be claimed was, once this one is done
         if "all" not in target:
             await after.aresult(timeout=PATIENCE)
         assert (await behind.arecord()).attempt == 0
@@ -112,7 +114,7 @@ async def test_a_worker_says_once_what_closes_and_opens(app: Windlass, caplog: p
     async with working(app) as (worker, _):
         await app.apause(queue="mail")
         await knows(worker, True)
-        await app.apause(tenant="acme")  # another look at the first
+        await app.apause(tenant="acme")  # the first once more
         await said(caplog, "the gate of tenant 'acme' is paused")
         await app.adrain(queue="mail")
         await said(caplog, "the gate of queue 'mail' is draining")
@@ -202,7 +204,7 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
 
 
 async def recorded(worker: Worker) -> None:
-    """Until the worker has looked at the gates once more, from the beginning of a look to its end."""
+    """Until the worker has read the gates once more, from the beginning of a read to its end."""
     looks, store = 0, stores_of(worker)
     closures = store.closures
 
@@ -219,7 +221,7 @@ async def recorded(worker: Worker) -> None:
 
 @pytest.mark.parametrize("settings", PACES, ids=name_of)
 async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database, settings: dict[str, Any]) -> None:
-    # The race: the claim is committed, the gate closes, the worker hears of it, and only then the claim's answer comes.
+    # The race: the claim is committed, the gate closes, the worker reads that, and only then the claim's answer comes.
     app = database.app(**settings)
     starts: list[int] = []
     raced = asyncio.Event()
@@ -254,8 +256,8 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
 
 
 async def test_a_claim_knows_better_than_a_worker_that_has_not_heard_of_the_opening(app: Windlass) -> None:
-    # The race: the gate opens, and a claim is faster than the look at the gates. To give the job back because of what
-    # was heard before would be a loop at the database's speed.
+    # The race: the gate opens, and a claim is faster than the read of the gates. To give the job back because of what
+    # was read before would be a loop at the database's speed.
     asked = asyncio.Event()
 
     @app.job
@@ -315,7 +317,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
 
 
 async def test_an_opened_gate_lets_start_within_a_second_where_no_wake_up_comes(database: Database) -> None:
-    app = database.app(poll="1h")  # the worker looks at the gates more often than for jobs
+    app = database.app(poll="1h")  # the worker reads the gates more often than it claims
 
     @app.job
     async def work() -> None: ...
@@ -325,12 +327,12 @@ async def test_an_opened_gate_lets_start_within_a_second_where_no_wake_up_comes(
     async with working(app) as (worker, _):
         await knows(worker, True)
         await eventually(lambda: rests(worker), bool)
-        await database.run("UPDATE {}gates SET state = 'open'")  # past the store: nobody is told
+        await database.run("UPDATE {}gates SET state = 'open'")  # past the store: no worker is woken
         await job.aresult(timeout=PATIENCE)
 
 
 async def rests(worker: Worker) -> bool:
-    """Whether nothing makes the worker look for jobs any more."""
+    """Whether nothing makes the worker claim any more."""
     rested = []
     for _ in range(20):
         rested.append(worker.parts.discovery.is_waiting and worker.parts.discovery.idle_mark.is_set)

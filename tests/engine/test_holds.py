@@ -1,4 +1,4 @@
-"""Holding everybody back: `ctx.hold_back` and `Retry(bucket=…)`."""
+"""Holding a bucket back: `ctx.hold_back` and `Retry(bucket=…)`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_nobody_calls_while_everybody_holds_back(stopped_clock: StoppedClo
     ):
         waits, waits_there = granted(here), granted(there)
         await events.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
-        # Two handlers, one in each worker, sleep with tokens for later when they are told.
+        # Two handlers, one in each worker, sleep with tokens for later when the bucket is held back.
         one = await call.options(queue="here").aenqueue()
         await grown(waits, 2)
         two = await call.options(queue="there").aenqueue()
@@ -122,7 +122,7 @@ async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_cl
         began = stopped_clock.now
         await events_there.ended(await refused.aenqueue())
         for job in jobs:
-            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was told
+            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was woken
             assert (record.attempt, record.attempts) == (0, None)
         go.set()
         await events.ended(blocking, Ending.SUCCEEDED)

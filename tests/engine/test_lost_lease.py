@@ -1,4 +1,4 @@
-"""A worker that was declared dead, or cannot say that it lives, lets go of everything and begins again."""
+"""A worker that was declared dead, or cannot beat, drops everything it holds and registers again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
 
 
 class Deaf:
-    """A heart whose beats do not come through."""
+    """A heartbeat that does not reach the database."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()

@@ -1,4 +1,4 @@
-"""Cancel, resume, replay, retry and discard; and what is said when they cannot be."""
+"""Cancel, resume, replay, retry and discard; and the error when a state does not allow them."""
 
 from __future__ import annotations
 

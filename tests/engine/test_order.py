@@ -1,4 +1,4 @@
-"""Who is served first, who is left alone, and what a floor may not hide."""
+"""Which job is claimed first, which is left alone, and what a floor may not hide."""
 
 from __future__ import annotations
 

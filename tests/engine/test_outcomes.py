@@ -1,4 +1,4 @@
-"""What a handler says, and what becomes of its job."""
+"""What a handler returns or raises, and what becomes of its job."""
 
 from __future__ import annotations
 

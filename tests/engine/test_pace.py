@@ -115,7 +115,7 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
         return n
 
     for n in range(25):
-        await crawl.options(delay=None if n % 2 else "20s").aenqueue(n)  # run_at says otherwise
+        await crawl.options(delay=None if n % 2 else "20s").aenqueue(n)  # run_at has another order
         steady.clock.advance(0.001)
         await still_database.move(steady.clock)
     await steady.app.aenqueue_many(parse.call(n) for n in range(4))
@@ -134,7 +134,7 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
         order = [event.job.arguments()["n"] for event in steady.events.recorded if isinstance(event, JobStarted)]
         names = {event.processor for event in steady.events.recorded if isinstance(event, JobStarted)}
 
-    # Scan and assignment fall on the same second: which comes first is nobody's promise.
+    # Scan and assignment fall on the same second: which comes first is not promised.
     assert running in ([(3, 3), (6, 4), (9, 4), (10, 4), (10, 4)], [(0, 0), (3, 3), (6, 4), (9, 4), (10, 4)])
     assert [n for n in order if n >= 4] == list(range(4, 10))
     assert names == {f"crawl-processor-{n}" for n in range(1, 11)} | {f"parse-processor-{n}" for n in range(1, 5)}

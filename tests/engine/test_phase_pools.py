@@ -1,4 +1,4 @@
-"""Pools of a phase's own size: nobody starves behind a small one, and nothing piles up in memory."""
+"""Pools of a phase's own size: no phase starves behind a small pool, and nothing piles up in memory."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ async def test_a_worker_lost_in_the_middle_leaves_every_phases_effect_exactly_on
     async def effect(ctx: Context, n: int) -> int:
         runs.append(n)
         lost = runs == [1, 2]
-        if lost and database.dialect == "sqlite":  # inside of a transaction nobody could declare it dead
+        if lost and database.dialect == "sqlite":  # inside of a transaction no sweep could declare it dead
             reached.set()
             await asyncio.Event().wait()
         async with ctx.transaction() as tx:

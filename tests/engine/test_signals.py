@@ -182,7 +182,7 @@ def test_the_time_for_a_signal_counts_from_the_first_run(bench: Harness) -> None
     bench.clock.advance("30m")
     bench.drain()
     bench.clock.advance("30m")
-    job.signal("another")  # wakes nobody
+    job.signal("another")  # wakes no job
     assert bench.drain() == []
     bench.clock.advance("30m")
     bench.drain()

@@ -1,8 +1,8 @@
 """What gets stuck or lost in the seeds, and how it comes back.
 
 Seed 001: a processor that is busy for more than five minutes (test_steady_timetable.py, test_time_limits.py), a job
-that waits in memory for as long, a job in progress under a worker that is gone. Seed 002: a queued row that nobody
-was told of, or that lay there for an hour; a message that kills its worker (test_crashes.py).
+that waits in memory for as long, a job in progress under a worker that is gone. Seed 002: a queued row without a
+wake-up, or one that lay there for an hour; a message that kills its worker (test_crashes.py).
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ async def test_an_asyncpg_transaction_carries_the_job_and_its_rollback_takes_it_
         async with conn.transaction():
             kept = await work.options(conn=conn).aenqueue(1)
             many = await app.aenqueue_many((work.call(n) for n in range(2, 5)), conn=conn)
-        await app.awake()  # a bare connection tells nobody of its commit
+        await app.awake()  # a bare connection wakes no worker after its commit
         assert [await job.aresult(timeout=PATIENCE) for job in (kept, *many)] == [1, 2, 3, 4]
 
         with suppress(ZeroDivisionError):

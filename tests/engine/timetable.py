@@ -24,7 +24,7 @@ Work = Callable[[str, Context, int], Awaitable[None]]
 
 
 class Site:
-    """The pipeline of seeds 000 and 001. `scans`, `starts` and `ends` say in which second what happened."""
+    """The pipeline of seeds 000 and 001. `scans`, `starts` and `ends` have the second in which each happened."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Site:
             assign()
 
         async def noted_claim(request: Claim) -> Claimed:
-            # Scan and assignment fall on one second, and which comes first is nobody's promise: here, the assignment.
+            # Scan and assignment fall on one second, and which comes first is not promised: here, the assignment.
             while assigned_at < self.clock.monotonic():  # noqa: ASYNC110
                 await asyncio.sleep(0)
             claimed: Claimed = await claim(request)
@@ -126,13 +126,13 @@ class Site:
             self.ends.append((self.second, event.job.phase, event.job.arguments()["n"], event.ending.value))
 
     async def until(self, second: int, step: float = STEP) -> None:
-        """Let time go by, and everybody have their turn."""
+        """Let time pass, and every task run."""
         while self.second < second:
             await self.moves(step)
             await self.quiet()
 
     async def moves(self, seconds: float) -> None:
-        if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
+        if self.database.dialect == "postgres":  # the database's time first: a worker that wakes reads it
             await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
         self.clock.advance(seconds)
 
@@ -147,7 +147,7 @@ class Site:
             return asleep and fresh and parts.completer.is_empty, len(self._events.recorded), len(self.scans)
 
         async def is_quiet() -> bool:
-            before = now()  # twice, for who rests since this very moment has not begun to wait
+            before = now()  # twice: a task that begins to rest at this very moment does not wait yet
             for _ in range(10):
                 await asyncio.sleep(0.001)
             return before[0] and before == now()

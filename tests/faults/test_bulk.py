@@ -26,7 +26,7 @@ def new_jobs(count: int, **options: Any) -> list[NewJob]:
 
 
 class Watching:
-    """Looks, each time that jobs are made into JSON, whether somebody else could write now."""
+    """Checks, each time that jobs are made into JSON, whether another process could write now."""
 
     def __init__(self, lab: FaultLab) -> None:
         self._lab = lab

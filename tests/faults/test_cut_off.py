@@ -1,4 +1,4 @@
-"""A database that is away for longer than a lease says nothing about the jobs that ran: none becomes a suspect."""
+"""A database that is away for longer than a lease proves nothing about the jobs that ran: none becomes a suspect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = "lost its leases"
 
 @contextmanager
 def away(lab: FaultLab) -> Iterator[None]:
-    """No worker can beat, claim, finish or sweep while this block is open; whoever tries waits or is refused."""
+    """No worker can beat, claim, finish or sweep while this block is open; each statement waits or is refused."""
     connection: Any
     if lab.url.startswith("sqlite"):
         path = lab.url.removeprefix("sqlite:///")

@@ -1,4 +1,4 @@
-"""The database itself fails: a PostgreSQL that crashes under load, a SQLite file whose writers are killed."""
+"""The database itself fails: a PostgreSQL that crashes under load, a SQLite file with writers that are killed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def read_only(name: str) -> Iterator[None]:
 
 
 def refusal(lab: FaultLab) -> str:
-    """What an enqueue is told that cannot be written."""
+    """The error of an enqueue that cannot be written."""
     with pytest.raises(StoreUnavailable) as refused:
         lab.enqueue("plain")
     return str(refused.value)
@@ -48,7 +48,7 @@ def test_sessions_of_a_read_only_server_do_not_stay(postgres_lab: FaultLab) -> N
     lab.until_final(before)
 
     with read_only(name):
-        # The first try may meet the session that was just ended; what is told then is that.
+        # The first try may meet the session that was just ended, and reports that.
         lab.until(lambda: bool(READ_ONLY.search(refusal(lab))), "an enqueue says that the server is read-only")
         lab.until(lambda: "is read-only" in worker.output(), "the worker met the read-only server")
 

@@ -24,11 +24,11 @@ from .test_pipelines import TRACES, enqueue
 STEP_POINTS = ("step.before_commit", "step.committed", *POINTS)
 LONG = scaled(120, 1_800)  # seconds until a story gives up
 PRODUCERS = 64
-LOOKS = 5  # at the workers, for each look at the store
+LOOKS = 5  # at the workers, for each read of the store
 
 
 class WorkerGroup:
-    """Workers of whom one after the other is killed: by the test at random, and by themselves at the worst moments."""
+    """Workers that are killed one after the other: by the test at random, and by themselves at the worst moments."""
 
     def __init__(
         self, lab: FaultLab, *, workers: int, concurrency: int = 5, points: Sequence[str] = (), chance: float = 0.0
@@ -58,7 +58,7 @@ class WorkerGroup:
                 self._replace(random.randrange(len(self._workers)))
 
     def finish(self, jobs: int) -> None:
-        """From here on nobody is killed from outside. What the dead have left behind is done as well."""
+        """From here on the test kills no worker. The jobs of dead workers are finished as well."""
         if "WINDLASS_FAILPOINTS" in self._environment:  # these would go on dying
             del self._environment["WINDLASS_FAILPOINTS"]
             dying, self._workers = self._workers, [self._start()]
@@ -75,7 +75,7 @@ class WorkerGroup:
         return f"{self.kills} kills, {time.monotonic() - self._began:.1f} s"
 
     def _tend(self) -> None:
-        """Start those again who died by themselves."""
+        """Replace workers that died by themselves."""
         for place, worker in enumerate(self._workers):
             if worker.ended() is not None:
                 assert worker.ended() == -signal.SIGKILL, self._lab.report()
@@ -184,13 +184,13 @@ def test_a_step_that_charges_is_not_called_again_after_its_commit(lab: FaultLab)
     for entry in lab.ledger():
         if entry.event == "charge":
             calls[entry.job].append(entry.fence)
-        elif entry.event.startswith("charged:"):  # what every later run is told
+        elif entry.event.startswith("charged:"):  # what every later run reads
             assert int(entry.event.partition(":")[2]) == charged[entry.job], entry
     for job in jobs:
-        # A run's fence is higher than that of any run before it: none called it after the one whose row is there.
+        # A run's fence is higher than that of any run before it: none called it after the run that committed its row.
         assert (len(calls[job]), max(calls[job])) == (len(set(calls[job])), charged[job]), (job, calls[job])
     later = sum(lab.find(job).fence > charged[job] for job in jobs)
-    assert later >= scaled(1, 10), "no run came after a charge: the story told nothing"
+    assert later >= scaled(1, 10), "no run came after a charge: this run proves nothing"
     again = sum(len(fences) > 1 for fences in calls.values())
     print(
         f"{len(jobs)} charges, {group.summary()}; {again} called again before the commit, {later} jobs ran on after it"
@@ -200,7 +200,7 @@ def test_a_step_that_charges_is_not_called_again_after_its_commit(lab: FaultLab)
 # Keys
 
 
-def test_of_64_producers_in_several_processes_of_whom_half_roll_back_one_makes_the_job(lab: FaultLab) -> None:
+def test_of_64_producers_in_several_processes_one_makes_the_job_although_half_roll_back(lab: FaultLab) -> None:
     holder = producer(lab, "hold")
     lab.until(lambda: "held" in holder.output(), "a transaction holds the key")
     processes = 2 if is_a_file(lab) else 4
@@ -216,7 +216,9 @@ def test_of_64_producers_in_several_processes_of_whom_half_roll_back_one_makes_t
     ((job, status),) = lab.sql("select id, status from {}jobs")
     assert status == "queued"
     assert [id for which, commits, id in answers if (which, commits) == ("new", "committed")] == [str(job)]
-    assert {id for which, _, id in answers if which == "existing"} == {str(job)}  # nobody is told of what never was
+    assert {id for which, _, id in answers if which == "existing"} == {
+        str(job)
+    }  # no enqueue returns a job that was never committed
     ((held,),) = lab.sql("select job from {}keys")
     assert str(held) == str(job)
 
@@ -244,7 +246,7 @@ class Kin(NamedTuple):
 
 
 def test_a_cancelled_family_ends_under_load_although_a_worker_with_children_is_killed(lab: FaultLab) -> None:
-    # Those who run leaves run nothing else, and so claim none ahead: there are enough for all of them.
+    # Workers that run leaves run nothing else, and so claim none ahead: there are enough for all of them.
     workers = [lab.start("--concurrency", "4", "--type", "gated") for _ in range(2 if is_a_file(lab) else 3)]
     lab.start("--concurrency", "4", "--type", "tree", "--type", "branch", "--type", "plain")
     branches, leaves = 4, 8

@@ -87,7 +87,7 @@ def test_a_finish_while_the_sweeper_pauses_stays(postgres_lab: FaultLab) -> None
 
 def test_a_handler_that_blocks_the_event_loop_is_not_run_twice(lab: FaultLab) -> None:
     blocked = lab.ready()
-    lab.ready("--type", "plain")  # somebody who would take the job's worker for dead
+    lab.ready("--type", "plain")  # a sweeper that would take the job's worker for dead
     (job,) = lab.enqueue("block", seconds=3 * LEASE)
 
     lab.until_final([job])

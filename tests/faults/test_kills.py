@@ -44,7 +44,7 @@ def test_jobs_survive_workers_that_are_killed_again_and_again(postgres_lab: Faul
 
 
 def pause(lab: FaultLab, seconds: float, *, after: int) -> None:
-    """Until the next kill; but first somebody must have got on, or workers die before they have begun."""
+    """Until the next kill; but first a worker must have made progress, or workers die before they have begun."""
     end = time.monotonic() + seconds
     lab.until(lambda: time.monotonic() >= end and lab.final() > after, "the workers get on")
 

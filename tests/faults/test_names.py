@@ -40,7 +40,7 @@ async def test_a_queue_may_be_named_like_a_message(lab: FaultLab, name: str, cap
         return n
 
     async with app.worker():
-        for n in range(3):  # an idle worker hears of each, and not at its next poll
+        for n in range(3):  # an idle worker is woken for each, before its next poll
             assert await (await work.aenqueue(n)).aresult(timeout=LIMIT) == n
     await app.aclose()
 

@@ -31,7 +31,7 @@ def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def away(url: str, **settings: Any) -> AsyncIterator[tuple[Windlass, Proxy]]:
-    """An app whose way to the database can be cut."""
+    """An app behind a proxy, so that its connections can be cut."""
     with proxied(url) as proxy:
         app = Windlass(proxy.url, **({"grace": "1s", "cancel_grace": "0.2s"} | settings))
         try:
@@ -115,7 +115,7 @@ async def test_nothing_is_said_to_work_again_that_does_not(
 
 def test_pauses_are_short_while_the_database_answers() -> None:
     contact = Contact(SystemClock())
-    assert max(contact.pause(9) for _ in range(200)) > 1.0  # nothing was ever heard of it
+    assert max(contact.pause(9) for _ in range(200)) > 1.0  # it was never delivered
 
     contact.beat(through=True)
     assert max(contact.pause(9) for _ in range(200)) <= 1.0

@@ -1,4 +1,4 @@
-"""The database refuses what a worker writes: for a while, for one job, or for a reason that nobody foresaw.
+"""The database refuses what a worker writes: for a while, for one job, or for a reason that the engine does not know.
 
 A refusal of the database is no fault of a job: what could not be written waits, and is written when it is over.
 """
@@ -252,7 +252,7 @@ async def test_a_refused_job_that_is_alone_lets_others_show_that_the_database_ta
         assert (await in_state(three, State.DEAD, timeout=LIMIT)).reason == "succeeded, could not be stored"
 
 
-# Nobody's
+# Unknown reasons
 
 
 async def test_a_finish_that_raises_something_unforeseen_keeps_no_other_waiting(

@@ -22,7 +22,7 @@ PAGE = 10_000
 
 
 class Timetable:
-    """What the store and the ledger say of the one schedule in the lab."""
+    """What the store and the ledger have of the one schedule in the lab."""
 
     def __init__(self, lab: FaultLab) -> None:
         self._lab = lab
@@ -76,7 +76,7 @@ def test_ticks_with_workers_that_freeze_by_turns(lab: FaultLab) -> None:
     while not timetable.passed(begin, TICKS):
         victim = workers[frozen % 2]
         lab.freeze(victim)
-        if frozen % 4 == 3:  # …and once in a while nobody is there
+        if frozen % 4 == 3:  # …and once in a while no worker runs
             lab.freeze(workers[(frozen + 1) % 2])
         pause(lab.random.uniform(0.2, 1.0 if frozen % 5 else LEASE + 0.5))
         for worker in workers:

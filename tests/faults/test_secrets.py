@@ -1,4 +1,4 @@
-"""A URL is written wrongly, and its password is in it: the error says what is wrong, and the password is nowhere."""
+"""A URL is written wrongly, and its password is in it: the error names what is wrong, and the password is nowhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that PostgreSQL believes to be empty: autovacuum looked at it in a quiet second, and then a burst came."""
+"""A table that PostgreSQL believes to be empty: autovacuum analysed it in a quiet second, and then a burst came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.model.state import State, Verb
 
 from .rig import FaultLab, scaled
 
-READS_PER_JOB = 30  # rows of jobs: find, lock, write; once more for each rescan and each look for lanes
+READS_PER_JOB = 30  # rows of jobs: find, lock, write; once more for each rescan and each search for lanes
 LIMIT = 30.0  # seconds until a story gives up
 WAITS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())"
 
@@ -47,9 +47,9 @@ def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_lab: Fau
     lab.enqueue("plain", jobs)
 
     worker = lab.start("--concurrency", "100")
-    # The history alone: a look at jobs would count as well.
+    # The history alone: a read of jobs would count as well.
     lab.until(lambda: lab.sql("SELECT count(*) FROM {}history") == [(jobs,)], f"{jobs} jobs have ended")
-    worker.signal(signal.SIGTERM)  # its sessions tell what they read when they end
+    worker.signal(signal.SIGTERM)  # its sessions report what they read when they end
     worker.wait()
 
     assert reads(lab) <= READS_PER_JOB * jobs

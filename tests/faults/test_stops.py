@@ -32,7 +32,7 @@ def test_a_rolling_restart_loses_nothing_and_burns_no_attempt(lab: FaultLab) -> 
     found = [lab.find(job) for job in jobs]
     assert {(job.attempt, job.crashes, job.rescues) for job in found} == {(1, 0, 0)}
     released = sum(job.fence > 1 for job in found)
-    assert released, "no job outlived the grace time: the story told nothing"
+    assert released, "no job outlived the grace time: this run proves nothing"
     print(f"{len(codes)} restarts, {released} jobs given back")
 
 

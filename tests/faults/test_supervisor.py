@@ -38,7 +38,7 @@ def test_the_supervisor_holds_no_connection(postgres_lab: FaultLab) -> None:
     lab.until(lambda: len(lab.workers()) == 2, "both children are registered")
     children = [pid for pid in supervisor.descendants() if tcp_sockets(pid)]
 
-    assert len(children) == 2  # so that the look itself is known to work
+    assert len(children) == 2  # so that the search itself is known to work
     assert tcp_sockets(supervisor.pid) == set()
 
 

@@ -26,7 +26,7 @@ def windlass(*arguments: str, url: str) -> Result:
 
 
 def findings(url: str) -> dict[str, tuple[str, str, str]]:
-    """The worst word of doctor's on each check."""
+    """The worst finding of `windlass doctor` on each check."""
     found: dict[str, tuple[str, str, str]] = {}
     for each in json.loads(windlass("doctor", "--json", url=url).stdout)["findings"]:
         found.setdefault(each["check"], (each["level"], each["said"], each["advice"] or ""))

@@ -71,7 +71,7 @@ class StoreMachine(Steps):
     @precondition(lambda self: self.bench.dialect == "postgres" and self.live < MOST_JOBS)
     @rule(options=NEW_JOBS, commits=st.sampled_from([True, True, False]))
     def linger(self, options: list[dict[str, Any]], commits: bool) -> None:
-        """An enqueue whose transaction stays open while others go on. On a file it would keep every writer out."""
+        """An enqueue in a transaction that stays open while other steps run. On a file it would block every writer."""
         if self.late is not None:
             self.end_lingering(commits=commits)
             return
@@ -148,7 +148,7 @@ class StoreMachine(Steps):
 
     @rule(job=PICK, how=ENDINGS, delay=DELAYS, processed=st.one_of(st.none(), st.integers(0, 9)))
     def finish(self, job: int, how: str, delay: float, processed: int | None) -> None:
-        """Under whatever lease there is, current or stale; perhaps with a word about progress before."""
+        """Under any lease, current or stale; sometimes progress is recorded before."""
         claimed = pick(self.something_held(), job)
         if processed is not None:
             self.record(Progress(lease=claimed.lease, total=10, processed=processed, failed=1))
@@ -209,7 +209,7 @@ class StoreMachine(Steps):
         assert counts == self.truth.counts(), f"I8: counted {counts} instead of {self.truth.counts()}"
 
     def teardown(self) -> None:
-        """I1 and I4 at the end of every example: the dust settles, and every job can come to its end."""
+        """I1 and I4 at the end of every example: after the last step every job can be brought to its end."""
         try:
             if sys.exc_info()[0] is None:
                 self.finish_everything()

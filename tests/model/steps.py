@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 KNOWN, FOREIGN = "mail.send", "report.make"
 TYPES = (KNOWN, FOREIGN)
-SPENT_LEASES = 2  # of jobs that nobody holds: they are many, and one is as good as another
+SPENT_LEASES = 2  # of jobs without a lease: they are many and alike
 LIMIT = 2_000_000.0  # seconds, and the most that PostgreSQL takes: the clock jumps by days while a transaction is open
 
 
@@ -99,7 +99,9 @@ class Steps(RuleBasedStateMachine):
             if finished is not None:
                 answer = finished.states.get(transition.job)
                 assert answer == state, f"I3: {transition.verb} under {transition.lease} told {answer}, not {state}"
-                assert (transition.job in finished.lost) is (state is None), "I3: lost, and nobody was told"
+                assert (transition.job in finished.lost) is (state is None), (
+                    "I3: the lease was lost, and the store did not report it"
+                )
 
     def check_settled_by(self, lease: Lease) -> None:
         answer = self.do(self.store.settled_by(lease))
@@ -159,7 +161,7 @@ class Steps(RuleBasedStateMachine):
         self.truth.bury(self.now)
 
     def adopt_unknown(self) -> None:
-        """PostgreSQL looks for holders without a row only now and then; whom it found has one now, marked dead."""
+        """PostgreSQL searches for holders without a row only now and then; one that it found has a dead row now."""
         for worker, dead in self.bench.look().workers.items():
             if worker not in self.truth.workers and dead and any(self.truth.held_by(worker)):
                 self.truth.adopt(worker, self.now)
@@ -178,7 +180,7 @@ class Steps(RuleBasedStateMachine):
         assert answer is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {answer}"
 
     def finished(self, job: UUID, state: State | None) -> None:
-        """A final state was told for this job: I5 allows one per life."""
+        """The store reported a final state for this job: I5 allows one per life."""
         if state in FINAL:
             self.truth.jobs[job].finals += 1
 
@@ -199,7 +201,7 @@ class Steps(RuleBasedStateMachine):
         return UUID(int=salt << 96 | 0x7 << 76 | 0x2 << 62 | self.made)
 
     def something_held(self) -> list[Job]:
-        """Leases to try, current or stale. Where nothing runs, something is begun: no step is wasted on idle hands."""
+        """Leases to try, current or stale. Where no job runs, one is claimed: no step is wasted."""
         if not self.running:
             living = [worker for worker in self.workers if self.truth.alive(worker)]
             claim = Claim(worker=living[0] if living else self.join(), room=3, types=TYPES, rescan=True)
@@ -297,4 +299,4 @@ def answer_of(ask: Any) -> Any:
 
 
 class AnswerLost(Exception):
-    """A failpoint fired after the commit: it happened, and nobody was told."""
+    """A failpoint fired after the commit: the write happened, and its answer was lost."""

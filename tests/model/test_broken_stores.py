@@ -41,7 +41,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("broken", "promise"), BROKEN)
-def test_a_broken_twin_is_caught(bench_on: OpenBench, broken: type[SqliteStore], promise: str) -> None:
+def test_a_broken_store_is_caught(bench_on: OpenBench, broken: type[SqliteStore], promise: str) -> None:
     def make(url: str, clock: Clock) -> SqliteStore:
         return broken(url, clock=clock)
 

@@ -1,4 +1,4 @@
-"""What a story needs: a store on a clock that a test moves, and words for the jobs in it."""
+"""What a test of a store needs: a store on a clock that the test moves, and helpers for the jobs in it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Rig:
     # When
 
     async def claim(self, **options: Any) -> list[Job]:
-        """Leased jobs, of any lane: the claim looks below the floors."""
+        """Leased jobs, of any lane: the claim reads below the floors."""
         return (await self.ask(**options)).jobs
 
     async def ask(
@@ -157,8 +157,8 @@ class Rig:
         return (await (store or self.store).finish([transition])).states.get(job.id)
 
     async def die(self, worker: UUID) -> None:
-        """The worker's lease runs out; nobody has noticed yet."""
-        del worker  # said for the reader: every worker that does not beat dies with the time
+        """The worker's lease runs out; no sweep has run yet."""
+        del worker  # named for the reader: every worker that does not beat dies with the time
         await self.advance(LEASE + 1)
 
     # Then

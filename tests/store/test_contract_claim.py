@@ -1,4 +1,4 @@
-"""A claim: who gets which jobs, in which order, and how many."""
+"""A claim: which worker gets which jobs, in which order, and how many."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_ageing_lets_the_oldest_in_beside_the_urgent(rig: Rig) -> None:
     assert len(beside) == 4
 
 
-async def test_a_suspect_is_taken_only_by_who_asks_for_it(rig: Rig) -> None:
+async def test_a_suspect_is_claimed_only_by_a_claim_for_suspects(rig: Rig) -> None:
     suspect = await a_suspect(rig)
     innocent = await rig.enqueue()
 
@@ -181,7 +181,7 @@ async def test_a_suspect_is_taken_only_by_who_asks_for_it(rig: Rig) -> None:
     assert [job.id for job in await rig.claim(suspects=Suspects.ONLY)] == [suspect]
 
 
-async def test_whoever_takes_suspects_takes_the_innocent_too(rig: Rig) -> None:
+async def test_a_claim_for_suspects_takes_other_jobs_too(rig: Rig) -> None:
     suspect = await a_suspect(rig)
     innocent = await rig.enqueue()
 

@@ -1,4 +1,4 @@
-"""What happens to the flow around a job that comes back, stays away, or is in the middle of somebody's transaction."""
+"""What happens to the flow around a job that comes back, stays away, or is in the middle of another transaction."""
 
 from __future__ import annotations
 

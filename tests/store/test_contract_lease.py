@@ -1,4 +1,4 @@
-"""Leases: what the holder writes, and that nobody else writes anything."""
+"""Leases: what the holder writes, and that no other worker writes anything."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_job_is_found_while_it_moves_to_the_history(rig: Rig) -> None:
 
 
 async def an_overtaken_lease(rig: Rig) -> tuple[Lease, Job]:
-    """A lease whose worker was taken for dead, and the job as its successor holds it."""
+    """A lease of a worker that was taken for dead, and the job as its successor holds it."""
     stale = (await rig.held()).lease
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)

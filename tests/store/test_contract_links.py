@@ -118,7 +118,7 @@ async def test_many_jobs_are_found_at_once(rig: Rig) -> None:
     assert await rig.store.find_many([]) == {}
 
 
-# Spawns whose key is held
+# Spawns with a key that is held
 
 
 async def test_a_spawn_whose_key_is_held_is_the_job_that_holds_it(rig: Rig) -> None:

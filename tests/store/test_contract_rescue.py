@@ -165,7 +165,7 @@ async def test_a_dead_worker_is_forgotten_a_minute_later_and_not_before(rig: Rig
     assert await rig.store.workers() == []
 
 
-async def test_a_worker_says_goodbye_only_with_empty_hands(rig: Rig) -> None:
+async def test_a_worker_removes_its_row_only_when_it_holds_no_job(rig: Rig) -> None:
     job = await rig.held()
 
     await rig.store.deregister(rig.worker)

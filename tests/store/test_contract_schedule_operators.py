@@ -297,7 +297,7 @@ async def test_edits_at_one_moment_are_all_there(rig: Rig) -> None:
 
 @pytest.mark.parametrize("act", ["pause", "edit"])
 async def test_the_race_between_a_tick_and_an_operator(rig: Rig, act: str) -> None:
-    """Whoever comes first is first: a tick before it, or none after it."""
+    """The first of the two wins: a tick before it, or none after it."""
     async with rig.stores(2) as stores:
         for number in range(6):
             name = f"schedule-{number}"

@@ -1,4 +1,4 @@
-"""Signals: kept before anybody waits, told once, and never lost between a send and a wait."""
+"""Signals: kept before a job waits, delivered once, and never lost between a send and a wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits beside the plain join: batches with counters, timers, and spawns that nobody waits for."""
+"""Waits beside the plain join: batches with counters, timers, and spawns without a waiting parent."""
 
 from __future__ import annotations
 

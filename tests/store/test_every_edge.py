@@ -1,7 +1,7 @@
 """Every edge of the state table, provoked on both stores; and every pair of a verb and a state that is no edge.
 
 The pairs come from `state.TRANSITIONS` itself: an edge that is added there is walked here, or its verb has no way yet
-and a test says so.
+and a test fails with its name.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ WAYS: list[tuple[Verb, Policy, Provoke]] = [
     (Verb.RESCUE, Policy.COUNT, sweep(3)),
     (Verb.CONDEMN, Policy.COUNT, sweep(1)),
     (Verb.WAKE, Policy.COUNT, last_child_succeeds),
-    (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: its handler is told
+    (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: the wait raises in its handler
     (Verb.WAKE, Policy.FAIL, last_child_succeeds),
     (Verb.WAKE, Policy.CONTINUE, last_child_dies),
     (Verb.WAKE, Policy.COUNT, signal_comes),
