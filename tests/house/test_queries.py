@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from windlass.model.state import Verb
 from windlass.store import sql
 
 from .source import PACKAGE, expect_none, modules, nodes, short
@@ -173,10 +174,11 @@ def test_each_asked_statement_exists() -> None:
 
 
 def test_each_statement_is_used() -> None:
-    used = {text for found in strings().values() for _, text in found}
+    used = {text for path, found in strings().items() if path.is_relative_to(PACKAGE / "store") for _, text in found}
+    used |= {str(verb) for verb in Verb}  # a store asks for the statement of an operator's verb by its name
     names = {name for dialect in DIALECTS for name in named(dialect, "name")}
 
-    expect_none(names - used, "no module of the package has these names as a string: remove the statements")
+    expect_none(names - used, "no module of store/ has these names as a string: remove the statements")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
