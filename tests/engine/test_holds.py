@@ -94,7 +94,7 @@ async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(stopped_
     assert [(record.attempt, record.fence) for record in records] == [(1, 1)] * 3, "nobody was snoozed"
 
 
-@pytest.mark.parametrize("how", ["told", "failed"])
+@pytest.mark.parametrize("how", ["held", "failed"])
 async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_clock: StoppedClock, how: str) -> None:
     go = asyncio.Event()
     calls: list[float] = []

@@ -97,7 +97,7 @@ async def test_types_nobody_here_knows_are_left_untouched_and_hide_nothing(app: 
 
 
 @ON_POSTGRES
-@pytest.mark.parametrize("rescans", [True, False], ids=["with-rescans", "broken-twin"])
+@pytest.mark.parametrize("rescans", [True, False], ids=["with-rescans", "without-rescans"])
 async def test_a_job_committed_late_is_found_below_the_floor(database: Database, rescans: bool) -> None:
     app = database.app(poll="200ms")
 

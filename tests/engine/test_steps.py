@@ -423,7 +423,7 @@ async def test_an_enqueue_inside_a_steps_transaction_is_part_of_it(app: Windlass
 
         id = await ctx.step("tell", tell)
         if ctx.attempt == 1:
-            raise RuntimeError("after it was told")
+            raise RuntimeError("after the notification")
         return id
 
     async with working(app):

@@ -57,7 +57,7 @@ class WorkerState:
         return self._lab.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
 
     def kill_a_holder(self) -> None:
-        self._lab.until(self._kill_one, "somebody holds a slot and is killed")
+        self._lab.until(self._kill_one, "a worker holds a slot and is killed")
 
     def _kill_one(self) -> bool:
         """The worker that runs a handler now, itself or in a child."""

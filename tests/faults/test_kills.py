@@ -69,7 +69,7 @@ def test_jobs_survive_kills_at_the_worst_moments(lab: FaultLab) -> None:
             jobs.extend(lab.enqueue("effect", 20) + lab.enqueue("plain", 20))
         return min(kills.values()) > 0
 
-    lab.until(every_point_killed_somebody, "every failpoint killed somebody")
+    lab.until(every_point_killed_somebody, "every failpoint killed a worker")
     for worker in workers.values():
         worker.end()
     lab.start()

@@ -295,7 +295,7 @@ def spoil(worker: Worker, odd: Callable[[Transition], bool]) -> None:
 
     async def surprising(transitions: list[Transition]) -> Any:
         if any(map(odd, transitions)):
-            raise ZeroDivisionError("a fault that nobody foresaw")
+            raise ZeroDivisionError("a fault that was not foreseen")
         return await settle(transitions)
 
     store.finish = surprising

@@ -21,7 +21,7 @@ def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_lab: FaultLa
 
     (victim,) = {entry.pid for entry in lab.begins(jobs[0])}
     os.kill(victim, signal.SIGKILL)
-    lab.until(lambda: len(lab.begins(jobs[0])) == 2, "somebody else has its job")
+    lab.until(lambda: len(lab.begins(jobs[0])) == 2, "another worker has its job")
     lab.until(lambda: sum(not worker.dead for worker in lab.workers()) == 2, "a third child is registered")
     lab.open_gate()
     lab.until_final(jobs)

@@ -98,7 +98,7 @@ class Steps(RuleBasedStateMachine):
             self.check_settled_by(transition.lease)
             if finished is not None:
                 answer = finished.states.get(transition.job)
-                assert answer == state, f"I3: {transition.verb} under {transition.lease} told {answer}, not {state}"
+                assert answer == state, f"I3: {transition.verb} under {transition.lease} returned {answer}, not {state}"
                 assert (transition.job in finished.lost) is (state is None), (
                     "I3: the lease was lost, and the store did not report it"
                 )
@@ -110,7 +110,7 @@ class Steps(RuleBasedStateMachine):
     def operate_on(self, job: UUID, verb: Verb) -> None:
         answer = answer_of(lambda: self.do(self.store.operate(verb, job)))
         expected = answer_of(lambda: self.truth.operate(verb, job, self.now))
-        assert answer == expected, f"{verb}: told {answer} instead of {expected}"
+        assert answer == expected, f"{verb}: returned {answer} instead of {expected}"
         if answer is State.CANCELLED:
             self.finished(job, answer)
         if answer is State.RUNNING:
@@ -134,7 +134,7 @@ class Steps(RuleBasedStateMachine):
         expected = self.truth.sweep(self.now, overlooks_unknown=self.bench.dialect == "postgres")
         untouched = [life for life in self.truth.jobs.values() if life.status is State.RUNNING]
         check_untaken(untouched, self.bench.look())
-        assert swept == expected, f"rescue: told {swept} instead of {expected}"
+        assert swept == expected, f"rescue: returned {swept} instead of {expected}"
         for life in self.truth.jobs.values():
             if life.id not in ended:
                 self.finished(life.id, life.status)
@@ -177,7 +177,7 @@ class Steps(RuleBasedStateMachine):
 
     def beat(self, worker: UUID) -> None:
         answer = self.do(self.bench.heart.beat(worker, LEASE))
-        assert answer is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {answer}"
+        assert answer is self.truth.beat(worker, self.lease_end), f"beat: {worker} got {answer}"
 
     def finished(self, job: UUID, state: State | None) -> None:
         """The store reported a final state for this job: I5 allows one per life."""

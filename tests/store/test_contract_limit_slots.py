@@ -247,7 +247,7 @@ async def test_what_is_rolled_back_gives_nothing_back(rig: Rig) -> None:
 
 async def test_a_slot_is_back_with_the_commit_and_not_before(rig: Rig) -> None:
     if rig.dialect == "sqlite":
-        pytest.skip("a file has one writer: nobody claims while a transaction is open")
+        pytest.skip("a file has one writer: no claim is made while a transaction is open")
     holder, (first, *_) = await full(rig)
 
     async with rig.store.transaction(limit=LIMIT) as transaction:

@@ -102,7 +102,7 @@ async def test_a_process_that_dies_before_it_unparks_a_job_costs_a_rescan(
 ) -> None:
     """The slot is released and committed; no worker was woken."""
     if rig.dialect == "sqlite":
-        pytest.skip("a file's finish lets in who waits in its own transaction")
+        pytest.skip("a file's finish unparks jobs in its own transaction")
 
     async def dies(connection: object, keys: object) -> set[str]:
         raise StoreUnavailable("the connection is gone")
