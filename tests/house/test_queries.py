@@ -69,7 +69,7 @@ ONE_DIALECT = {
 
 SQL_IN_PYTHON = {
     "connection/location.py": "asks the user's own connection which database it is, before it is known to be ours",
-    "integrations/django/contract.py": "reads jobs on Django's own connection",
+    "integrations/django/backend_base.py": "reads jobs on Django's own connection",
     "store/doctor/admission.py": "advice that the operator runs by hand",
     "store/postgres/doctor.py": "advice that the operator runs by hand",
     "store/postgres/migrator.py": "the table of migrations, before a schema is there",
