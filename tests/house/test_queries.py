@@ -174,11 +174,14 @@ def test_each_asked_statement_exists() -> None:
 
 
 def test_each_statement_is_used() -> None:
-    used = {text for path, found in strings().items() if path.is_relative_to(PACKAGE / "store") for _, text in found}
+    asking = [
+        found for path, found in strings().items() if path.relative_to(PACKAGE).parts[0] in ("store", "connection")
+    ]
+    used = {text for found in asking for _, text in found}
     used |= {str(verb) for verb in Verb}  # a store asks for the statement of an operator's verb by its name
     names = {name for dialect in DIALECTS for name in named(dialect, "name")}
 
-    expect_none(names - used, "no module of store/ has these names as a string: remove the statements")
+    expect_none(names - used, "no module of store/ or connection/ has these names as a string: remove the statements")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -228,14 +231,18 @@ def test_python_adds_nothing_to_a_statement() -> None:
 
 def joined(path: Path) -> set[int]:
     """Lines that add to a text that `query()` returned; EXPLAIN may stand before it."""
-    outer = (node for node in nodes(path) if isinstance(node, ast.BinOp | ast.JoinedStr))
-    return {
-        call.lineno
-        for node in outer
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call) and is_query(call) and not text_of(node).startswith("EXPLAIN ")
-    }
+    found: set[int] = set()
+    for node in nodes(path):
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.BinOp):
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.JoinedStr) and not text_of(node).startswith("EXPLAIN "):
+            parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        found |= {part.lineno for part in parts if isinstance(part, ast.Call) and is_query(part)}
+    return found
 
 
 def is_query(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id in ("query", "ordered_query", "statements")
+    """Whether it is a call such as query(dialect, name) of store/sql.py."""
+    named = isinstance(call.func, ast.Name) and call.func.id in ("query", "ordered_query", "statements")
+    return named and len(call.args) > 1

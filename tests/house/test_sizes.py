@@ -18,6 +18,7 @@ LARGE_FOLDERS = {
     "src/windlass/cli/commands": "one module per command",
 }
 SHARED_NAMES = {
+    "Lane": "a range of each store's own index of claimable jobs, in the order of its columns",
     "Session": "each store has its own",
     "WindlassBackend": "of Django's own tasks and of the package that brings them to older versions",
     "WindlassTask": "of Django's own tasks and of the package that brings them to older versions",
