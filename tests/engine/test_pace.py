@@ -66,7 +66,12 @@ class Steady:
                 await asyncio.sleep(0.001)
             asleep = all(each.is_waiting for each in parts.services.values() if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and not parts.completer.backlog and before == (len(self.events.recorded), len(self.scans))
+            return (
+                asleep
+                and fresh
+                and not parts.completer.backlog
+                and before == (len(self.events.recorded), len(self.scans))
+            )
 
         await eventually(is_quiet, lambda quiet: quiet)
 
