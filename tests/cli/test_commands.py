@@ -55,7 +55,7 @@ def test_importing_windlass_does_not_import_the_command_line() -> None:
 def test_migrate_applies_once_and_says_what_it_did(program_dir: Path) -> None:
     first, second = invoke("migrate"), invoke("migrate")
 
-    assert "applied 0001 engine\n" in first.output
+    assert "applied 0001 windlass\n" in first.output
     assert second.output == "schema is up to date: sqlite:///windlass.db\n"
     assert (first.exit_code, second.exit_code) == (0, 0)
 
@@ -63,7 +63,7 @@ def test_migrate_applies_once_and_says_what_it_did(program_dir: Path) -> None:
 def test_migrate_check_touches_nothing_and_tells_by_its_exit_code(program_dir: Path) -> None:
     before = invoke("migrate", "--check")
     assert before.exit_code == 1
-    assert "missing 0001 engine" in before.output
+    assert "missing 0001 windlass" in before.output
     assert not (program_dir / "windlass.db").exists()
 
     invoke("migrate")

@@ -296,7 +296,7 @@ def test_parameters_are_rewritten_and_nothing_else() -> None:
 
 async def test_the_claim_walks_its_index_and_never_sorts(file_rig: Rig, tmp_path: Path) -> None:
     lane = {"queue": "q", "phase_rank": 0, "priority": 0, "tenant": "t", "limited": False}
-    values = {"types": "[]", "suspects": "with", "rest": 0, "now": 0, "until": 0, "limit": 1}
+    values = {"types": "[]", "suspects": "with", "untouched": 0, "now": 0, "until": 0, "limit": 1}
     begin = {"after_at": 0, "after_id": "", "full": None}
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:

@@ -1,7 +1,7 @@
-"""A connection that belongs to the caller: it is used for an enqueue, and never committed or closed here.
+"""The caller's connection: an enqueue uses it, and Windlass never commits or closes it.
 
-Each kind overrides `run` when its driver blocks, or `arun` when it has to be awaited. Statements are written
-with `$1` (PostgreSQL) or `?1` (SQLite) and are rewritten to the placeholders of the driver.
+A subclass per driver overrides `run` if the driver blocks, or `arun` if it is asynchronous. Statements are written with
+`$1` (PostgreSQL) or `?1` (SQLite) and are translated to the driver's placeholders.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
-Style = Literal["named", "dollar", "pyformat", "text"]
+Style = Literal["name_parameters", "dollar", "pyformat", "text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -34,11 +34,11 @@ MICROSECOND = timedelta(microseconds=1)
 FAILED_TRANSACTION = "25P02"
 """PostgreSQL's code for a statement in a transaction that an earlier error has aborted."""
 
-# Comments, literals, quoted names and dollar quotes are skipped; the last group is a parameter's number.
+# Comments, literals, quoted names and dollar quotes are skipped; the second group is a parameter's number.
 TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_]*)\$.*?\$\1\$|[$?](\d+)""", re.DOTALL
 )
-# What SQLAlchemy's text() would take for a parameter, and nothing else: it keeps other backslashes.
+# Exactly what SQLAlchemy's text() would take for a parameter: text() leaves other backslashes as they are.
 NAMED = re.compile(r"(?<![:\w\\]):(\w+)(?![:\w])")
 
 
@@ -47,7 +47,7 @@ class CallerConnection:
 
     dialect: Dialect
     asynchronous = False
-    runs_on_loop = False  # blocking calls to an asynchronous driver: SQLAlchemy's run_sync, on a running event loop
+    runs_on_loop = False  # blocking calls over an asynchronous driver, on a running event loop: SQLAlchemy's run_sync
 
     def run(self, sql: str, *values: object) -> Rows:
         """Run one statement, blocking; returns its rows as tuples."""
@@ -58,7 +58,7 @@ class CallerConnection:
         return self.run(sql, *values)
 
     def read(self, sql: str) -> Rows:
-        """Read, without opening a transaction that the statement does not need."""
+        """Run a query without opening a transaction that it does not need."""
         return self.run(sql)
 
     async def aread(self, sql: str) -> Rows:
@@ -67,7 +67,7 @@ class CallerConnection:
     def enqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction, blocking; returns what `Store.enqueue` returns.
 
-        SQLite has no clock of its own: the time is `now`, else the machine's.
+        SQLite has no clock of its own: the time is `now`, or else that of this machine.
         """
         micros = _micros(now)
 
@@ -77,7 +77,7 @@ class CallerConnection:
                 rows = self.run(sql, *self._values(statement, micros))
             return rows
 
-        return execute(enqueue_or_nothing(jobs), fetch)
+        return execute(enqueue_statements(jobs), fetch)
 
     async def aenqueue(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Mapping[UUID, UUID]:
         """Write new jobs in the caller's transaction; as `enqueue`."""
@@ -89,7 +89,7 @@ class CallerConnection:
                 rows = await self.arun(sql, *self._values(statement, micros))
             return rows
 
-        return await aexecute(enqueue_or_nothing(jobs), fetch)
+        return await aexecute(enqueue_statements(jobs), fetch)
 
     def _values(self, statement: Statement, micros: int) -> tuple[object, ...]:
         if self.dialect == "sqlite":
@@ -97,11 +97,11 @@ class CallerConnection:
         return () if statement.payload is None else (statement.payload,)
 
     def anchor(self) -> object | None:
-        """What a location is cached by: the driver's own connection, which stays with one database."""
+        """The object by which the location is cached: the driver's own connection, which stays in one database."""
         return None
 
     def after_commit(self, callback: Callable[[], None]) -> bool:
-        """Call `callback` once after the caller's commit; False where the commit cannot be observed."""
+        """Call `callback` once after the caller's commit; returns False if the driver has no hook for that commit."""
         return False
 
 
@@ -119,8 +119,8 @@ class AwaitedConnection(CallerConnection):
         raise NotImplementedError
 
 
-def enqueue_or_nothing(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
-    """The statements of an enqueue, whether a driver blocks or is awaited.
+def enqueue_statements(jobs: Sequence[NewJob]) -> Statements[Mapping[UUID, UUID]]:
+    """The statements of an enqueue, for a blocking or an asynchronous driver.
 
     If one of several idempotency keys is refused, nothing stays written, though the caller may continue and commit.
     """
@@ -169,22 +169,21 @@ def _placeholder(number: str, style: Style) -> str:
     if style == "pyformat":
         return f"%(p{number})s"
     if style == "text":
-        return (
-            f":p{number} "  # the space separates the name from a cast's colons: text() would not recognise it otherwise
-        )
+        # The space separates a cast's colons from the name: text() would not find the name otherwise.
+        return f":p{number} "
     if style == "dollar":
         return f"${number}"
     return f":p{number}"
 
 
 def name_parameters(values: tuple[object, ...]) -> dict[str, object]:
-    """Values by the names that `translate` gives to placeholders."""
+    """The values by the names that `translate` gives to placeholders."""
     return {f"p{place}": value for place, value in enumerate(values, start=1)}
 
 
 @contextmanager
 def explain_failed_transaction() -> Iterator[None]:
-    """Raise UnusableConnection where the transaction failed before the enqueue; asyncpg reports it in no other way."""
+    """Raise `UnusableConnection` if an earlier error has aborted the transaction: asyncpg does not report it before."""
     try:
         yield
     except Exception as error:

@@ -1,9 +1,5 @@
 """What a store does: it holds every job. Two implementations, PostgreSQL and SQLite, pass one contract suite.
 
-In:   NewJob, Claim, Transition
-Out:  rows, committed together with everything they cause
-Next: store/postgres/queries/claim.sql and store/sqlite/claim.py, where a stored job is claimed
-
 Rules that every implementation keeps:
 
 - Time is the database's. No caller passes "now".
@@ -54,7 +50,7 @@ class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspects(StrEnum):
-    """Whether a claim may take suspects: jobs whose worker died while it held them."""
+    """Whether a claim may take suspects: jobs that were running when a worker died."""
 
     WITH = "with"
     WITHOUT = "without"  # the program cannot be imported in a child, and this worker holds other jobs
@@ -266,9 +262,9 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         ...
 
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
-        """Write every transition whose lease is current: finish, fail, snooze, release and the others.
+        """Write every transition with a current lease: finish, fail, snooze, release and the others.
 
-        A job that was asked to cancel and would become claimable again becomes `cancelled` instead. Raises ValueRefused
+        A job with a cancel request that would become claimable again becomes `cancelled` instead. Raises ValueRefused
         when a value of one of them cannot be stored, and another StoreError when the database is the reason or may be.
         """
         ...
@@ -276,7 +272,7 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
     async def put_aside(self, lease: Lease, reason: str) -> bool:
         """Bury a job with the smallest possible write. Its slots are released, and nothing else follows.
 
-        It is for a job whose transition cannot be written at all. False when the lease is lost.
+        It is for a job with a transition that cannot be written at all. False when the lease is lost.
         """
         ...
 
@@ -342,7 +338,7 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         ...
 
     async def wake_due(self, *, page: int = 500) -> int:
-        """Wake the waiting jobs whose timer ran out; returns how many."""
+        """Wake the waiting jobs at the end of their timers; returns how many."""
         ...
 
     async def lead(self, name: str, worker: UUID, lease: float) -> bool:

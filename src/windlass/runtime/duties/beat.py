@@ -85,7 +85,7 @@ class Beat:
         finally:
             await heartbeat.close()
 
-    async def _renew(self, heart: Heartbeat) -> float:
+    async def _renew(self, heartbeat: Heartbeat) -> float:
         """One beat; returns the pause until the next."""
         began = self._clock.monotonic()
         left = self._settings.lease - self._settings.margin - (began - self.renewed)
@@ -96,7 +96,7 @@ class Beat:
                 failpoints.hit("beat.before")
             within = left / TRIES_LEFT
             async with asyncio.timeout(within):
-                alive = await heart.beat(self._worker, self._settings.lease, self._count_leases(), within=within)
+                alive = await heartbeat.beat(self._worker, self._settings.lease, self._count_leases(), within=within)
         except Exception as error:  # whatever it was: without its beat a worker would work on, fenced out
             self.cut_off = True
             waited = self._clock.monotonic() - self.renewed

@@ -35,7 +35,7 @@ RECOUNT = {
 
 
 class MiscountedLimit(msgspec.Struct, frozen=True):
-    """A limit whose count of used slots differs from its running jobs."""
+    """A limit with another count of used slots than it has running jobs."""
 
     key: str
     used: int

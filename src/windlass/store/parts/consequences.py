@@ -2,7 +2,7 @@
 
 In:   transitions that were just written, new jobs, the operation of an operator
 Out:  the statements that write everything they cause
-Next: the queues of the jobs that became claimable are woken after the commit
+Next: none; a job that becomes claimable by it is a new start at runtime/discovery.py
 
 These are generators of statements (see `statements.py`). A store runs them inside the transaction that writes the
 transition, so that the consequences commit together with it or not at all.
@@ -72,7 +72,7 @@ def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
 
 
 def write_flow(settled: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
-    """Write what these transitions cause; returns the jobs whose state changed again, with the new state."""
+    """Write what these transitions cause; returns the jobs that changed their state again, with the new one."""
     pairs = list(settled)
     changed: dict[UUID, State] = {}
     flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
@@ -221,7 +221,7 @@ def send_signal(job: UUID, name: str, payload: str, actor: str | None) -> Statem
 
 
 def wake_due_jobs(page: int) -> Statements[int]:
-    """Wake the jobs whose timer ran out, and decide the waits that no arrival could decide; returns how many woke."""
+    """Wake the jobs at the end of their timers, and decide waits that no arrival decided; returns how many woke."""
     woken, ended = yield from wake_due_waits(page)
     yield from propagate(ended)
     return woken

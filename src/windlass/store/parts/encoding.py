@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EnqueueRow(msgspec.Struct, frozen=True):
-    """A `NewJob` whose input is embedded as JSON instead of being quoted once more; the same fields."""
+    """The fields of a `NewJob`, with the input embedded as JSON instead of being quoted once more."""
 
     id: UUID
     type: str

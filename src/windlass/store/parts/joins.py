@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from windlass.model.job import Policy, Wait
+from windlass.model.job import Edge, Policy, Wait
 from windlass.model.state import FINAL, State
 from windlass.store.parts.statements import Statements, run, uuid_of
 
@@ -31,7 +31,7 @@ class BegunWaits(NamedTuple):
 
 
 def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID]) -> Statements[BegunWaits]:
-    """Write the waits of jobs that are in the state `waiting`; a job whose need is met already is woken at once.
+    """Write the waits of jobs that are in the state `waiting`; a job that needs nothing more is woken at once.
 
     The fence distinguishes one wait of a job from its next wait: edges of an earlier one are ignored. `new` names the
     awaited jobs that this transaction wrote itself: no other transaction can have changed them.
@@ -45,19 +45,8 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         count = counts[job] = Arrivals()
         for edge in wait.edges:
             state = states[edge.awaited]
-            done, ok = state in ENDED, state is State.SUCCEEDED
-            count.add(edge.policy, done=done, ok=ok, awaited=edge.awaited)
-            good = ok or (done and edge.policy is Policy.CONTINUE)
-            edges.append(
-                {
-                    "awaited": edge.awaited,
-                    "waiter": job,
-                    "fence": fence,
-                    "policy": edge.policy,
-                    "done": done,
-                    "ok": good,
-                }
-            )
+            count.add(edge.policy, done=state in ENDED, ok=state is State.SUCCEEDED, awaited=edge.awaited)
+            edges.append(_edge_row(job, fence, edge, state))
         if job in in_cycles:
             decided.bury.append({"id": job, "reason": "it waits for a job that waits for it"})
         elif wait.edges or (wait.signal is None and wait.delay is None):
@@ -72,6 +61,18 @@ def begin_waits(waits: Mapping[UUID, Wait], *, fence: int, new: frozenset[UUID])
         yield from run("count_batch", batches)
     ended = yield from _write_decisions(decided)
     return BegunWaits(frozenset(decided.wake), ended)
+
+
+def _edge_row(job: UUID, fence: int, edge: Edge, state: State | None) -> dict[str, object]:
+    done = state in ENDED
+    return {
+        "awaited": edge.awaited,
+        "waiter": job,
+        "fence": fence,
+        "policy": edge.policy,
+        "done": done,
+        "ok": state is State.SUCCEEDED or (done and edge.policy is Policy.CONTINUE),
+    }
 
 
 def _wait_row(job: UUID, fence: int, wait: Wait, count: Arrivals) -> dict[str, object]:
@@ -125,9 +126,9 @@ def _states_of(awaited: set[UUID], new: frozenset[UUID]) -> Statements[dict[UUID
 
 
 def count_ends(ends: Mapping[UUID, bool]) -> Statements[list[UUID]]:
-    """Count the ends of awaited jobs for their waiters; wake, bury or cancel each waiter whose wait is decided by that.
+    """Count the ends of awaited jobs for their waiters; wake, bury or cancel each waiter that this decides.
 
-    `ends` says for each job whether it succeeded. Returns the waiters that ended.
+    `ends` has for each job whether it succeeded. Returns the waiters that ended.
     """
     by_wait: dict[tuple[UUID, int], Arrivals] = {}
     rows = yield from run("mark_arrivals", [{"awaited": job, "ok": ok} for job, ok in sorted(ends.items())])
@@ -188,7 +189,7 @@ class Arrivals:
 
 
 class Decisions:
-    """Waiters whose wait is decided: woken, dead because an awaited job failed, or cancelled for it."""
+    """Waiters that need not wait any longer: woken, dead because an awaited job failed, or cancelled for it."""
 
     def __init__(self) -> None:
         self.wake: list[UUID] = []
@@ -238,7 +239,7 @@ def _write_decisions(decided: Decisions) -> Statements[list[UUID]]:
 
 
 def wake_due_waits(page: int) -> Statements[tuple[int, list[UUID]]]:
-    """Wake jobs whose timer ran out, and decide waits that an arrival left because the waiter's row was locked.
+    """Wake jobs at the end of their timers, and decide waits that an arrival left because the waiter's row was locked.
 
     Returns how many woke, and the jobs that ended.
     """

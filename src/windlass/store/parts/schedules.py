@@ -92,7 +92,7 @@ class SchedulesPart:
         return await self._run_in_transaction(lambda: resume(name, actor))
 
     async def edit_schedule(self, name: str, edit: Edit, *, actor: str | None = None) -> bool:
-        return await self._run_in_transaction(lambda: apply_edit(name, edit, actor))
+        return await self._run_in_transaction(lambda: edit_schedule(name, edit, actor))
 
     async def reset_schedule(self, name: str, *, actor: str | None = None) -> bool:
         return await self._run_in_transaction(lambda: reset(name, actor))
@@ -145,12 +145,11 @@ def resume(name: str, actor: str | None) -> Statements[bool]:
     return True
 
 
-def apply_edit(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
-    from windlass.policy.cron import apply_edit as edit_timing
-    from windlass.policy.cron import first
+def edit_schedule(name: str, edit: Edit, actor: str | None) -> Statements[bool]:
+    from windlass.policy.cron import apply_edit, first
 
     row = yield from _lock(name)
-    timing = edit_timing(f"schedule {name!r}", row.timing, edit)
+    timing = apply_edit(f"schedule {name!r}", row.timing, edit)
     if timing.at is not None and timing != row.timing and timing.at <= row.now:
         raise ScheduleError(
             f"schedule {name!r}: {timing.at} has passed; to fire it now: windlass schedules fire {name}"

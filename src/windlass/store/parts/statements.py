@@ -29,7 +29,7 @@ class Statement(NamedTuple):
     unparks: bool = False  # its rows are (job, queue) of parked jobs that are claimable now
 
     def queues_to_wake(self, rows: Rows) -> set[str]:
-        """The queues whose workers are to be woken after the commit."""
+        """The queues in which workers are to be woken after the commit."""
         return {row[1] for row in rows} if self.wakes or self.unparks else set(self.enqueues)
 
 

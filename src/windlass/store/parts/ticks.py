@@ -110,9 +110,7 @@ def _fire(
         if job is None:
             records.append(tick_record(row.name, tick, TickOutcome.SKIPPED, reason=left[tick]))
         elif job.id in holders:
-            records.append(
-                tick_record(row.name, tick, TickOutcome.SKIPPED, holders[job.id], "this job has its unique key")
-            )
+            records.append(tick_record(row.name, tick, TickOutcome.SKIPPED, holders[job.id], KEY_IS_HELD))
         else:
             records.append(tick_record(row.name, tick, TickOutcome.FIRED, job.id, reasons.get(tick)))
     return records, asked

@@ -1,5 +1,9 @@
 """The claim on SQLite: due jobs of a few lanes are selected in order, and leased in the same transaction.
 
+In:   a Claim of runtime/discovery.py
+Out:  due jobs, each with a lease of this worker
+Next: runtime/local_queue.py, where discovery puts them
+
 A claim goes level by level (phase rank, then priority), and within a level by queues and tenants:
 
     lanes → levels → a queue's tenants by weight → the jobs of each by time → limits → the lease
@@ -84,7 +88,7 @@ class Claimer:
         self._set_back.observe(now / SECOND, seen / SECOND, written / SECOND, self._clock.monotonic())
 
     def _unpark_ready(self, runner: Runner, now: int, claim: Claim) -> None:
-        """Make parked jobs claimable whose key has room.
+        """Make jobs claimable that are parked on a key with room.
 
         No worker is woken for them: a worker that cannot run what it unparked would wake itself, and unpark the next
         ones, without end.
@@ -120,7 +124,7 @@ class Claimer:
 
 
 class QueueShares:
-    """One queue of one level, whose tenants share its places by weight."""
+    """One queue of one level: its tenants share the places by weight."""
 
     def __init__(
         self, fairness: Fairness, weights: Mapping[str, float], selection: Selection, lanes: list[Lane]

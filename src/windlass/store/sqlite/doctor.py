@@ -147,7 +147,7 @@ class SqliteCheckup:
             "full": None,
             "types": "[]",
             "suspects": "with",
-            "rest": 0,
+            "untouched": 0,
             "now": self._now(),
             "until": self._now(),
         }

@@ -1,4 +1,9 @@
-"""The finish on SQLite: the transitions of attempts, each written under its lease."""
+"""The finish on SQLite: the transitions of attempts, each written under its lease.
+
+In:   transitions of runtime/completer.py, each under a lease
+Out:  the jobs' rows as the transitions want them, where the lease is current; a lost lease changes nothing
+Next: store/parts/consequences.py, for what they cause in the same transaction
+"""
 
 from __future__ import annotations
 
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 def write_all(
     runner: Runner, connection: sqlite3.Connection, now: int, transitions: Sequence[Transition]
 ) -> dict[UUID, State]:
-    """Write transitions and everything they cause; returns the states of the jobs whose lease was current."""
+    """Write transitions and everything they cause; returns the states of the jobs with a current lease."""
     slots = _slots(connection, transitions)
     runner.execute(charge(transitions))
     written = [(each, state) for each in transitions if (state := _write_one(connection, now, each)) is not None]

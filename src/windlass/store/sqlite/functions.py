@@ -91,7 +91,7 @@ def _past(attempts: str | None) -> list[msgspec.Raw]:
 
 
 def crash(attempt: int, now: int) -> str:
-    """The error that a rescue writes for the attempt whose worker went silent."""
+    """The error that a rescue writes for an attempt that ended with its worker."""
     failure = Failure(
         type="WorkerDied",
         message="the worker that held this job died or lost its lease",

@@ -46,7 +46,7 @@ class Selection:
         self._common: Parameters = {
             "types": array(claim.types),
             "suspects": claim.suspects.value,
-            "rest": span(claim.untouched),
+            "untouched": span(claim.untouched),
             "now": now,
             "until": until,
         }

@@ -57,7 +57,7 @@ class LimitCounters:
         return False
 
     def full_keys(self) -> str | None:
-        """The full keys as a JSON array, whose jobs a statement may skip; None while more jobs can be parked."""
+        """The full keys, as a JSON array: a statement may skip their jobs; None while more jobs can be parked."""
         if len(self._parked) < MOST_PARKED:
             return None
         return array(key for key, left in self._left.items() if left <= 0)

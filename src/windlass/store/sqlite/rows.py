@@ -93,7 +93,7 @@ def job(row: Sequence[Any]) -> Job:
 
 
 def lease(row: Sequence[Any]) -> Lease:
-    """The lease of a claimed row, whose other values may be unreadable."""
+    """The lease of a claimed row; other values of the row may be unreadable."""
     return Lease(UUID(row[IDENT]), UUID(row[TOKEN]), row[FENCE])
 
 

@@ -52,8 +52,9 @@ class Runner:
 
     def _run(self, statement: Statement) -> Rows:
         answer: Rows = []
+        parameters = named((statement.payload, self._now)) | {"now": self._now}
         for sql in query_parts("sqlite", statement.name):
-            cursor = self._connection.execute(numbered(sql), named((statement.payload, self._now)))
+            cursor = self._connection.execute(numbered(sql), parameters)
             if cursor.description is not None:
                 answer = cursor.fetchall()
         self.queues |= statement.queues_to_wake(answer)

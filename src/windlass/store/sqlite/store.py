@@ -1,4 +1,9 @@
-"""The store on a SQLite file: everything that changes jobs, in one transaction per call."""
+"""The store on a SQLite file: everything that changes jobs, in one transaction per call.
+
+In:   a NewJob, in `enqueue`
+Out:  its row, and a wake-up for the workers that are idle
+Next: runtime/discovery.py, which claims for them
+"""
 
 from __future__ import annotations
 

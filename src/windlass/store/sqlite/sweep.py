@@ -60,7 +60,7 @@ def rescue(
 
 
 def orphans(connection: sqlite3.Connection, page: int, but: Collection[UUID]) -> list[UUID]:
-    """One page of the jobs whose worker is dead."""
+    """One page of the jobs of dead workers."""
     found = connection.execute(query("sqlite", "orphans"), {"page": page, "jobs": array(but)})
     return [UUID(ident) for (ident,) in found]
 

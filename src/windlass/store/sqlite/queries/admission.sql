@@ -1,13 +1,24 @@
 -- Admission: gates, budgets, tenants.
 
+-- fragment: spent_budget
+-- A budget with no cents left in its current window. After the end of its window nothing is spent.   :now
+iif(until > :now, spent, 0) >= cents
+
+-- fragment: closed
+-- Everything that keeps jobs from starting: closed gates, and spent budgets.   :now
+SELECT kind, name FROM windlass_gates WHERE state <> 'open'
+    UNION ALL
+    SELECT kind, name FROM windlass_budgets WHERE {spent_budget}
+
 -- name: gates
--- Every gate that somebody touched, closed ones first.   ?2 now
+-- Every gate that an operator ever set, closed ones first.
 SELECT kind, name, state, reason, actor, since / 1000000.0
   FROM windlass_gates
  ORDER BY state = 'open', kind, name
 
 -- name: set_gate
--- Open or close a gate; one that is so already keeps its time.   ?1 [{kind, name, state, reason, actor}]   ?2 now
+-- Open or close a gate; a gate that is in that state already keeps its time.
+--   ?1 [{kind, name, state, reason, actor}]   ?2 now
 INSERT INTO windlass_gates (kind, name, state, reason, actor, since)
 SELECT value ->> 'kind', value ->> 'name', value ->> 'state', value ->> 'reason', value ->> 'actor', ?2
   FROM json_each(?1)
@@ -17,22 +28,25 @@ SELECT value ->> 'kind', value ->> 'name', value ->> 'state', value ->> 'reason'
        state = excluded.state, reason = excluded.reason, actor = excluded.actor
 
 -- name: closures
--- Everything that keeps jobs from starting now.   ?2 now
+-- Everything that keeps jobs from starting now: closed gates, spent budgets, keys that are held back.
+--   :now
 SELECT kind, name, state FROM windlass_gates WHERE state <> 'open'
 UNION ALL
-SELECT kind, name, 'spent' FROM windlass_budgets WHERE iif(until > ?2, spent, 0) >= cents
+SELECT kind, name, 'spent' FROM windlass_budgets WHERE {spent_budget}
 UNION ALL
-SELECT 'bucket', key, 'held' FROM windlass_limit_counters WHERE held_until > ?2
+SELECT 'bucket', key, 'held' FROM windlass_limit_counters WHERE held_until > :now
 
 -- name: budgets
--- Budgets with what the window that is now has cost.   ?2 now
-SELECT kind, name, cents, seconds, iif(until > ?2, spent, 0), iif(until > ?2, until, window_end(seconds, ?2)) / 1000000.0
+-- Budgets, with what their current window has cost.
+--   ?2 now
+SELECT kind, name, cents, seconds, iif(until > ?2, spent, 0),
+       iif(until > ?2, until, window_end(seconds, ?2)) / 1000000.0
   FROM windlass_budgets
  ORDER BY kind, name
 
 -- name: set_budget
--- A budget, new or changed. What its window has cost already counts: the ledger knows.   ?1 [{kind, name, cents, seconds}]
---   ?2 now
+-- Write a budget, new or changed. What its window has cost already counts: it is read from the ledger.
+--   ?1 [{kind, name, cents, seconds}]   ?2 now
 INSERT INTO windlass_budgets (kind, name, cents, seconds, until, spent)
 SELECT new.kind, new.name, new.cents, new.seconds, window_end(new.seconds, ?2),
        coalesce((SELECT sum(ledger.cents)
@@ -47,14 +61,16 @@ SELECT new.kind, new.name, new.cents, new.seconds, window_end(new.seconds, ?2),
    SET cents = excluded.cents, seconds = excluded.seconds, until = excluded.until, spent = excluded.spent
 
 -- name: drop_budget
--- Forget a budget.   ?1 [{kind, name}]   ?2 now
+-- Delete a budget.
+--   ?1 [{kind, name}]
 DELETE FROM windlass_budgets
  WHERE (kind, name) IN (SELECT value ->> 'kind', value ->> 'name' FROM json_each(?1))
 RETURNING name
 
 -- name: charge
--- What running attempts cost in all, each under its lease: what is new goes into the ledger, the budgets of its tenant
--- and its queue, whose window moves on first where it is over, and the job itself, last: the others compare with it.
+-- Write what running attempts have cost so far, each under its lease. The difference to the cost known before goes into
+-- the ledger and into the budgets of its tenant and its queue; a budget begins a new window first where its own is
+-- over. The job's own row is last: the other statements compare with it.
 --   ?1 [{job, token, cents}]   ?2 now
 INSERT INTO windlass_ledger (job, fence, at, tenant, queue, type, cents)
 SELECT jobs.id, jobs.fence, ?2, jobs.tenant, jobs.queue, jobs.type, max(cost.value ->> 'cents') - jobs.cost_cents
@@ -83,13 +99,14 @@ UPDATE windlass_jobs SET cost_cents = cost.cents
  WHERE windlass_jobs.id = cost.job AND windlass_jobs.token = cost.token AND cost.cents > windlass_jobs.cost_cents
 
 -- name: tenants
--- Tenants that have a weight or jobs, or cost something in the last 24 hours.   ?2 now
+-- Tenants that have a weight, or jobs, or costs in the last 24 hours.
+--   ?2 now
 WITH counted AS MATERIALIZED (
     SELECT tenant,
-           sum(status IN ('queued', 'failed')) AS queued,
+           sum({claimable_status}) AS queued,
            sum(status = 'running') AS running,
            sum(parked_on IS NOT NULL) AS parked,
-           (?2 - min(run_at) FILTER (WHERE status IN ('queued', 'failed') AND run_at <= ?2)) / 1000000.0 AS lag
+           (?2 - min(run_at) FILTER (WHERE {claimable_status} AND run_at <= ?2)) / 1000000.0 AS lag
       FROM windlass_jobs
      GROUP BY tenant
 ), cost AS MATERIALIZED (
@@ -104,7 +121,8 @@ SELECT names.name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), c
  ORDER BY names.name
 
 -- name: set_weight
--- A tenant's weight; a row where it is another one than before.   ?1 [{name, weight}]   ?2 now
+-- Set a tenant's weight; returns a row where it changed.
+--   ?1 [{name, weight}]
 INSERT INTO windlass_tenants (name, weight)
 SELECT value ->> 'name', value ->> 'weight' FROM json_each(?1)
  WHERE true
@@ -112,8 +130,9 @@ SELECT value ->> 'name', value ->> 'weight' FROM json_each(?1)
 RETURNING name
 
 -- name: prune_admission
--- What admission left behind, a page of each: limit_counters nobody came through for an hour, ledger rows and ticks whose
--- time has passed.   ?1 the history in microseconds   ?2 now   ?3 page
+-- Delete old rows of admission, a page of each kind: limit counters that no job used for an hour, ledger rows and ticks
+-- that are older than the history.
+--   ?1 history in microseconds   ?2 now   ?3 page
 DELETE FROM windlass_limit_counters
  WHERE rowid IN (
         SELECT old.rowid
@@ -123,7 +142,7 @@ DELETE FROM windlass_limit_counters
            AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs WHERE jobs.parked_on = old.key)
          LIMIT ?3)
 -- then
--- At least for two months: a budget that is set counts what its window has cost already.
+-- Kept for at least two months: a new budget counts what its window has cost already.
 DELETE FROM windlass_ledger
  WHERE rowid IN (
         SELECT old.rowid

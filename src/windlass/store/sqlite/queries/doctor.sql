@@ -1,28 +1,24 @@
 -- Doctor: what `windlass doctor` reads.
 
 -- name: doctor_rows
--- Claimable jobs that no claim takes (due.sql says which), with the id of one; and how many seconds the newest time in
--- the store lies ahead of the clock.   :now
-SELECT (SELECT count(*) FROM windlass_jobs AS jobs WHERE status IN ('queued', 'failed')
-           AND NOT (fence < 9223372036854775806 AND attempt < 2147483646 AND run_at >= -62135596800000000
-                    AND created_at BETWEEN -62135596800000000 AND 253402300799000000
-                    AND coalesce(finished_at, 0) BETWEEN -62135596800000000 AND 253402300799000000)),
-       (SELECT min(id) FROM windlass_jobs AS jobs WHERE status IN ('queued', 'failed')
-           AND NOT (fence < 9223372036854775806 AND attempt < 2147483646 AND run_at >= -62135596800000000
-                    AND created_at BETWEEN -62135596800000000 AND 253402300799000000
-                    AND coalesce(finished_at, 0) BETWEEN -62135596800000000 AND 253402300799000000)),
+-- Claimable jobs that no claim takes because a program could not read them (see `due_jobs`), with the id of one; and
+-- how many microseconds the newest time in the store is ahead of the clock.
+--   :now
+SELECT (SELECT count(*) FROM windlass_jobs AS jobs WHERE {claimable_status} AND NOT ({readable})),
+       (SELECT min(id) FROM windlass_jobs AS jobs WHERE {claimable_status} AND NOT ({readable})),
        (SELECT max(max(coalesce(max(created_at), 0), coalesce(max(updated_at), 0)),
                    (SELECT seen_at FROM windlass_installation))
           FROM windlass_jobs
          WHERE created_at < :now + 315360000000000 AND updated_at < :now + 315360000000000) - :now
 
 -- name: doctor_types
--- Due jobs that no live worker would claim, by type and queue: grouped first, so that workers are asked once per group.
+-- Due jobs that no live worker would claim, by type and queue. They are grouped first, so that workers are read once
+-- per group.
 --   :now
 WITH due AS (
     SELECT type, queue, count(*) AS jobs, min(run_at) AS oldest
       FROM windlass_jobs
-     WHERE status IN ('queued', 'failed') AND run_at <= :now
+     WHERE {claimable_status} AND run_at <= :now
      GROUP BY type, queue
 )
 SELECT type, queue, jobs, (:now - oldest) / 1000000.0 AS lag
@@ -36,11 +32,13 @@ SELECT type, queue, jobs, (:now - oldest) / 1000000.0 AS lag
  LIMIT 20
 
 -- name: doctor_alive
--- How many workers are alive.   :now
+-- How many workers are alive.
+--   :now
 SELECT count(*) FROM windlass_workers WHERE NOT dead AND alive_until > :now
 
 -- name: doctor_holders
--- Workers that are gone, with the jobs they still hold, longest first: dead or silent ones, and ids that no row explains.
+-- Dead or silent workers, and ids that have no worker's row, with the number of jobs that run under them; the longest
+-- silent first.
 --   :now
 SELECT workers.name, count(jobs.id) AS jobs, max(0, :now - workers.alive_until) / 1000000.0 AS silent
   FROM windlass_workers AS workers
@@ -55,10 +53,10 @@ SELECT NULL, count(*), (:now - max(jobs.updated_at)) / 1000000.0
  ORDER BY silent DESC
 
 -- name: doctor_joins
--- How many jobs wait, and which of them nothing would ever wake: each kind with its count and one of its jobs. Every
--- write that touches a wait commits with what it depends on, so that one snapshot must never show any of these; only
--- `met` may be seen for a moment, since an arrival leaves a waiter that somebody holds to the next look at the timers.
---   :now  :slack, microseconds a timer may be late
+-- How many jobs wait, and which of them nothing would ever wake: each kind with its count and the id of one job. Every
+-- write to a wait commits with what it depends on, so that one snapshot must never show any of these. Only `met` may be
+-- seen for a moment: an arrival skips a waiter with a locked row, and the next check of the timers wakes it.
+--   :now   :slack microseconds for which a timer may be late
 WITH waiting AS MATERIALIZED (
     SELECT jobs.id, waits.job, waits.need, waits.pending, waits.succeeded, waits.signal, waits.wake_at,
            (SELECT count(*) FROM windlass_edges AS edges
@@ -95,8 +93,8 @@ found (kind, id) AS (
 SELECT kind, count(*), min(id) FROM found GROUP BY kind
 
 -- name: doctor_slots
--- Limits whose slots in use are not those of running jobs. A claim and whatever ends an attempt write both in one
--- transaction, so that one snapshot must never show any of these.
+-- Limits with another number of used slots than of running jobs. A claim and everything that ends an attempt write both
+-- in one transaction, so that one snapshot must never show any of these.
 WITH held AS MATERIALIZED (
     SELECT taken.value AS key, count(*) AS jobs
       FROM windlass_jobs AS jobs, json_each(jobs.limits) AS taken
@@ -110,12 +108,10 @@ SELECT limit_counters.key, limit_counters.used, coalesce(held.jobs, 0)
  ORDER BY limit_counters.key
 
 -- name: doctor_parked
--- Keys that have room while jobs are parked on them which some worker could take now: how many, and which comes next.
+-- Keys that have room although jobs are parked on them that a live worker could claim now: how many, and which is next.
 --   :now
 WITH closed AS MATERIALIZED (
-    SELECT kind, name FROM windlass_gates WHERE state <> 'open'
-    UNION ALL
-    SELECT kind, name FROM windlass_budgets WHERE iif(until > :now, spent, 0) >= cents
+    {closed}
 ), known AS MATERIALIZED (
     SELECT DISTINCT types.value AS type FROM windlass_workers AS workers, json_each(workers.types) AS types
      WHERE NOT workers.dead
@@ -138,30 +134,34 @@ SELECT parked_on, count(*), max(id) FILTER (WHERE place = 1)
  ORDER BY parked_on
 
 -- name: doctor_gates
--- Gates that are closed, the longest first.   :now
+-- Closed gates, those that are closed longest first.
+--   :now
 SELECT kind, name, state, reason, actor, max(0, :now - since) / 1000000.0 AS age
   FROM windlass_gates
  WHERE state <> 'open'
  ORDER BY since, kind, name
 
 -- name: doctor_budgets
--- Budgets that are spent in the window that is now.   :now
+-- Budgets that are spent in their current window.
+--   :now
 SELECT kind, name, cents, iif(until > :now, spent, 0) AS spent,
        (iif(until > :now, until, window_end(seconds, :now)) - :now) / 1000000.0 AS opens
   FROM windlass_budgets
- WHERE iif(until > :now, spent, 0) >= cents
+ WHERE {spent_budget}
  ORDER BY kind, name
 
 -- name: doctor_schedules
--- Schedules whose next tick should have fired long ago.   :now   :slack microseconds that are not long
+-- Schedules with an overdue tick.
+--   :now   :slack microseconds for which a tick may be late
 SELECT name, (:now - next_at) / 1000000.0 AS late
   FROM windlass_schedules
  WHERE NOT paused AND next_at < :now - :slack
  ORDER BY next_at, name
 
 -- name: doctor_forgotten
--- Live workers that name fewer jobs than name them. Counted are jobs that were claimed well before the worker last told how
--- many it holds: all of them were held then, whatever has ended since.   :answer a claim's answer may take so long   :now
+-- Live workers that report fewer jobs than run under their id. Only jobs count that were claimed well before the
+-- worker's last report: it held all of them at that time, whatever has ended since.
+--   :answer microseconds that a claim's answer may take   :now
 SELECT workers.name, workers.held, count(*)
   FROM windlass_workers AS workers
   JOIN windlass_jobs AS jobs ON jobs.worker = workers.id AND jobs.status = 'running'

@@ -1,33 +1,37 @@
 -- Finish: the transitions that the holder of a lease writes.
 
 -- fragment: history_columns
+-- The columns of the history, in the order in which the copies below give them.
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
-        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
-        cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-        attempts, followed, consequences, key_scope, limits
+        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
+        failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
+        error, attempts, followed, consequences, key_scope, limits
 
 -- name: finish
--- Copy one finished job to the history, under its lease; leave.sql takes it from the jobs in the same transaction.
---
---   :id, :token, :sources (the states it may come from) the lease   :status, :output, :error, :entry, :elapsed
---   (microseconds), :total, :processed, :failed, :cost_cents, :attempt, :reason what the attempt came to   :now
---
--- A lease that is not current matches nothing. The token stays in the history: it tells later who finished.
+-- Copy one finished job to the history, under its lease; `delete_finished` deletes it from the jobs in the same
+-- transaction. A lease that is not current matches no row. The history keeps the token, for `finished_by_lease`.
+--   :id, :token, :sources (a JSON array of the states that allow it) the lease
+--   :status, :output, :error, :entry, :elapsed (microseconds), :total, :processed, :failed, :cost_cents, :attempt,
+--   :reason
+--   the result of the attempt   :now
 INSERT INTO windlass_history (
     {history_columns})
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
        max(cost_cents, :cost_cents), priority, :attempt, max_attempts, crashes, rescues, phase_rank, :total, :processed,
-       :failed, cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input, coalesce(:output, output),
-       coalesce(:error, error), remember(attempts, :entry), followed, consequences, key_scope, limits
+       :failed, cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input,
+       coalesce(:output, output), coalesce(:error, error), remember(attempts, :entry), followed, consequences,
+       key_scope, limits
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
 
 -- name: finish_staying
--- A transition after which the job stays here, under its lease: fail, bury, wait, release, snooze, advance.
---
---   :id, :token, :sources (the states it may come from) the lease   :status, :delay (microseconds until it is due;
---   null keeps its place), :attempt, :crashes, :error (null keeps the last one), :entry, :reason, :total, :processed, :failed, :cost_cents,
---   :elapsed (microseconds since the start) what the attempt came to   :now
+-- A transition after which the job stays in the jobs, under its lease: fail, bury, wait, release, snooze.
+--   :id, :token, :sources (a JSON array of the states that allow it) the lease
+--   :status, :delay (microseconds until it is due; null keeps its place), :attempt, :crashes, :error (null keeps the
+--   last
+--   one), :entry, :reason, :total, :processed, :failed, :cost_cents, :elapsed (microseconds since the start) the result
+--   of
+--   the attempt   :now
 UPDATE windlass_jobs
    SET status = :status, token = NULL, worker = NULL, run_at = coalesce(:now + :delay, min(run_at, :now)),
        attempt = :attempt, crashes = :crashes, error = coalesce(:error, error),
@@ -37,61 +41,69 @@ UPDATE windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
 
 -- name: finish_cancelled
--- A job that somebody asked to cancel and that would become claimable again (or wait) goes to the history as cancelled
--- instead: after a request to cancel nothing starts any more. Before settle.sql, with the same parameters.
+-- A job for which a cancel was requested, and that would become claimable again (or wait), goes to the history as
+-- cancelled instead: after a request to cancel it does not start again. It runs before `finish_staying`, with the same
+-- parameters.
 INSERT INTO windlass_history (
     {history_columns})
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
-       max(cost_cents, :cost_cents), priority, :attempt, max_attempts, :crashes, rescues, phase_rank, :total, :processed, :failed,
-       1, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
+       max(cost_cents, :cost_cents), priority, :attempt, max_attempts, :crashes, rescues, phase_rank, :total,
+       :processed, :failed, 1, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
        coalesce(:error, error), remember(attempts, :entry), followed, consequences, key_scope, limits
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
    AND cancel_requested AND :status <> 'dead'
 
 -- name: advance
--- To the next phase of a pipeline, under the lease. What somebody asked to cancel stays, for settle_cancelled.sql.
---
---   the parameters of settle.sql, and :type, :queue, :phase, :phase_rank, :max_attempts, :limits
+-- Move a job to the next phase of its pipeline, under the lease. A job for which a cancel was requested stays, for
+-- `finish_cancelled`.
+--   the parameters of `finish_staying`, and :type, :queue, :phase, :phase_rank, :max_attempts, :limits, :output
 UPDATE windlass_jobs
-   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(:now + :delay, min(run_at, :now)), updated_at = :now, type = :type, queue = :queue,
+   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(:now + :delay, min(run_at, :now)),
+       updated_at = :now, type = :type, queue = :queue,
        phase = :phase, phase_rank = :phase_rank, max_attempts = :max_attempts, attempt = 0, crashes = 0,
        output = :output, error = NULL, reason = NULL, attempts = remember(attempts, :entry), total = :total,
-       processed = :processed, failed = :failed, cost_cents = max(cost_cents, :cost_cents), started_at = :now - :elapsed,
-       limits = :limits
+       processed = :processed, failed = :failed, cost_cents = max(cost_cents, :cost_cents),
+       started_at = :now - :elapsed, limits = :limits
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources)) AND NOT cancel_requested
 
 -- name: bury_unreadable
--- End a job with the least that can be written, under its lease: what it left behind could not be stored, or could not be
--- read. Its history of attempts and its error stay as they are.   :id, :token the lease   :reason   :now
+-- Bury a job with the smallest possible write, under its lease: its result could not be stored, or its row not be read.
+-- Its attempts and its error stay as they are.
+--   :id, :token the lease   :reason   :now
 UPDATE windlass_jobs
    SET status = 'dead', token = NULL, worker = NULL, reason = :reason, finished_at = :now, updated_at = :now
  WHERE id = :id AND token = :token
 RETURNING limits
 
 -- name: finished_by_lease
--- Whether this very lease finished its job: the history keeps the token that did.
+-- Whether this lease finished its job: the history keeps the token.
+--   :id, :token the lease
 SELECT 1 FROM windlass_history WHERE id = :id AND token = :token
 
 -- name: record_progress
--- Progress, under the lease.
+-- Write progress, under the lease.
+--   :id, :token the lease   :total   :processed   :failed   :now
 UPDATE windlass_jobs
    SET total = :total, processed = :processed, failed = :failed, updated_at = :now
  WHERE id = :id AND token = :token AND status = 'running'
 
 -- name: delete_finished
--- Take a job that was just copied to the history from the jobs, under the same lease.
+-- Delete a job that was just copied to the history, under the same lease.
+--   :id, :token the lease
 DELETE FROM windlass_jobs WHERE id = :id AND token = :token
 
 -- name: record_end
--- A final transition that was just written.   :action   :id   :now
+-- Write a row of the audit for a final transition that was just written.
+--   :action   :id   :now
 INSERT INTO windlass_audit (at, action, job, type, queue, tenant, reason)
 SELECT :now, :action, id, type, queue, tenant, reason FROM windlass_jobs WHERE id = :id
 UNION ALL
 SELECT :now, :action, id, type, queue, tenant, reason FROM windlass_history WHERE id = :id
 
 -- name: slots_of_jobs
--- The keys at which jobs hold slots, of those that hold any.   :ids a JSON array
+-- The keys of these jobs that have limits.
+--   :ids a JSON array
 SELECT jobs.id, jobs.limits
   FROM json_each(:ids) AS held
   JOIN windlass_jobs AS jobs ON jobs.id = held.value

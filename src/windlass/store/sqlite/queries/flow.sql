@@ -1,13 +1,15 @@
 -- Flow: waits, edges, links, signals.
 
 -- name: insert_links
--- Names under which a job finds others.   ?1 [{job, name, target, place}]   ?2 now
+-- Write the names by which a job knows other jobs; a name that exists leads to the new target.
+--   ?1 [{job, name, target, place}]   ?2 now
 INSERT INTO windlass_links (job, name, target, place, at)
 SELECT value ->> 'job', value ->> 'name', value ->> 'target', value ->> 'place', ?2 FROM json_each(?1) WHERE true
     ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, place = excluded.place
 
 -- name: links
--- The jobs that this one knows by name, as they are now.   :id
+-- The jobs that a job knows by name, with their states now.
+--   :id
 SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce(jobs.output, history.output),
        coalesce(jobs.error, history.error)
   FROM windlass_links AS links
@@ -17,8 +19,9 @@ SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce
  ORDER BY links.place, links.name
 
 -- name: children
--- The jobs that these created and that have not ended. Those that run are asked to stop; the others are the answer.
---   ?1 [id]   ?2 now
+-- The jobs that these jobs created and that have not ended. Running children are asked to stop; the others are
+-- returned.
+--   ?1 [id] of the parents   ?2 now
 UPDATE windlass_jobs SET cancel_requested = 1, updated_at = ?2
  WHERE parent IN (SELECT value FROM json_each(?1)) AND status = 'running'
 -- then
@@ -26,7 +29,8 @@ SELECT id FROM windlass_jobs
  WHERE parent IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'failed', 'waiting')
 
 -- name: ended_jobs
--- Jobs that just ended and whose end changes more than themselves.   ?1 [id]   ?2 now
+-- Jobs that just ended and are marked `followed`: their end changes other rows too.
+--   ?1 [id]
 SELECT id, status, tenant, trace, input, output, error, consequences
   FROM windlass_jobs
  WHERE id IN (SELECT value FROM json_each(?1)) AND followed AND status = 'dead'
@@ -36,14 +40,17 @@ SELECT id, status, tenant, trace, input, output, error, consequences
  WHERE id IN (SELECT value FROM json_each(?1)) AND followed
 
 -- name: ended_states
--- States of jobs that are in the history, or whose key for ever tells that they succeeded.   ?1 [id]   ?2 now
+-- The states of jobs that are in the history. A job with a key that is held for ever is known to have succeeded
+-- although its history is deleted.
+--   ?1 [id]
 SELECT id, status FROM windlass_history WHERE id IN (SELECT value FROM json_each(?1))
 UNION
 SELECT job, 'succeeded' FROM windlass_keys
  WHERE job IN (SELECT value FROM json_each(?1)) AND forever AND NOT free AND ended_at IS NOT NULL
 
 -- name: mark_followed
--- Somebody waits for these jobs: their end changes more than themselves.   ?1 [id]   ?2 now
+-- Mark jobs that another job waits for: a finish of such a job also writes what its end causes.
+--   ?1 [id]
 UPDATE windlass_jobs SET followed = 1 WHERE id IN (SELECT value FROM json_each(?1))
 RETURNING id, status
 
@@ -52,7 +59,8 @@ RETURNING id, status
 SELECT 1 WHERE false
 
 -- name: cycles
--- Jobs that would wait for one that waits, over any number of others, for them.   ?1 [{job, awaited}]   ?2 now
+-- Jobs that would wait, over any number of other waiting jobs, for themselves.
+--   ?1 [{job, awaited}]
 WITH RECURSIVE chain AS (
     SELECT value ->> 'job' AS job, value ->> 'awaited' AS awaited FROM json_each(?1)
     UNION
@@ -64,7 +72,8 @@ WITH RECURSIVE chain AS (
 SELECT DISTINCT job FROM chain WHERE awaited = job
 
 -- name: insert_edges
--- Who waits for whom.   ?1 [{awaited, waiter, fence, policy, done, ok}]   ?2 now
+-- Write which job waits for which.
+--   ?1 [{awaited, waiter, fence, policy, done, ok}]
 INSERT INTO windlass_edges (awaited, waiter, fence, policy, done, ok)
 SELECT value ->> 'awaited', value ->> 'waiter', value ->> 'fence', value ->> 'policy', value ->> 'done', value ->> 'ok'
   FROM json_each(?1)
@@ -73,7 +82,7 @@ SELECT value ->> 'awaited', value ->> 'waiter', value ->> 'fence', value ->> 'po
    SET fence = excluded.fence, policy = excluded.policy, done = excluded.done, ok = excluded.ok
 
 -- name: begin_waits
--- Jobs that are waiting by now; the answer are those whose signal has come already.
+-- Write the waits of jobs that are in the state `waiting`; returns the jobs that have got their signal already.
 --   ?1 [{job, fence, need, pending, succeeded, bad, total, batch, signal, delay}]   ?2 now
 INSERT INTO windlass_waits (job, fence, need, pending, succeeded, bad, total, batch, signal, wake_at)
 SELECT value ->> 'job', value ->> 'fence', value ->> 'need', value ->> 'pending', value ->> 'succeeded',
@@ -91,7 +100,8 @@ SELECT sent.job
   JOIN windlass_signals AS sent ON sent.job = new.value ->> 'job' AND sent.name = new.value ->> 'signal'
 
 -- name: mark_arrivals
--- Awaited jobs ended: mark their edges, once.   ?1 [{awaited, ok}]   ?2 now
+-- Awaited jobs ended: mark their edges, each once. The last column returned is whether the awaited job succeeded.
+--   ?1 [{awaited, ok}]
 UPDATE windlass_edges
    SET done = 1, ok = ended.ok OR windlass_edges.policy = 'continue'
   FROM (SELECT value ->> 'awaited' AS awaited, value ->> 'ok' AS ok FROM json_each(?1)) AS ended
@@ -100,18 +110,20 @@ RETURNING waiter, fence, awaited, policy, ok AND (policy <> 'continue' OR EXISTS
     SELECT 1 FROM json_each(?1) WHERE value ->> 'awaited' = windlass_edges.awaited AND value ->> 'ok'))
 
 -- name: count_arrivals
--- Arrivals on their waiters.   ?1 [{job, fence, arrived, succeeded, bad}]   ?2 now
+-- Count arrivals for their waiters. A wait with another fence is a later wait of the same job, and stays as it is.
+--   ?1 [{job, fence, arrived, succeeded, bad}]
 UPDATE windlass_waits
    SET pending = windlass_waits.pending - arrived.arrived, succeeded = windlass_waits.succeeded + arrived.succeeded,
        bad = windlass_waits.bad + arrived.bad
-  FROM (SELECT value ->> 'job' AS job, value ->> 'fence' AS fence, value ->> 'arrived' AS arrived, value ->> 'succeeded' AS succeeded,
-               value ->> 'bad' AS bad
+  FROM (SELECT value ->> 'job' AS job, value ->> 'fence' AS fence, value ->> 'arrived' AS arrived,
+               value ->> 'succeeded' AS succeeded, value ->> 'bad' AS bad
           FROM json_each(?1)) AS arrived
  WHERE windlass_waits.job = arrived.job AND windlass_waits.fence = arrived.fence
 RETURNING job, fence, need, pending, succeeded, batch
 
 -- name: count_batch
--- A batch's counters, as its wait has them now, on the job that waits.   ?1 [id]   ?2 now
+-- Copy the counters of a batch from its wait to the job that waits.
+--   ?1 [id] of the waiting jobs   ?2 now
 UPDATE windlass_jobs
    SET total = waits.total, processed = waits.total - waits.pending - waits.bad, failed = waits.bad, updated_at = ?2
   FROM (SELECT job, total, pending, bad FROM windlass_waits
@@ -119,7 +131,9 @@ UPDATE windlass_jobs
  WHERE windlass_jobs.id = waits.job AND windlass_jobs.status = 'waiting'
 
 -- name: fatal_edges
--- Edges that decide a wait whatever else may come.   ?1 [id]   ?2 now
+-- Edges that decide a wait whatever the other awaited jobs do: the awaited job ended badly, and the policy is fail or
+-- skip.
+--   ?1 [id] of the waiting jobs
 SELECT edges.waiter, edges.policy, edges.awaited
   FROM windlass_edges AS edges
   JOIN windlass_waits AS waits ON waits.job = edges.waiter AND waits.fence = edges.fence
@@ -127,18 +141,21 @@ SELECT edges.waiter, edges.policy, edges.awaited
    AND edges.policy IN ('fail', 'skip')
 
 -- name: wake_waiting
--- What these jobs waited for is there, or cannot come.   ?1 [id]   ?2 now
+-- Make waiting jobs claimable: what they waited for has happened, or cannot happen any more.
+--   ?1 [id]   ?2 now
 UPDATE windlass_jobs SET status = 'queued', run_at = ?2, updated_at = ?2, reason = NULL
  WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'waiting'
 RETURNING id, queue
 
 -- name: due_waits
--- Waiting jobs whose time is up. Nobody skips a locked row here, so that a wait whose need is met is over already.
+-- Waiting jobs at the end of their timers. A wait that needs nothing more is over already: SQLite has one writer at a
+-- time, so that an arrival never skips a locked row here.
 --   ?1 [page]   ?2 now
 SELECT job FROM windlass_waits WHERE wake_at <= ?2 ORDER BY wake_at LIMIT (SELECT value FROM json_each(?1))
 
 -- name: bury_waiting
--- What these jobs waited for cannot come: they die.   ?1 [{id, reason}]   ?2 now
+-- Waiting jobs are dead, because an awaited job failed.
+--   ?1 [{id, reason}]   ?2 now
 INSERT INTO windlass_audit (at, action, job, type, queue, tenant, reason)
 SELECT ?2, 'JOB_DEAD', jobs.id, jobs.type, jobs.queue, jobs.tenant, lost.value ->> 'reason'
   FROM json_each(?1) AS lost
@@ -153,39 +170,46 @@ UPDATE windlass_jobs
 RETURNING id
 
 -- name: reopen_edges
--- A job comes back from its end: whoever still waits for it waits for it again.   ?1 [id]   ?2 now
+-- A job becomes claimable again after it ended: each job that still waits for it waits for its end again.
+--   ?1 [id]
 SELECT waiter, fence, ok FROM windlass_edges WHERE awaited IN (SELECT value FROM json_each(?1)) AND done
 -- then
 UPDATE windlass_edges SET done = 0, ok = 0 WHERE awaited IN (SELECT value FROM json_each(?1)) AND done
 
 -- name: delete_edges
--- These jobs ended: nobody counts for them any more.   ?1 [id]   ?2 now
+-- Jobs ended: delete the edges to the jobs that they waited for.
+--   ?1 [id]
 DELETE FROM windlass_edges WHERE waiter IN (SELECT value FROM json_each(?1))
 
 -- name: delete_waits
--- These jobs wait for nothing any more.   ?1 [id]   ?2 now
+-- Delete the waits of jobs that no longer wait.
+--   ?1 [id]
 DELETE FROM windlass_waits WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: wait_of_job
--- What a job waits for.   :id
+-- What a job waits for.
+--   :id
 SELECT need, pending, succeeded, signal, wake_at FROM windlass_waits WHERE job = :id
 
 -- name: awaits_signal
--- Whether a job waits for this very signal.   ?1 [{job, name}]   ?2 now
+-- Whether a job waits for this signal.
+--   ?1 [{job, name}]
 SELECT waits.job
   FROM json_each(?1) AS sent
   JOIN windlass_waits AS waits ON waits.job = sent.value ->> 'job' AND waits.signal = sent.value ->> 'name'
 
 -- name: insert_signal
--- The first signal of a name is kept.   ?1 [{job, name, payload}]   ?2 now
+-- Store a signal; the first one of a name stays.
+--   ?1 [{job, name, payload}]   ?2 now
 INSERT INTO windlass_signals (job, name, payload, at)
 SELECT value ->> 'job', value ->> 'name', value -> 'payload', ?2 FROM json_each(?1) WHERE true
     ON CONFLICT (job, name) DO NOTHING
 RETURNING job
 
 -- name: prune_flow
--- What outlived its job, a page of each: names, steps and signals of jobs that are gone, and keys that refuse nobody.
---   ?1 the history in microseconds   ?2 now   ?3 page
+-- Delete rows that outlived their job, a page of each kind: links, steps and signals of jobs that no longer exist, and
+-- keys that refuse no job any more.
+--   ?1 history in microseconds   ?2 now   ?3 page
 DELETE FROM windlass_links
  WHERE rowid IN (
         SELECT old.rowid

@@ -1,9 +1,8 @@
 -- Jobs: enqueue, find, search, count.
 
 -- name: enqueue
--- New jobs, in whatever transaction this runs. Two parameters and built-in functions only, so that it also runs on a
--- caller's own connection, where nothing could be registered.
---
+-- Write new jobs, in the transaction that is open. It has two parameters and built-in functions only, so that it also
+-- runs on a caller's own connection, where Windlass registers no functions.
 --   ?1 a JSON array of objects   ?2 now, in microseconds
 --
 -- `input` is an object and `limits` an array, and json_extract gives either as its JSON text. `run_at` is RFC 3339 in
@@ -39,24 +38,27 @@ SELECT json_extract(new.value, '$.id'),
   FROM json_each(?1) AS new
 
 -- name: find
--- One job, wherever it is. One statement and so one snapshot: a job on its way to the history is in one place only.
+-- One job, from the jobs or the history. One statement, so one snapshot: a job that is being moved is in one place
+-- only.
+--   :id
 SELECT {columns} FROM windlass_jobs AS jobs WHERE jobs.id = :id
 UNION ALL
 SELECT {columns} FROM windlass_history AS jobs WHERE jobs.id = :id
 
 -- name: find_many
--- Jobs by their ids, wherever they are.   :ids
+-- Jobs by their ids, from the jobs and the history.
+--   :ids a JSON array
 SELECT {columns} FROM windlass_jobs AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
 UNION ALL
 SELECT {columns} FROM windlass_history AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
 
 -- name: search
--- Jobs that match a filter, newest first, a page at a time: ids are UUIDv7, so that their order is the order of creation
--- and a page begins below the last id of the one before. `{where}` comes from store/parts/search.py and holds parameters only.
+-- Jobs that match a filter, newest first, a page at a time. Ids are UUIDv7, so that their order is the order of
+-- creation, and a page begins below the last id of the one before. The condition is made by store/parts/search.py and
+-- holds no values, only their parameters.
+--   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 … the filter's own
 --
---   ?1 now   ?2 page   ?3 begin below this id (null: at the top)   ?4 … the filter's own
---
--- coalesce and not "?3 IS NULL OR …": a comparison with one value is where an index scan begins; 'g' is above every id.
+-- coalesce and not "?3 IS NULL OR …": an index scan can begin at a comparison with one value; 'g' is above every id.
 SELECT * FROM (
     SELECT {columns} FROM windlass_jobs AS jobs
      WHERE jobs.id < coalesce(?3, 'g') AND {where}
@@ -75,24 +77,27 @@ UNION ALL
 SELECT status, count(*) FROM windlass_history GROUP BY status
 
 -- name: queues
--- Every queue with its jobs by state, and since when its oldest due job waits.   :now
+-- Every queue with its jobs by state, and for how many seconds its oldest due job has waited.
+--   :now
 SELECT queue,
        sum(status = 'queued') AS queued,
        sum(status = 'running') AS running,
        sum(status = 'failed') AS failed,
        sum(status = 'waiting') AS waiting,
        sum(status = 'dead') AS dead,
-       (:now - min(run_at) FILTER (WHERE status IN ('queued', 'failed') AND run_at <= :now)) / 1000000.0 AS lag
+       (:now - min(run_at) FILTER (WHERE {claimable_status} AND run_at <= :now)) / 1000000.0 AS lag
   FROM windlass_jobs
  GROUP BY queue
  ORDER BY queue
 
 -- name: lock_job
--- A job that has not ended.   ?1 [id]   ?2 now
+-- A job that has not ended.
+--   ?1 [id]
 SELECT id, status FROM windlass_jobs WHERE id IN (SELECT value FROM json_each(?1)) AND status <> 'dead'
 
 -- name: jobs_of_worker
--- The running jobs of one worker, besides those it knows.   :worker   :known jobs
+-- The running jobs of one worker, without those in :known.
+--   :worker   :known a JSON array of jobs
 SELECT {columns}
   FROM windlass_jobs AS jobs
  WHERE jobs.worker = :worker AND jobs.status = 'running' AND jobs.id NOT IN (SELECT value FROM json_each(:known))

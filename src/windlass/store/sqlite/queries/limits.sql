@@ -1,10 +1,11 @@
 -- Limits and rates: counters, slots, tokens, parked jobs.
 
 -- name: declare_limits
--- What a program says about its limits and rates; keys in use learn it too.   ?1 [{name, most, period, burst}]   ?2 now
+-- Write the limits and rates that a program declares; the counters of keys in use get the new values too.
+--   ?1 [{name, most, period, burst}]   ?2 now
 --
--- Jobs that were claimed before their limit was one hold a slot all the same, for each will give one back: they are
--- counted here, when a rate becomes a limit and when a name is new. From then on every claim counts its own.
+-- A job that was claimed before its limit was declared holds a slot all the same, for its end will release one. Such
+-- jobs are counted here, when a rate becomes a limit and when a name is new. From then on every claim counts its own.
 UPDATE windlass_limit_counters
    SET most = new.most, period = new.period, burst = new.burst,
        used = CASE WHEN new.most IS NULL THEN 0
@@ -43,8 +44,8 @@ SELECT value ->> 'name', value ->> 'most', value ->> 'period', value ->> 'burst'
        IS NOT (excluded.most, excluded.period, excluded.burst)
 
 -- name: limits
--- Keys in use, with those who wait there. Of a bucket, the tokens that are gone are in use.
---   ?1 [name or key], null: all   ?2 now
+-- Keys in use, with the number of jobs parked on them. Of a bucket, the tokens that were taken count as used.
+--   ?1 [name or key], null for all   ?2 now
 SELECT key, name, most,
        iif(period IS NULL, used, burst - room(most, used, period, burst, next_at, NULL, ?2)) AS used,
        period, burst,
@@ -56,7 +57,8 @@ SELECT key, name, most,
  ORDER BY waiting DESC, used DESC, key
 
 -- name: limit_counter
--- One key.   :key
+-- The counter of one key.
+--   :key
 SELECT most, used, period, burst, next_at, held_until FROM windlass_limit_counters WHERE key = :key
 
 -- name: any_limit
@@ -64,7 +66,8 @@ SELECT most, used, period, burst, next_at, held_until FROM windlass_limit_counte
 SELECT 1 FROM windlass_limits LIMIT 1
 
 -- name: make_limit_counters
--- Rows for keys that are met for the first time, where their name is declared.   ?1 [key]   ?2 now
+-- Write counters for keys that are used for the first time, where their name is declared.
+--   ?1 [key]   ?2 now
 INSERT INTO windlass_limit_counters (key, name, most, period, burst, touched_at)
 SELECT wanted.value, limits.name, limits.most, limits.period, limits.burst, ?2
   FROM json_each(?1) AS wanted
@@ -72,7 +75,8 @@ SELECT wanted.value, limits.name, limits.most, limits.period, limits.burst, ?2
  WHERE NOT EXISTS (SELECT 1 FROM windlass_limit_counters AS limit_counters WHERE limit_counters.key = wanted.value)
 
 -- name: take_slots
--- A claim took slots and tokens.   ?1 {key: n}   ?2 now
+-- A claim took slots and tokens.
+--   ?1 {key: n}   ?2 now
 UPDATE windlass_limit_counters
    SET used = iif(most IS NULL, used, used + taken.value), touched_at = ?2,
        next_at = CASE WHEN period IS NULL THEN next_at
@@ -81,31 +85,35 @@ UPDATE windlass_limit_counters
  WHERE windlass_limit_counters.key = taken.key
 
 -- name: release_slots
--- Slots come back. A bucket's tokens are used.   ?1 [{key, n}]   ?2 now; returns the keys at which jobs are parked
+-- Release slots; a bucket's tokens do not come back. Returns each key, or null where no job is parked on it.
+--   ?1 [{key, n}]   ?2 now
 UPDATE windlass_limit_counters SET used = max(0, used - back.n), touched_at = ?2
   FROM (SELECT value ->> 'key' AS key, value ->> 'n' AS n FROM json_each(?1)) AS back
  WHERE windlass_limit_counters.key = back.key AND windlass_limit_counters.most IS NOT NULL
-RETURNING iif(EXISTS (SELECT 1 FROM windlass_jobs WHERE parked_on = windlass_limit_counters.key), windlass_limit_counters.key, NULL)
+RETURNING iif(EXISTS (SELECT 1 FROM windlass_jobs WHERE parked_on = windlass_limit_counters.key),
+              windlass_limit_counters.key, NULL)
 
 -- name: park
--- Jobs whose key is full leave the claim's index, until unpark.sql lets them in.   ?1 [[id, key]]   ?2 now
+-- Park jobs on a key that is full: they leave the index of the claim until `unpark` makes them claimable again.
+--   ?1 [[id, key]]
 UPDATE windlass_jobs SET parked_on = late.key
   FROM (SELECT value ->> 0 AS id, value ->> 1 AS key FROM json_each(?1)) AS late
  WHERE windlass_jobs.id = late.id
 
 -- name: unpark
--- Let in the first of those who are parked on keys that have room, as many as there is room for: only jobs that some
--- worker could take now, or one that nobody can run would keep the place of all behind it.   ?1 [key]   ?2 now
+-- Make the first jobs claimable that are parked on keys with room, as many as there is room for. Only jobs that a live
+-- worker could claim now: a job that no worker can run would otherwise take the place of all jobs behind it.
+--   ?1 [key]   :now
 --
--- The heads of one key are a JSON array: a subquery of FROM cannot look at its neighbour, and a LIMIT cannot either.
+-- The first jobs of a key are a JSON array: in SQLite neither a subquery of FROM nor a LIMIT can refer to another table
+-- of the same FROM.
 WITH freed AS MATERIALIZED (
-    SELECT wanted.value AS key, iif(limit_counters.key IS NULL, 1000, room(most, used, period, burst, next_at, held_until, ?2)) AS room
+    SELECT wanted.value AS key,
+           iif(limit_counters.key IS NULL, 1000, room(most, used, period, burst, next_at, held_until, :now)) AS room
       FROM json_each(?1) AS wanted
       LEFT JOIN windlass_limit_counters AS limit_counters ON limit_counters.key = wanted.value
 ), closed AS MATERIALIZED (
-    SELECT kind, name FROM windlass_gates WHERE state <> 'open'
-    UNION ALL
-    SELECT kind, name FROM windlass_budgets WHERE iif(until > ?2, spent, 0) >= cents
+    {closed}
 ), first AS MATERIALIZED (
     SELECT head.value AS id
       FROM freed, json_each((
@@ -133,7 +141,8 @@ UPDATE windlass_jobs SET parked_on = NULL
 RETURNING id, queue
 
 -- name: parked_keys
--- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.   ?2 now
+-- The keys on which jobs are parked, with their room, and the seconds until a bucket has its next token.
+--   ?2 now
 --
 -- A loose index scan: one descent per key, whatever the number of jobs.
 WITH RECURSIVE parked (key) AS (
@@ -146,15 +155,17 @@ WITH RECURSIVE parked (key) AS (
 SELECT parked.key,
        CASE WHEN limit_counters.key IS NULL THEN 1000000
             ELSE room(most, used, period, burst, next_at, held_until, ?2) END,
-       -- The claim that takes what is let in now tells the time of the token after it.
-       CASE WHEN room(most, used, period, burst, next_at, held_until, ?2) = 0 AND (period IS NOT NULL OR held_until > ?2)
+       -- Only of keys without room: the claim that takes an unparked job returns the time of the next token.
+       CASE WHEN room(most, used, period, burst, next_at, held_until, ?2) = 0
+                 AND (period IS NOT NULL OR held_until > ?2)
             THEN (token_at(period, burst, next_at, held_until, ?2) - ?2) / 1000000.0 END
   FROM parked
   LEFT JOIN windlass_limit_counters AS limit_counters ON limit_counters.key = parked.key
  WHERE parked.key IS NOT NULL
 
 -- name: slot_holders
--- Who holds a slot of a key, the longest first.   :key   :page
+-- The jobs that hold a slot of a key, those that hold it longest first.
+--   :key   :page
 SELECT {columns}
   FROM windlass_jobs AS jobs
  WHERE jobs.status = 'running' AND EXISTS (SELECT 1 FROM json_each(jobs.limits) AS need WHERE need.value = :key)
@@ -162,7 +173,8 @@ SELECT {columns}
  LIMIT :page
 
 -- name: parked_jobs
--- Who is parked on a key, in the order in which they are let in.   :key   :page
+-- The jobs that are parked on a key, in the order in which they become claimable.
+--   :key   :page
 SELECT {columns}
   FROM windlass_jobs AS jobs
  WHERE jobs.parked_on = :key
@@ -170,8 +182,9 @@ SELECT {columns}
  LIMIT :page
 
 -- name: acquire_token
--- A token of a bucket: seconds until its time, and whether it was taken; no row for a key that nobody declared. A limit
--- has no tokens: it only knows whether somebody holds back.   ?1 [{key, most}]   ?2 now
+-- Take a token of a bucket: the seconds until its time, and whether it was taken; no row for a key that is not
+-- declared. A concurrency limit has no tokens: only its hold counts.
+--   ?1 [{key, most}]   ?2 now
 SELECT (token_at(period, burst, next_at, held_until, ?2) - ?2) / 1000000.0,
        token_at(period, burst, next_at, held_until, ?2) - ?2 <= (wanted.value ->> 'most') * 1000000
   FROM json_each(?1) AS wanted
@@ -184,7 +197,8 @@ UPDATE windlass_limit_counters
    AND token_at(period, burst, next_at, held_until, ?2) - ?2 <= (wanted.value ->> 'most') * 1000000
 
 -- name: hold_back
--- Nobody gets anything of these keys for so long; a longer hold stays. Afterwards a bucket has one token and not a burst.
+-- Give out nothing of these keys for so many seconds; a longer hold stays. Afterwards a bucket has one token, not a
+-- burst.
 --   ?1 [{key, name, seconds}]   ?2 now
 UPDATE windlass_limit_counters
    SET held_until = max(coalesce(held_until, 0), held.until), touched_at = ?2,
@@ -196,10 +210,11 @@ UPDATE windlass_limit_counters
 RETURNING key
 
 -- name: end_hold
--- Nobody holds back from this key any more; no row where nobody did.   ?1 [key]   ?2 now
+-- End the hold of a key; no row where there was none.
+--   ?1 [key]   ?2 now
 --
--- When the last token was taken is not known any more: the bucket counts as empty, which no rate exceeds. In the last
--- five seconds of a hold, handlers sleep with tokens for the time after it: their times stay taken.
+-- When the last token was taken is no longer known: the bucket counts as empty, so that the rate is not exceeded. In
+-- the last five seconds of a hold, handlers sleep with tokens for the time after it: those times stay taken.
 UPDATE windlass_limit_counters
    SET held_until = NULL, touched_at = ?2,
        next_at = CASE WHEN period IS NULL OR held_until <= ?2 + 5000000 THEN next_at
@@ -208,5 +223,6 @@ UPDATE windlass_limit_counters
 RETURNING key
 
 -- name: hold_left
--- Seconds for which everybody holds back.   ?1 [key]   ?2 now
+-- The seconds for which a key is still held back.
+--   ?1 [key]   ?2 now
 SELECT (held_until - ?2) / 1000000.0 FROM windlass_limit_counters WHERE key = ?1 ->> 0 AND held_until > ?2

@@ -1,21 +1,24 @@
 -- Workers: registration, beats, sweep, rescue, leadership.
 
 -- name: register
--- A new incarnation of a worker.
+-- Write the row of a worker that starts.
+--   :id   :name   :lease in microseconds   :concurrency   :queues, :types JSON arrays   :isolates   :now
 INSERT INTO windlass_workers (id, name, started_at, alive_until, concurrency, queues, types, isolates)
 VALUES (:id, :name, :now, :now + :lease, :concurrency, :queues, :types, :isolates)
 
 -- name: deregister
--- Goodbye, unless a job still names this worker: its row is what the sweeper finds that job by.
+-- Delete a worker's row, unless a job still runs under its id: a sweep finds that job by the row.
+--   :id
 DELETE FROM windlass_workers
  WHERE id = :id AND NOT EXISTS (SELECT 1 FROM windlass_jobs WHERE worker = :id AND status = 'running')
 
 -- name: beat
--- Alive for another lease, and holding so many jobs; a row that is dead or gone stays so.
+-- Renew a worker's lease, and record how many jobs it reports to hold. A row that is dead stays dead.
+--   :id   :lease in microseconds   :held   :now
 UPDATE windlass_workers SET alive_until = :now + :lease, held = :held, held_at = :now WHERE id = :id AND NOT dead
 
 -- name: workers
--- Every worker, with the leases it holds.
+-- Every worker, with the number of jobs that run under its id.
 SELECT workers.id, workers.name, workers.started_at, workers.alive_until, workers.dead, workers.idle, workers.queues,
        workers.types, workers.concurrency,
        (SELECT count(*) FROM windlass_jobs AS jobs WHERE jobs.worker = workers.id AND jobs.status = 'running')
@@ -23,19 +26,22 @@ SELECT workers.id, workers.name, workers.started_at, workers.alive_until, worker
  ORDER BY workers.started_at, workers.id
 
 -- name: set_idle
--- The idle mark. Only a change is written: a write that changes nothing costs no fsync.
+-- Set the idle mark. Only a change is written: a write that changes nothing costs no fsync.
+--   :id   :idle
 UPDATE windlass_workers SET idle = :idle WHERE id = :id AND NOT dead AND idle <> :idle
 
 -- name: mark_workers_dead
--- What the clock shows is kept beside it, so that a worker which starts later notices a clock that was set back.   :now
+-- The time that the clock shows is stored, so that a worker which starts later notices a clock that was set back.
+--   :now
 UPDATE windlass_installation SET seen_at = :now WHERE seen_at < :now
 -- then
--- Rescue, step one, committed on its own: who has been silent beyond its lease is dead from now on. A beat that comes
--- later finds the mark and changes nothing, so that nothing is ever taken from a worker that is alive.
+-- Rescue, step one, in a commit of its own: a worker that is silent beyond its lease is dead from now on. A later beat
+-- finds the mark and changes nothing, so that no job is ever taken from a worker that is alive.
 UPDATE windlass_workers SET dead = 1, idle = 0 WHERE NOT dead AND alive_until < :now
 
 -- name: orphans
--- A page of jobs that dead or unknown workers hold, besides some.   :page   :jobs these not
+-- One page of the jobs that run under dead workers, or under ids that have no worker's row.
+--   :page   :jobs a JSON array of jobs to leave out
 SELECT id
   FROM windlass_jobs
  WHERE status = 'running' AND id NOT IN (SELECT value FROM json_each(:jobs))
@@ -47,15 +53,17 @@ SELECT id
  LIMIT :page
 
 -- name: rescue
--- Rescue, step two: give back the jobs of workers that are dead, or that nobody knows, a page at a time, so that other
--- writers get in between. The attempt is given back; run_at stays, so that the job keeps its place.
+-- Rescue, step two: give back the jobs of dead workers, and of ids that have no worker's row, a page at a time, so that
+-- other writers get a turn in between. The attempt is given back; run_at stays, so that the job keeps its place.
 --
--- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
--- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
+-- A crash is counted for every job that may have killed its worker. A job that was a suspect already, on a worker that
+-- runs suspects in processes of their own, cannot have killed it: its crash is not counted. All deaths count as
+-- rescues.
 --
---   :max_crashes   :max_rescues   :page   :now   :jobs, :only these (1), or all but these (0)
---   :crash_counts whether a job keeps the attempt that was interrupted, and is dead when it was the last one
---   :blames whether a crash is counted at all: after an outage silence says nothing about jobs
+--   :max_crashes   :max_rescues   :page   :now
+--   :jobs, :only a JSON array of jobs: these (1), or all but these (0)
+--   :crash_counts whether the interrupted attempt counts; a job is dead when it was the last one
+--   :blames whether a crash is counted at all: after an outage workers are silent for another reason than their jobs
 UPDATE windlass_jobs
    SET status = iif(orphan.reason IS NULL, 'queued', 'dead'),
        token = NULL, worker = NULL, run_at = min(run_at, :now), attempt = max(attempt - (NOT :crash_counts), 0),
@@ -89,22 +97,21 @@ UPDATE windlass_jobs
 RETURNING id, status, limits, reason
 
 -- name: rescue_bare
--- Give back one job of a dead worker with the least that can be written: rescue.sql was refused for it. What is remembered
--- of its attempts stays as it is, and nothing follows its end.
---
---   :id   :now   :max_crashes, :crash_counts, :blames as in rescue.sql
+-- Give back one job of a dead worker with the smallest possible write, because `rescue` was refused for it. Its
+-- attempts and its error stay as they are, and nothing follows its end.
+--   :id   :now   :max_crashes, :crash_counts, :blames as in `rescue`
 UPDATE windlass_jobs
-   SET status = iif(verdict.reason IS NULL, 'queued', 'dead'),
+   SET status = iif(decided.reason IS NULL, 'queued', 'dead'),
        token = NULL, worker = NULL, attempt = max(attempt - (NOT :crash_counts), 0), crashes = crashes + :blames,
        rescues = rescues + 1,
-       reason = verdict.reason,
-       finished_at = iif(verdict.reason IS NULL, NULL, :now),
+       reason = decided.reason,
+       finished_at = iif(decided.reason IS NULL, NULL, :now),
        updated_at = :now
   FROM (
         SELECT CASE WHEN crashes + :blames >= :max_crashes THEN 'crashed'
                     WHEN :crash_counts AND attempt >= max_attempts THEN 'exhausted' END AS reason
           FROM windlass_jobs
-         WHERE id = :id) AS verdict
+         WHERE id = :id) AS decided
  WHERE id = :id AND status = 'running'
    AND worker IN (
         SELECT holder.worker
@@ -114,20 +121,19 @@ UPDATE windlass_jobs
 RETURNING status, limits
 
 -- name: forgotten_cancels
--- Jobs that somebody asked to cancel and whose worker died before it could heed: nobody may start them again.
---
---   :sources the states that are claimable   :page
+-- Jobs for which a cancel was requested before their worker died: they must not start again.
+--   :sources a JSON array of the claimable states   :page
 SELECT id FROM windlass_jobs
  WHERE cancel_requested AND status IN (SELECT value FROM json_each(:sources))
  LIMIT :page
 
 -- name: cancel_requests
--- Running jobs of one worker that somebody asked to cancel.
+-- The running jobs of one worker for which a cancel was requested.
+--   :worker
 SELECT id FROM windlass_jobs WHERE worker = :worker AND cancel_requested AND status = 'running'
 
 -- name: prune_workers
--- A dead worker's row goes when no job names it any more, never before: its row is what marks its jobs as orphans.
---
+-- Delete the rows of dead workers under which no job runs. A row with jobs stays: it marks them as orphans.
 --   :now   :kept for how many microseconds the row of a dead worker is kept
 DELETE FROM windlass_workers
  WHERE dead AND alive_until < :now - :kept
@@ -135,7 +141,8 @@ DELETE FROM windlass_workers
                     WHERE jobs.worker = windlass_workers.id AND jobs.status = 'running')
 
 -- name: lead
--- Take or keep a leadership: mine already, or nobody's any more. The term grows with every change of hands.
+-- Take a leadership that has no holder any more, or keep one's own. The term grows whenever the holder changes.
+--   :name   :worker   :lease in microseconds   :now
 INSERT INTO windlass_leaders (name, holder, until)
 VALUES (:name, :worker, :now + :lease)
 ON CONFLICT (name) DO UPDATE

@@ -1,7 +1,8 @@
--- Rows that no program can read or claim are refused where they are written: one time beyond the year 9999, or one fence
--- that cannot grow, must not keep others from being claimed. Triggers, because SQLite adds no CHECK to a table it has.
+-- Refuse rows that no program can read or claim where they are written: one time beyond the year 9999, or one fence
+-- that cannot grow, must not keep other jobs from being claimed. Triggers, because SQLite cannot add a CHECK to a table
+-- that exists.
 
--- Written before: times come to the nearest that can be read, counters to a value that can grow.
+-- Repair rows that were written before: a time becomes the nearest that can be read, a counter a value that can grow.
 UPDATE windlass_jobs
    SET run_at = min(max(run_at, -62135596800000000), 253402300799000000),
        created_at = min(max(created_at, -62135596800000000), 253402300799000000),
@@ -35,5 +36,5 @@ BEGIN
     SELECT RAISE(ABORT, 'windlass_jobs: times are in the years 1 to 9999, fence and attempt below their maximum');
 END;
 
--- The latest time that the clock has shown to a sweep: a clock that was set back since is noticed by it.
+-- The latest time that the clock has shown to a sweep: it reveals a clock that was set back since.
 ALTER TABLE windlass_installation ADD COLUMN seen_at INTEGER NOT NULL DEFAULT 0;
