@@ -21,7 +21,6 @@ SHARED_NAMES = {
     "Lane": "a range of each store's own index of claimable jobs, in the order of its columns",
     "Session": "each store has its own",
     "WindlassBackend": "of Django's own tasks and of the package that brings them to older versions",
-    "WindlassTask": "of Django's own tasks and of the package that brings them to older versions",
 }
 """Class names that several modules have, each with the reason why it is the same thing."""
 
