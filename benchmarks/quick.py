@@ -24,7 +24,7 @@ import pickup
 import snapshot
 from database import URL, environment_facts, finished_batches, fresh_database, now, open_connection, rate, vacuum
 from program import Sender
-from windlass.store.postgres.pool import connect
+from windlass.store.postgres.connections.pool import connect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

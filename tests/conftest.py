@@ -23,7 +23,7 @@ WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 SLOW = {"docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
-POSTGRES = {"postgres", "server_cli_store", "postgres_yard", "pg"}  # fixtures, and values of parameters
+POSTGRES = {"postgres", "server_cli_store", "postgres_lab", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
 
@@ -80,7 +80,7 @@ def needs_postgres(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup() -> None:
-    evidence.last_words.clear()
+    evidence.event_sources.clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""What a failed story shows besides its traceback: the jobs in its database, and the last words of its workers."""
+"""What a failed story shows besides its traceback: the jobs in its database, and the last events of its workers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from psycopg.rows import dict_row
 
 JOBS = 10  # of a database
-LINES = 20  # of a worker's log, or of what it told its subscribers
+LINES = 20  # of a worker's log, or of its events
 
 RECORDS = (
     "SELECT * FROM (SELECT * FROM {0}jobs UNION ALL SELECT * FROM {0}history) AS jobs ORDER BY created_at LIMIT {1}"
 )
 
-last_words: list[Callable[[], Iterable[object]]] = []
-"""What the workers in this process told: added by a suite's rig, forgotten with the story."""
+event_sources: list[Callable[[], Iterable[object]]] = []
+"""The events of each worker in this process: added by a suite's rig, cleared before the next test."""
 
 
 def of(item: pytest.Item) -> list[tuple[str, str]]:
@@ -28,11 +28,11 @@ def of(item: pytest.Item) -> list[tuple[str, str]]:
     values = list(getattr(item, "funcargs", {}).values())
     for url in dict.fromkeys(url for value in values for url in _urls(value)):
         try:
-            found.append(("Jobs in the database", "\n".join(map(_told, _records(url))) or "none"))
+            found.append(("Jobs in the database", "\n".join(map(_line_of, _records(url))) or "none"))
         except Exception as problem:
             found.append(("Jobs in the database", f"cannot be read: {problem}"))
-    for words in last_words:
-        found.append(("What a worker told", "\n".join(map(_spelled, list(words())[-LINES:]))))
+    for words in event_sources:
+        found.append(("Events of a worker", "\n".join(map(_event_line, list(words())[-LINES:]))))
     directory = getattr(item, "funcargs", {}).get("tmp_path")
     for log in sorted(directory.glob("*.log")) if directory else ():
         found.append((log.name, "\n".join(log.read_text(errors="replace").splitlines()[-LINES:])))
@@ -56,12 +56,12 @@ def _records(url: str) -> list[dict[str, Any]]:
         return server.execute(RECORDS.format("windlass.", JOBS).encode()).fetchall()
 
 
-def _told(record: dict[str, Any]) -> str:
+def _line_of(record: dict[str, Any]) -> str:
     """What differs from nothing, on one line."""
     return "  ".join(f"{name}={value}" for name, value in record.items() if value not in (None, 0, False, "", []))
 
 
-def _spelled(event: object) -> str:
+def _event_line(event: object) -> str:
     """An event on one line, with a job's id instead of its record."""
     fields = getattr(event, "__struct_fields__", ())
     values = {name: getattr(event, name) for name in fields}

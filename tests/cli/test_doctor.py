@@ -303,7 +303,7 @@ def test_an_old_transaction_is_named_with_its_owner_and_its_end(
     (found,) = [each for each in asyncio.run(hold()) if each.check == "snapshots"]
 
     assert found.level is Level.WARNING
-    assert "(report) is in one transaction since" in found.said
+    assert "(report) has been in one transaction for" in found.said
     assert "idle in transaction: BEGIN ISOLATION LEVEL REPEATABLE READ" in found.said
     assert "SELECT pg_terminate_backend(" in (found.advice or "")
 

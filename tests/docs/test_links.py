@@ -19,21 +19,6 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 WITH_PATHS = [ARCHITECTURE, GLOSSARY, ROOT / "CONTRIBUTING.md"]
 
-COMING = {
-    "runtime/claims/",
-    "runtime/claims/demand.py",
-    "runtime/claims/rescans.py",
-    "runtime/claims/steady_discovery.py",
-    "runtime/claims/suspects.py",
-    "runtime/handler_call.py",
-    "runtime/parts.py",
-    "runtime/refused_transitions.py",
-    "runtime/signals.py",
-    "tests/house/test_layers.py",
-    "tests/house/test_queries.py",
-}
-"""Named ahead of the change that makes them."""
-
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -59,17 +44,9 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", WITH_PATHS, ids=lambda document: document.name)
 def test_every_path_is_there(document: Path) -> None:
-    missing = sorted({path for path in paths(document) if not exists(path)} - COMING)
+    missing = sorted({path for path in paths(document) if not exists(path)})
 
     assert missing == [], "the document names what is not there: follow the move, or correct the name"
-
-
-def test_what_was_named_ahead_is_still_to_come() -> None:
-    named = {path for document in WITH_PATHS for path in paths(document)}
-
-    assert sorted(path for path in COMING if exists(path) or path not in named) == [], (
-        "it is there now, or not named any more: remove it from COMING"
-    )
 
 
 def test_every_folder_of_the_package_has_its_sentence() -> None:

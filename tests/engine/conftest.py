@@ -63,7 +63,7 @@ async def database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[
 
 @pytest.fixture
 async def still_database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    """A database whose time stands still until it is moved."""
+    """A database on a clock that stands still until the test moves it."""
     with empty_database(place, request, moved=True) as database:
         yield database
         await database.close()

@@ -1,4 +1,4 @@
-"""What the stories need: a throw-away database, apps on it, and an ear for a worker's events."""
+"""What the tests of a worker need: a throw-away database, apps on it, and a recorder of a worker's events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Database:
     apps: list[Windlass] = field(default_factory=list)
 
     def app(self, *, clock: Clock | None = None, **settings: Any) -> Windlass:
-        """An app that looks often and stops fast, unless the story says otherwise."""
+        """An app that polls often and stops fast, unless the test sets it otherwise."""
         defaults: dict[str, Any] = {"poll": "100ms", "grace": "5s", "cancel_grace": "200ms"}
         app = Windlass(self.url, clock=clock, **(defaults | settings))
         self.apps.append(app)
@@ -85,21 +85,21 @@ class Database:
 
 
 class EventRecorder:
-    """Hears a worker's events and waits for one that fits."""
+    """Records a worker's events and waits for one that fits."""
 
     def __init__(self) -> None:
-        self.heard: list[Event] = []
+        self.recorded: list[Event] = []
         self._more = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        self.heard.append(event)
+        self.recorded.append(event)
         self._more.set()
 
     async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda event: True) -> E:
         """The first event of that kind that fits, past or to come."""
 
         def found() -> E | None:
-            return next((event for event in self.heard if isinstance(event, kind) and fits(event)), None)
+            return next((event for event in self.recorded if isinstance(event, kind) and fits(event)), None)
 
         async with asyncio.timeout(PATIENCE):
             while (event := found()) is None:
@@ -114,12 +114,12 @@ class EventRecorder:
 
 @asynccontextmanager
 async def working(app: Windlass, **options: Any) -> AsyncIterator[tuple[Worker, EventRecorder]]:
-    """A worker that runs, and an ear for it."""
-    worker, ear = app.worker(**options), EventRecorder()
-    worker.subscribe(ear)
-    evidence.last_words.append(lambda: ear.heard)
+    """A worker that runs, and the recorder of its events."""
+    worker, events = app.worker(**options), EventRecorder()
+    worker.subscribe(events)
+    evidence.event_sources.append(lambda: events.recorded)
     async with worker:
-        yield worker, ear
+        yield worker, events
 
 
 async def come(event: asyncio.Event) -> None:
@@ -133,7 +133,7 @@ async def in_state(job: JobHandle[Any], *states: State, timeout: float = PATIENC
 
 
 async def eventually(look: Callable[[], Awaitable[T]], fits: Callable[[T], bool], *, timeout: float = PATIENCE) -> T:
-    """What `look` sees as soon as it fits: for what is told to nobody, a look at a time."""
+    """The first result of `look` that fits: for changes without an event, read again and again."""
     async with asyncio.timeout(timeout):
         while not fits(seen := await look()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)

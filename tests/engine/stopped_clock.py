@@ -1,4 +1,4 @@
-"""A story that moves the clock itself: an app whose leases outlast every jump, and time that passes when it is told."""
+"""An app on a clock that the test moves: its leases outlast every jump, and time passes when the test moves it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OUTLASTING: dict[str, Any] = {"lease": "3000d", "beat": "1000d", "history": "900
 
 
 class StoppedClock:
-    """An app on a database whose time stands still."""
+    """An app on a database with a clock that stands still."""
 
     def __init__(self, database: Database, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -33,15 +33,15 @@ class StoppedClock:
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncIterator[tuple[Worker, EventRecorder]]:
-        async with working(self.app, **options) as (worker, ear):
+        async with working(self.app, **options) as (worker, events):
             try:
-                yield worker, ear
+                yield worker, events
             finally:
                 worker.kill()  # the grace time would not pass on this clock
 
     async def moves(self, seconds: float) -> None:
         """The database is ahead of the workers for a moment: what they do may seem to be early by one step."""
-        if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
+        if self.database.dialect == "postgres":  # the database's time first: a worker that wakes reads it
             await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
         self.clock.advance(seconds)
 
@@ -54,7 +54,7 @@ class StoppedClock:
         await self.now_that(worker, claimed_at, lambda at: at >= self.now)
 
     async def now_that(self, worker: Worker, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool]) -> T:
-        """What `look` sees as soon as it fits, while no time passes: the worker is made to look for jobs instead."""
+        """The first result of `look` that fits, while no time passes: the worker is nudged to claim instead."""
 
         async def nudged() -> T:
             worker.parts.discovery.nudge()
@@ -65,7 +65,7 @@ class StoppedClock:
     async def until(
         self, look: Callable[[], Awaitable[T]], fits: Callable[[T], bool] = bool, *, step: float = 0.05
     ) -> T:
-        """What `look` sees as soon as it fits; time passes meanwhile, a little at a time."""
+        """The first result of `look` that fits; time passes meanwhile, a little at a time."""
         async with asyncio.timeout(PATIENCE):
             while not fits(seen := await look()):
                 await self.moves(step)

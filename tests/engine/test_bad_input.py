@@ -2,7 +2,7 @@
 
 Declarations are in test_registry.py, settings in test_config.py, app files in test_program.py, and what a handler
 itself returns or raises in test_outcomes.py: that is repaired, never refused. What is refused before any store is asked
-is told on one store only.
+is tested on one store only.
 """
 
 from __future__ import annotations

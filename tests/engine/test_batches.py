@@ -18,11 +18,11 @@ from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, eventu
 
 
 class Works:
-    """A program with jobs that double their number, die on it or wait for it, and a callback that tells."""
+    """A program with jobs that double their number, die on it or wait for it, and a callback that reports."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app
-        self.told: list[tuple[int | None, int, int]] = []
+        self.reported: list[tuple[int | None, int, int]] = []
         self.mended = False
         self.started = asyncio.Event()
         self.gate = asyncio.Event()
@@ -41,8 +41,8 @@ class Works:
 
         @app.job
         async def tell(ctx: Context) -> str:
-            self.told.append((ctx.job.total, ctx.job.processed, ctx.job.failed))
-            return "told"
+            self.reported.append((ctx.job.total, ctx.job.processed, ctx.job.failed))
+            return "reported"
 
         self.double, self.held, self.tell = double, held, tell
 
@@ -66,9 +66,9 @@ async def test_the_callback_runs_when_all_have_ended(app: Windlass, works: Works
     assert await batch.aprogress() == counters(5, 0, 0)
 
     async with working(app):
-        assert await batch.aresult(timeout=PATIENCE) == "told"
+        assert await batch.aresult(timeout=PATIENCE) == "reported"
 
-    assert works.told == [(5, 5, 0)]
+    assert works.reported == [(5, 5, 0)]
     assert await batch.aprogress() == counters(5, 5, 0)
     assert [await job.aresult() for job in batch.jobs] == [0, 2, 4, 6, 8]
     assert (await batch.callback.arecord()).attempt == 1
@@ -80,9 +80,9 @@ async def test_bad_ends_are_counted_and_the_callback_runs_all_the_same(app: Wind
 
     async with working(app):
         await batch.jobs[-1].acancel()
-        assert await batch.aresult(timeout=PATIENCE) == "told"
+        assert await batch.aresult(timeout=PATIENCE) == "reported"
 
-    assert works.told == [(6, 3, 3)]
+    assert works.reported == [(6, 3, 3)]
     assert await batch.aprogress() == counters(6, 3, 3)
 
 
@@ -105,8 +105,8 @@ async def test_progress_while_it_runs(app: Windlass, works: Works) -> None:
     async with working(app):
         await eventually(batch.aprogress, lambda seen: seen == counters(4, 1, 1))
         assert await batch.callback.astatus() is State.WAITING
-        assert works.told == []
-        elsewhere = await app.afind(batch.id)  # another process would look like this
+        assert works.reported == []
+        elsewhere = await app.afind(batch.id)  # as from another process
         assert (await elsewhere.arecord()).total == 4
         works.gate.set()
         await batch.aresult(timeout=PATIENCE)
@@ -120,7 +120,7 @@ async def test_blocking_callers_have_the_same_batch(app: Windlass, works: Works)
         return batch.result(timeout=PATIENCE), batch.progress()
 
     async with working(app):
-        assert await asyncio.to_thread(blocking) == ("told", counters(2, 2, 0))
+        assert await asyncio.to_thread(blocking) == ("reported", counters(2, 2, 0))
 
     stopped = await asyncio.to_thread(app.batch, [works.double.call(1)], then=works.tell.call())
     assert await asyncio.to_thread(stopped.cancel) is State.CANCELLED
@@ -133,7 +133,7 @@ async def test_two_thousand_jobs_add_up(app: Windlass, works: Works) -> None:
         batch = await app.abatch(calls, then=works.tell.call())
         await batch.aresult(timeout=5 * PATIENCE)
 
-    assert works.told == [(2_000, 1_800, 200)]
+    assert works.reported == [(2_000, 1_800, 200)]
 
 
 # Coming back
@@ -151,7 +151,7 @@ async def test_a_dead_member_that_is_replayed_counts_once(app: Windlass, works: 
         works.gate.set()
         await batch.aresult(timeout=PATIENCE)
 
-    assert works.told == [(2, 2, 0)]
+    assert works.reported == [(2, 2, 0)]
 
 
 async def test_a_replayed_member_is_waited_for_again(app: Windlass, works: Works) -> None:
@@ -168,7 +168,7 @@ async def test_a_replayed_member_is_waited_for_again(app: Windlass, works: Works
 
     async with working(app):
         await batch.aresult(timeout=PATIENCE)
-    assert works.told == [(2, 1, 1)]  # it died once more
+    assert works.reported == [(2, 1, 1)]  # it died once more
 
 
 async def test_a_member_that_is_replayed_after_the_end_changes_nothing(app: Windlass, works: Works) -> None:
@@ -179,7 +179,7 @@ async def test_a_member_that_is_replayed_after_the_end_changes_nothing(app: Wind
         await batch.jobs[0].areplay()
         assert await batch.jobs[0].aresult(timeout=PATIENCE) == -8
 
-    assert works.told == [(1, 0, 1)]
+    assert works.reported == [(1, 0, 1)]
     assert await batch.aprogress() == counters(1, 0, 1)
 
 
@@ -195,7 +195,7 @@ async def test_fail_buries_the_callback_and_lets_the_rest_go_on(app: Windlass, w
         works.gate.set()
         assert await batch.jobs[1].aresult(timeout=PATIENCE) == 1
 
-    assert works.told == []
+    assert works.reported == []
     with pytest.raises(TransitionRefused):  # nothing is left of it to cancel
         await batch.acancel()
 
@@ -224,7 +224,7 @@ async def test_skip_cancels_the_callback_and_the_rest(app: Windlass, works: Work
         await in_state(batch.jobs[2], State.CANCELLED)
 
     assert (await states(batch))[1:] == [State.DEAD, State.CANCELLED]
-    assert works.told == []
+    assert works.reported == []
 
 
 # Keys
@@ -245,7 +245,7 @@ async def test_jobs_whose_key_is_held_are_counted_once(app: Windlass, works: Wor
     async with working(app):
         await batch.aresult(timeout=PATIENCE)
         assert await future.astatus() is State.SUCCEEDED
-    assert works.told == [(3, 3, 0)]
+    assert works.reported == [(3, 3, 0)]
 
 
 async def test_a_callback_cannot_have_a_key(app: Windlass, works: Works, database: Database) -> None:
@@ -279,7 +279,7 @@ async def test_cancel_takes_what_has_not_ended(app: Windlass, works: Works) -> N
         assert await other.aresult(timeout=PATIENCE) == 10
 
     assert await states(batch) == [State.SUCCEEDED, State.CANCELLED, State.CANCELLED]
-    assert works.told == []
+    assert works.reported == []
     with pytest.raises(JobCancelled):
         await batch.aresult()
 
@@ -325,7 +325,7 @@ async def test_a_batch_rides_in_an_asyncpg_transaction(app: Windlass, works: Wor
         batch = await enqueue(conn)
     await conn.close()
     async with working(app):
-        assert await batch.aresult(timeout=PATIENCE) == "told"
+        assert await batch.aresult(timeout=PATIENCE) == "reported"
 
 
 @ON_SQLITE
@@ -342,4 +342,4 @@ async def test_a_batch_rides_in_a_sqlite3_transaction(app: Windlass, works: Work
 
     batch = await asyncio.to_thread(in_a_thread, commit=True)
     async with working(app):
-        assert await batch.aresult(timeout=PATIENCE) == "told"
+        assert await batch.aresult(timeout=PATIENCE) == "reported"

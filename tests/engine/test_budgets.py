@@ -23,7 +23,7 @@ INSERT = "INSERT INTO effects (n) VALUES ($1)"
 
 
 async def adds_up(database: Database) -> int:
-    """The ledger's rows of each job are what its row says; the sum of all."""
+    """The ledger's rows of each job add up to the cost in its row; returns the sum of all."""
     jobs = await database.run("SELECT id, cost_cents FROM {0}jobs UNION ALL SELECT id, cost_cents FROM {0}history")
     ledger = await database.run("SELECT job, sum(cents) FROM {}ledger GROUP BY job")
     costs = {str(job): int(cents) for job, cents in jobs if cents}
@@ -72,13 +72,13 @@ async def test_the_cost_of_an_attempt_counts_however_it_ends(database: Database,
         await end(ctx, how)
 
     await app.abudget(tenant="acme", cents=100, per="month")
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await work.options(tenant="acme").aenqueue()
         if how == "is cancelled":
             await come(begun)
             await job.acancel()
         if how != "is released":
-            await ear.ended(job, ending)
+            await events.ended(job, ending)
             await in_state(job, state)
         await come(begun)
 
@@ -208,7 +208,7 @@ async def test_the_cost_of_a_worker_that_is_killed_counts(database: Database) ->
 
     async with working(app):
         job = await work.aenqueue()
-        await eventually(job.arecord, lambda record: record.cost_cents == 5)  # told while it runs
+        await eventually(job.arecord, lambda record: record.cost_cents == 5)  # recorded while it runs
         dead = "1" if database.dialect == "sqlite" else "true"
         await database.run(f"UPDATE {{}}workers SET dead = {dead}")
         await job.aresult(timeout=PATIENCE)
@@ -256,13 +256,13 @@ async def test_a_spent_budget_stops_claims_and_opens_with_its_window(
     name = next(iter(whose.values()))
     await stopped_clock.app.abudget(**whose, cents=10, per="hour")
     jobs = [await mine.aenqueue() for _ in range(6)]
-    async with stopped_clock.working(concurrency=3) as (worker, ear):
+    async with stopped_clock.working(concurrency=3) as (worker, events):
         # Two would have done: what ran already may overshoot.
         await stopped_clock.until(lambda: budget_of(stopped_clock.app, name), lambda budget: budget.spent == 18)
         go.set()
         for job in jobs[:3]:
-            await ear.ended(job, Ending.SUCCEEDED)
-        await ear.ended(await beside.aenqueue(), Ending.SUCCEEDED)
+            await events.ended(job, Ending.SUCCEEDED)
+        await events.ended(await beside.aenqueue(), Ending.SUCCEEDED)
         for _ in range(5):
             await stopped_clock.moves(600)
             await stopped_clock.looked(worker)
@@ -289,8 +289,8 @@ async def test_a_month_is_as_long_as_it_is(stopped_clock: StoppedClock) -> None:
 
     await stopped_clock.app.abudget(tenant="acme", cents=10, per="month")
     mine = ask.options(tenant="acme")
-    async with stopped_clock.working() as (worker, ear):
-        await ear.ended(await mine.aenqueue(), Ending.SUCCEEDED)
+    async with stopped_clock.working() as (worker, events):
+        await events.ended(await mine.aenqueue(), Ending.SUCCEEDED)
         await stopped_clock.until(lambda: budget_of(stopped_clock.app, "acme"), lambda budget: budget.spent == 10)
         for month in (2, 3):
             job = await mine.aenqueue()
@@ -318,8 +318,8 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
     acme = ask.options(tenant="acme")
     await app.abudget(tenant="acme", cents=5, per="month")
     first = await acme.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         mine, other = await acme.aenqueue(1), await ask.options(tenant="other").aenqueue(2)
         await claim_ahead(worker, "ask")
         record = await in_state(mine, State.QUEUED)
@@ -356,4 +356,4 @@ async def test_a_worker_knows_at_once_what_its_own_jobs_have_spent(stopped_clock
 
         store.closures = spy
         await ask.aenqueue()
-        await come(known)  # on this clock nobody looks by the time
+        await come(known)  # on this clock no worker polls

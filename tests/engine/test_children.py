@@ -28,7 +28,7 @@ class Page:
 
 
 class Endings:
-    """Children whose ends the story decides: each waits for its word, `good` or `bad`."""
+    """Children that end as the test decides: each waits for `good` or `bad`."""
 
     def __init__(self, app: Windlass) -> None:
         self.words: dict[str, asyncio.Queue[str]] = {}
@@ -75,10 +75,10 @@ async def test_a_fan_out_joins_once_with_results_in_order_and_burns_no_attempt(
         rest = ctx.spawn_many("rest", [double.call(n) for n in range(20)])
         return await ctx.wait([first, *rest])
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await parent.aenqueue()
         assert await job.aresult(timeout=PATIENCE) == [200, *range(0, 40, 2)]
-        await ear.ended(job, Ending.WAITING)
+        await events.ended(job, Ending.WAITING)
 
     record = await job.arecord()
     assert (runs, record.attempt, record.attempts, await database.jobs()) == ([1, 1], 1, None, 22)

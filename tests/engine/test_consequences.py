@@ -1,4 +1,4 @@
-"""What follows an end: inserted with it, once, by whoever writes it."""
+"""What follows an end: inserted with it, once, in every way to end a job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from .rig import PATIENCE, Database, come, ended, eventually, in_state, opened, 
 
 
 class Works:
-    """A type with a follow-up for every end, and what those were told."""
+    """A type with a follow-up for every end, and what those received."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.received: list[tuple[str, dict[str, Any]]] = []
         self.begun, self.go = asyncio.Event(), asyncio.Event()
 
         @app.job
         async def bury(id: str, input: dict[str, Any], output: Any, error: dict[str, Any] | None) -> None:
-            self.told.append(("bury", {"id": id, "input": input, "output": output, "error": error}))
+            self.received.append(("bury", {"id": id, "input": input, "output": output, "error": error}))
 
         @app.job
         async def sweep_up(ctx: Context, id: str) -> None:
-            self.told.append(("sweep_up", {"id": id}))
+            self.received.append(("sweep_up", {"id": id}))
 
         @app.job(queue="thanks", priority=7, max_attempts=9)
         async def thank(output: int, id: str = "?") -> None:
-            self.told.append(("thank", {"id": id, "output": output}))
+            self.received.append(("thank", {"id": id, "output": output}))
 
         @app.job(on_dead=bury, on_cancelled="sweep_up", on_succeeded=thank, max_attempts=2, retry=fixed(0))
         async def work(how: str) -> int:
@@ -77,16 +77,16 @@ async def test_each_end_brings_its_own_follow_up_with_what_it_names(works: Works
         for follow_up in await works.follow_ups():  # they came with the ends
             await ended(await works.app.afind(follow_up.id))
 
-    told = {(name, arguments["id"]): arguments for name, arguments in works.told}
-    assert told.keys() == {
+    received = {(name, arguments["id"]): arguments for name, arguments in works.received}
+    assert received.keys() == {
         ("thank", str(good.id)),
         ("bury", str(dead.id)),
         ("bury", str(tired.id)),
         ("sweep_up", str(stopped.id)),
     }
-    assert len(works.told) == 4
-    assert told["thank", str(good.id)]["output"] == 4
-    buried, worn = told["bury", str(dead.id)], told["bury", str(tired.id)]
+    assert len(works.received) == 4
+    assert received["thank", str(good.id)]["output"] == 4
+    buried, worn = received["bury", str(dead.id)], received["bury", str(tired.id)]
     assert (buried["input"], buried["output"]) == ({"how": "dead"}, None)
     assert buried["error"]["message"] == "no use"
     assert (worn["error"]["type"], worn["error"]["attempt"]) == ("ValueError", 2)
@@ -137,7 +137,7 @@ async def test_a_condemned_job_is_followed_though_the_sweeper_has_no_program(sti
 
 
 async def claim_and_die(database: Database, clock: ManualClock, store: Any) -> None:
-    """A worker claims what is there and is never heard of again."""
+    """A worker claims what is there, and dies."""
     worker = uuid4()
     await store.register(
         NewWorker(id=worker, name="host:1", lease=30.0, queues=None, types=("work",), concurrency=1, isolates=False)
@@ -218,7 +218,7 @@ async def test_many_jobs_have_as_many_follow_ups(works: Works, database: Databas
     async with working(works.app, concurrency=50):
         await eventually(works.app.acounts, lambda counts: counts[State.SUCCEEDED] == 400)
 
-    assert sorted(arguments["id"] for _, arguments in works.told) == sorted(str(job.id) for job in jobs)
+    assert sorted(arguments["id"] for _, arguments in works.received) == sorted(str(job.id) for job in jobs)
     assert await database.jobs() == 400
 
 

@@ -1,4 +1,4 @@
-"""What a handler can know of its job and say about it."""
+"""What a handler can read of its job, and record about it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_progress_is_written_at_most_once_a_second_and_job(still_database:
         said.put_nowait(n)
         await heard.get()
         clock.advance(then)
-        await job.arecord()  # a round trip: whoever was woken has had its turn
+        await job.arecord()  # a round trip: a task that was woken has run
 
     async with working(app) as (worker, _):
         record, written = stores_of(worker).record, []

@@ -89,13 +89,13 @@ async def test_finished_jobs_wait_for_the_database_and_are_written_once(app: Win
     async with working(app) as (worker, _):
         store = stores_of(worker)
         refused: list[int] = []
-        settle = store.finish
+        finish = store.finish
 
         async def away(transitions: Any) -> Any:
             if len(refused) < 3:
                 refused.append(len(transitions))
                 raise StoreUnavailable("down")
-            return await settle(transitions)
+            return await finish(transitions)
 
         store.finish = away
         jobs = await app.aenqueue_many(work.call(n) for n in range(10))
@@ -111,12 +111,12 @@ async def test_one_transition_that_cannot_be_stored_does_not_keep_its_neighbours
 
     async with working(app) as (worker, _):
         store = stores_of(worker)
-        settle = store.finish
+        finish = store.finish
 
         async def picky(transitions: Any) -> Any:
             if any(transition.output == "3" for transition in transitions):
                 raise ValueRefused("cannot store a three")
-            return await settle(transitions)
+            return await finish(transitions)
 
         store.finish = picky
         jobs = await app.aenqueue_many(work.call(n) for n in range(6))
@@ -135,13 +135,13 @@ async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_comp
     async with working(app) as (worker, _):
         store = stores_of(worker)
         raised: list[int] = []
-        settle = store.finish
+        finish = store.finish
 
         async def surprising(transitions: Any) -> Any:
             if not raised:
                 raised.append(1)
                 raise ZeroDivisionError("a bug in the store")
-            return await settle(transitions)
+            return await finish(transitions)
 
         store.finish = surprising
         assert await (await work.aenqueue(1)).aresult(timeout=PATIENCE) == 1
@@ -157,10 +157,10 @@ async def test_services_live_on_after_every_kind_of_error(app: Windlass) -> None
         store, errors = stores_of(worker), [StoreUnavailable("down"), ValueError("a bug"), StoreError("refused")]
         claim = store.claim
 
-        async def moody(wish: Any) -> Any:
+        async def moody(request: Any) -> Any:
             if errors:
                 raise errors.pop()
-            return await claim(wish)
+            return await claim(request)
 
         store.claim = moody
         assert await (await work.aenqueue(1)).aresult(timeout=PATIENCE) == 1

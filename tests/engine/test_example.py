@@ -43,8 +43,8 @@ async def test_the_example_of_the_readme_works_as_written(app: Windlass) -> None
         first = await send.aenqueue("a@example.org", subject="hi")
         many = await app.aenqueue_many((add.call(i, i) for i in range(1_000)), conn=None)
 
-        told = await first.aresult(timeout=5)
-        assert told == {"to": "a@example.org", "subject": "hi", "type": "EMAIL_SEND", "queue": "mail"}
+        result = await first.aresult(timeout=5)
+        assert result == {"to": "a@example.org", "subject": "hi", "type": "EMAIL_SEND", "queue": "mail"}
         assert [await job.aresult(timeout=PATIENCE) for job in many] == [2 * i for i in range(1_000)]
 
     assert await first.astatus() is State.SUCCEEDED

@@ -1,4 +1,4 @@
-"""`ctx.transaction()` of a handler that was fenced out: it commits nothing, and keeps nobody waiting."""
+"""`ctx.transaction()` of a handler that was fenced out: it commits nothing, and blocks no other transaction."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def name_of(options: dict[str, Any]) -> str:
 
 
 async def knows(worker: Worker, closed: bool) -> None:
-    """Until the worker has heard of it."""
+    """Until the worker has recorded of it."""
     await eventually(lambda: asyncio.sleep(0, worker.state.closures.anything_closed), lambda known: known is closed)
 
 
@@ -63,7 +63,9 @@ async def test_nothing_starts_behind_a_closed_gate_until_it_opens(
         beside = await other.aenqueue()
         if "all" not in target:
             await beside.aresult(timeout=PATIENCE)
-        after = await other.options(priority=-5).aenqueue()  # whoever could be claimed was, once this one is done
+        after = await other.options(
+            priority=-5
+        ).aenqueue()  # every job that could be claimed was, once this one is done
         if "all" not in target:
             await after.aresult(timeout=PATIENCE)
         assert (await behind.arecord()).attempt == 0
@@ -95,8 +97,8 @@ async def test_a_gate_says_who_closed_it_when_and_why_and_the_audit_keeps_it(dat
         since=gate.since,
     )
     assert abs((gate.since - began).total_seconds()) < PATIENCE
-    told = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
-    assert told == [
+    recorded = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
+    assert recorded == [
         ("GATE_DRAINED", "ann", "all", None),
         ("GATE_OPENED", "ann", "queue:mail", None),
         ("GATE_PAUSED", "ann", "queue:mail", "the provider is down"),
@@ -112,7 +114,7 @@ async def test_a_worker_says_once_what_closes_and_opens(app: Windlass, caplog: p
     async with working(app) as (worker, _):
         await app.apause(queue="mail")
         await knows(worker, True)
-        await app.apause(tenant="acme")  # another look at the first
+        await app.apause(tenant="acme")  # the first once more
         await said(caplog, "the gate of tenant 'acme' is paused")
         await app.adrain(queue="mail")
         await said(caplog, "the gate of queue 'mail' is draining")
@@ -154,8 +156,8 @@ async def test_closing_gives_back_what_has_not_started_and_what_runs_finishes(
 
     acme = work.options(tenant="acme")
     running = await acme.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         unstarted = [await acme.aenqueue(n) for n in (1, 2)]
         beside = await other.aenqueue()
         before = [(await job.arecord()).run_at for job in unstarted]
@@ -187,13 +189,13 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
         return n
 
     await work.aenqueue(0)
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         claimed = await work.aenqueue(1)
         assert await claim_ahead(worker, "work") == 1
         await app.adrain(type="work")
         late = await work.aenqueue(2)
-        await heard(worker)
+        await recorded(worker)
         go.set()
         assert await claimed.aresult(timeout=PATIENCE) == 1
         assert (await late.arecord()).fence == 0
@@ -201,8 +203,8 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
         assert await late.aresult(timeout=PATIENCE) == 2
 
 
-async def heard(worker: Worker) -> None:
-    """Until the worker has looked at the gates once more, from the beginning of a look to its end."""
+async def recorded(worker: Worker) -> None:
+    """Until the worker has read the gates once more, from the beginning of a read to its end."""
     looks, store = 0, stores_of(worker)
     closures = store.closures
 
@@ -219,7 +221,7 @@ async def heard(worker: Worker) -> None:
 
 @pytest.mark.parametrize("settings", PACES, ids=name_of)
 async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database, settings: dict[str, Any]) -> None:
-    # The race: the claim is committed, the gate closes, the worker hears of it, and only then the claim's answer comes.
+    # The race: the claim is committed, the gate closes, the worker reads that, and only then the claim's answer comes.
     app = database.app(**settings)
     starts: list[int] = []
     raced = asyncio.Event()
@@ -228,12 +230,12 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
     async def work(ctx: Context) -> None:
         starts.append(ctx.attempt)
 
-    async with working(app) as (worker, ear):
+    async with working(app) as (worker, events):
         store = stores_of(worker)
         claim = store.claim
 
-        async def slow(wish: Claim) -> Claimed:
-            claimed: Claimed = await claim(wish)
+        async def slow(request: Claim) -> Claimed:
+            claimed: Claimed = await claim(request)
             if claimed.jobs and not raced.is_set():
                 await app.apause(queue="default")
                 await knows(worker, True)
@@ -245,7 +247,7 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
         await come(raced)
         record = await in_state(job, State.QUEUED)
         assert (record.attempt, record.fence, starts) == (0, 1, [])
-        assert not any(isinstance(event, JobStarted) for event in ear.heard)
+        assert not any(isinstance(event, JobStarted) for event in events.recorded)
 
         await app.aopen(queue="default")
         await job.aresult(timeout=PATIENCE)
@@ -254,8 +256,8 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
 
 
 async def test_a_claim_knows_better_than_a_worker_that_has_not_heard_of_the_opening(app: Windlass) -> None:
-    # The race: the gate opens, and a claim is faster than the look at the gates. To give the job back because of what
-    # was heard before would be a loop at the database's speed.
+    # The race: the gate opens, and a claim is faster than the read of the gates. To give the job back because of what
+    # was read before would be a loop at the database's speed.
     asked = asyncio.Event()
 
     @app.job
@@ -291,7 +293,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         failed += 1
         raise StoreUnavailable("cut off")
 
-    async with working(app, queues=("elsewhere",)) as (worker, ear):
+    async with working(app, queues=("elsewhere",)) as (worker, events):
         job = await work.aenqueue()
         claim = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
         claimed = await stores_of(worker).claim(claim)
@@ -309,13 +311,13 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         stores_of(worker).closures = closures
         await knows(worker, False)
         worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
-        await ear.ended(job, Ending.SUCCEEDED)
+        await events.ended(job, Ending.SUCCEEDED)
 
     assert len([line for line in caplog.messages if "can't be asked (cut off)" in line]) == 1
 
 
 async def test_an_opened_gate_lets_start_within_a_second_where_no_wake_up_comes(database: Database) -> None:
-    app = database.app(poll="1h")  # the worker looks at the gates more often than for jobs
+    app = database.app(poll="1h")  # the worker reads the gates more often than it claims
 
     @app.job
     async def work() -> None: ...
@@ -325,12 +327,12 @@ async def test_an_opened_gate_lets_start_within_a_second_where_no_wake_up_comes(
     async with working(app) as (worker, _):
         await knows(worker, True)
         await eventually(lambda: rests(worker), bool)
-        await database.run("UPDATE {}gates SET state = 'open'")  # past the store: nobody is told
+        await database.run("UPDATE {}gates SET state = 'open'")  # past the store: no worker is woken
         await job.aresult(timeout=PATIENCE)
 
 
 async def rests(worker: Worker) -> bool:
-    """Whether nothing makes the worker look for jobs any more."""
+    """Whether nothing makes the worker claim any more."""
     rested = []
     for _ in range(20):
         rested.append(worker.parts.discovery.is_waiting and worker.parts.discovery.idle_mark.is_set)
@@ -380,8 +382,8 @@ async def test_a_held_rate_is_told_and_gives_back_only_what_counts_against_it(
         return domain
 
     await block.aenqueue()
-    async with working(app, concurrency=1) as (worker, ear):
-        await ear.until(JobStarted)
+    async with working(app, concurrency=1) as (worker, events):
+        await events.until(JobStarted)
         jobs: list[JobHandle[str]] = [await crawl.aenqueue(domain) for domain in ("a.org", "b.org")]
         assert await claim_ahead(worker, "crawl") == 2
         await app.client.aask(lambda store: store.hold_back("domain:a.org", 3600))

@@ -21,7 +21,7 @@ FLOW_TABLES = ("jobs", "history", "waits", "edges", "links")
 
 
 class Works:
-    """Job types of a small program: one that tells its runs, one that dies, one that waits to be let go."""
+    """Job types of a small program: one that records its runs, one that dies, one that waits for the test."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""Holding everybody back: `ctx.hold_back` and `Retry(bucket=…)`."""
+"""Holding a bucket back: `ctx.hold_back` and `Retry(bucket=…)`."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ async def test_nobody_calls_while_everybody_holds_back(stopped_clock: StoppedClo
         await ctx.hold_back("wiki", "2m")  # "Retry-After: 120"
 
     async with (
-        stopped_clock.working(queues=("here",)) as (here, ear),
-        stopped_clock.working(queues=("there",)) as (there, ear_there),
+        stopped_clock.working(queues=("here",)) as (here, events),
+        stopped_clock.working(queues=("there",)) as (there, events_there),
     ):
         waits, waits_there = granted(here), granted(there)
-        await ear.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
-        # Two handlers, one in each worker, sleep with tokens for later when they are told.
+        await events.ended(await call.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        # Two handlers, one in each worker, sleep with tokens for later when the bucket is held back.
         one = await call.options(queue="here").aenqueue()
         await grown(waits, 2)
         two = await call.options(queue="there").aenqueue()
         await grown(waits_there, 1)
         assert [*waits, *waits_there] == pytest.approx([0, 2, 4], abs=EXACT)
-        await ear.ended(await refused.options(queue="here").aenqueue(), Ending.SUCCEEDED)
+        await events.ended(await refused.options(queue="here").aenqueue(), Ending.SUCCEEDED)
         began = stopped_clock.now
 
         await stopped_clock.moves(2)
-        await ear.ended(one, Ending.SNOOZED)
+        await events.ended(one, Ending.SNOOZED)
         await stopped_clock.moves(2)
-        await ear_there.ended(two, Ending.SNOOZED)
+        await events_there.ended(two, Ending.SNOOZED)
         three = await call.options(queue="there").aenqueue()
-        await ear_there.ended(three, Ending.SNOOZED)
+        await events_there.ended(three, Ending.SNOOZED)
         jobs = [await in_state(job, State.QUEUED) for job in (one, two, three)]
         assert [job.attempt for job in jobs] == [0, 0, 0]
 
@@ -94,7 +94,7 @@ async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(stopped_
     assert [(record.attempt, record.fence) for record in records] == [(1, 1)] * 3, "nobody was snoozed"
 
 
-@pytest.mark.parametrize("how", ["told", "failed"])
+@pytest.mark.parametrize("how", ["held", "failed"])
 async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_clock: StoppedClock, how: str) -> None:
     go = asyncio.Event()
     calls: list[float] = []
@@ -114,18 +114,18 @@ async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_cl
         await ctx.hold_back("wiki", "2m")
 
     here, there = stopped_clock.working(concurrency=1, queues=("default",)), stopped_clock.working(queues=("there",))
-    async with here as (worker, ear), there as (_, ear_there):
+    async with here as (worker, events), there as (_, events_there):
         blocking = await block.aenqueue()
-        await ear.until(JobStarted)
+        await events.until(JobStarted)
         jobs = [await call.aenqueue() for _ in range(2)]
         assert await claim_ahead(worker, "call") == 2
         began = stopped_clock.now
-        await ear_there.ended(await refused.aenqueue())
+        await events_there.ended(await refused.aenqueue())
         for job in jobs:
-            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was told
+            record = await in_state(job, State.QUEUED)  # while no time passes: the worker was woken
             assert (record.attempt, record.attempts) == (0, None)
         go.set()
-        await ear.ended(blocking, Ending.SUCCEEDED)
+        await events.ended(blocking, Ending.SUCCEEDED)
         await stopped_clock.moves(115)
         for job in jobs:
             await stopped_clock.until(job.arecord, lambda record: record.status is State.SUCCEEDED, step=STEP)
@@ -139,12 +139,12 @@ async def test_when_a_hold_is_ended_workers_look_at_once(stopped_clock: StoppedC
     @stopped_clock.app.job(limits=[per("gpu", 1)])
     async def call() -> None: ...
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         await stopped_clock.app.client.aask(lambda store: store.hold_back("gpu", 3600))
         job = await call.aenqueue()
         await stopped_clock.until(job.arecord, lambda record: record.parked_on == "gpu")
         assert await stopped_clock.app.client.aask(lambda store: store.end_hold("gpu"))
-        await ear.ended(job, Ending.SUCCEEDED)  # while no time passes
+        await events.ended(job, Ending.SUCCEEDED)  # while no time passes
 
 
 @pytest.mark.usefixtures("program")
@@ -176,9 +176,9 @@ async def test_a_retry_with_a_bucket_holds_everybody_back(
     async def refused() -> None:
         raise Retry("429", after=after, bucket="wiki")
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         job = await refused.aenqueue()
-        await ear.ended(job, Ending.RETRY)
+        await events.ended(job, Ending.RETRY)
         record = await in_state(job, state)  # what is seen with the failure was written with it
         assert await held(stopped_clock.app, "wiki") == pytest.approx(seconds, abs=EXACT)
 
@@ -193,9 +193,9 @@ async def test_a_retry_with_a_key_holds_back_that_key_only(stopped_clock: Stoppe
     async def refused() -> None:
         raise Retry("429", after="2m", bucket="domain:a.org")
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         job = await refused.aenqueue()
-        await ear.ended(job, Ending.RETRY)
+        await events.ended(job, Ending.RETRY)
         await in_state(job, State.FAILED)
 
     held_back = [await held(stopped_clock.app, bucket) for bucket in ("domain:a.org", "domain:b.org", "domain")]
@@ -245,13 +245,13 @@ async def test_nobody_holds_back_for_longer_than_a_day(stopped_clock: StoppedClo
     async def holds(ctx: Context) -> None:
         await ctx.hold_back("wiki", "25h")
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         wrong = await holds.aenqueue()
-        await ear.ended(wrong)
+        await events.ended(wrong)
         error = failure(await in_state(wrong, State.DEAD))
         assert await held(stopped_clock.app, "wiki") == 0
         job = await refused.aenqueue()
-        await ear.ended(job, Ending.RETRY)
+        await events.ended(job, Ending.RETRY)
         record = await in_state(job, State.FAILED)
         assert await held(stopped_clock.app, "wiki") == pytest.approx(86_400, abs=EXACT)
 

@@ -23,7 +23,7 @@ from .test_lost_lease import QUICK, declare_dead
 
 
 class Crowd:
-    """Where handlers stand until the story lets them out, one by one; it counts who is inside at a time."""
+    """Where handlers wait until the test releases them, one by one; it counts how many are inside at a time."""
 
     def __init__(self) -> None:
         self.inside: Counter[str] = Counter()
@@ -229,11 +229,11 @@ async def test_a_worker_that_begins_again_declares_again(database: Database) -> 
     async def declared() -> set[str]:
         return {row[0] for row in await database.run("SELECT name FROM {}limits")}
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         assert await declared() == {"wikidata", "export"}
         await database.run("DELETE FROM {}limits")
         await declare_dead(database)
-        await ear.until(LeasesLost)
+        await events.until(LeasesLost)
         assert await eventually(declared, bool) == {"wikidata", "export"}
 
 
@@ -458,7 +458,7 @@ async def lasts(ctx: Context) -> None:
     ],
 )
 async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, isolation: Any, state: State) -> None:
-    app = database.app(poll="60s")  # nobody looks by the clock: whoever gives back lets in
+    app = database.app(poll="60s")  # no worker polls: the release of a slot unparks
     begun, go, second_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @app.job(limits=[per("domain", 1)], retry=fixed("1h"), timeout="2s" if isolation is lasts else None)
@@ -475,7 +475,7 @@ async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, iso
         job = await first.aenqueue("a")
         await come(begun)
         other = await second.aenqueue("a")
-        if isolation is not lasts:  # whose time may be up before anybody has looked
+        if isolation is not lasts:  # with a time limit that may be up before a worker polls
             assert await parked(other) == "domain:a"
         go.set()
         await come(second_begun)

@@ -1,4 +1,4 @@
-"""A worker that was declared dead, or cannot say that it lives, lets go of everything and begins again."""
+"""A worker that was declared dead, or cannot beat, drops everything it holds and registers again."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(d
                 stopped.set()
         return "done by the second"
 
-    async with working(app) as (worker, ear):
+    async with working(app) as (worker, events):
         first = worker.state.worker
         job = await work.aenqueue()
-        await ear.until(JobStarted)
+        await events.until(JobStarted)
         await declare_dead(database)
 
         await come(stopped)
-        lost = await ear.until(LeasesLost)
+        lost = await events.until(LeasesLost)
         assert await job.aresult(timeout=PATIENCE) == "done by the second"
         second = worker.state.worker
         assert [row.id for row in await app.aworkers() if not row.dead] == [second]
@@ -76,9 +76,9 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
         loop.call_soon_threadsafe(ended_late.set)
         return "old"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await work.aenqueue()
-        await ear.until(JobStarted)
+        await events.until(JobStarted)
         await declare_dead(database)
         assert await job.aresult(timeout=PATIENCE) == "new"
         whatever_happens.set()
@@ -89,7 +89,7 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
 
 
 class Deaf:
-    """A heart whose beats do not come through."""
+    """A heartbeat that does not reach the database."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -166,11 +166,11 @@ async def test_a_handler_that_blocks_the_loop_is_not_taken_for_dead(database: Da
         time.sleep(1.5)  # noqa: ASYNC251 (the point of the story: two and a half leases)
         return len(runs)
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await blocks.aenqueue()
         assert await job.aresult(timeout=PATIENCE) == 1
 
-    assert not [event for event in ear.heard if isinstance(event, LeasesLost)]
+    assert not [event for event in events.recorded if isinstance(event, LeasesLost)]
     record = await job.arecord()
     assert (record.crashes, record.fence) == (0, 1)
 
@@ -184,9 +184,9 @@ async def test_a_result_under_a_stolen_lease_is_refused_and_the_worker_goes_on(
             await database.run("UPDATE {}jobs SET token = id WHERE queue = 'default'")
         return "done"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         robbed = await work.aenqueue(True)
-        await ear.ended(robbed, Ending.SUCCEEDED)
+        await events.ended(robbed, Ending.SUCCEEDED)
         assert await (await work.options(queue="other").aenqueue(False)).aresult(timeout=PATIENCE) == "done"
         record = await robbed.arecord()
 
@@ -203,8 +203,8 @@ async def test_a_claim_whose_answer_was_lost_strands_nothing(app: Windlass) -> N
         lost: list[Any] = []
         claim = store.claim
 
-        async def lose_the_answer(wish: Any) -> Any:
-            claimed = await claim(wish)
+        async def lose_the_answer(request: Any) -> Any:
+            claimed = await claim(request)
             if claimed.jobs and not lost:
                 lost.append(claimed.jobs)
                 raise StoreUnavailable("the answer to the claim is lost")

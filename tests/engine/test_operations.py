@@ -1,4 +1,4 @@
-"""Cancel, resume, replay, retry and discard; and what is said when they cannot be."""
+"""Cancel, resume, replay, retry and discard; and the error when a state does not allow them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def test_a_running_coroutine_is_stopped_without_waiting_for_a_poll(databas
         started.set()
         await asyncio.Event().wait()
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await endless.aenqueue()
         await come(started)
         assert await job.acancel() is State.RUNNING
-        await ear.ended(job, Ending.CANCELLED)
+        await events.ended(job, Ending.CANCELLED)
         record = await ended(job)
 
     assert (record.status, record.attempt) == (State.CANCELLED, 0)
@@ -67,11 +67,11 @@ async def test_a_running_thread_is_asked(app: Windlass) -> None:
             pass
         return "stopped by myself"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await polite.aenqueue()
         await asyncio.to_thread(started.wait, PATIENCE)
         await job.acancel()
-        await ear.ended(job)
+        await events.ended(job)
         record = await ended(job)
 
     assert record.status is State.CANCELLED
@@ -89,11 +89,11 @@ async def test_a_thread_that_does_not_heed_is_fenced_out_after_the_grace(
         ends.append(ctx.cancelled)
         return "too late"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await deaf.aenqueue()
         await asyncio.to_thread(started.wait, PATIENCE)
         await job.acancel()
-        await ear.ended(job, Ending.CANCELLED)
+        await events.ended(job, Ending.CANCELLED)
         record = await ended(job)
         go.set()
 
@@ -113,11 +113,11 @@ async def test_a_cancelled_job_never_succeeds_later(app: Windlass) -> None:
             return "but I made it"
         return ""
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await swallows.aenqueue()
         await come(started)
         await job.acancel()
-        await ear.ended(job)
+        await events.ended(job)
         assert (await ended(job)).status is State.CANCELLED
 
 

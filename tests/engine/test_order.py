@@ -1,4 +1,4 @@
-"""Who is served first, who is left alone, and what a floor may not hide."""
+"""Which job is claimed first, which is left alone, and what a floor may not hide."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_types_nobody_here_knows_are_left_untouched_and_hide_nothing(app: 
 
 
 @ON_POSTGRES
-@pytest.mark.parametrize("rescans", [True, False], ids=["with-rescans", "broken-twin"])
+@pytest.mark.parametrize("rescans", [True, False], ids=["with-rescans", "without-rescans"])
 async def test_a_job_committed_late_is_found_below_the_floor(database: Database, rescans: bool) -> None:
     app = database.app(poll="200ms")
 
@@ -112,23 +112,23 @@ async def test_a_job_committed_late_is_found_below_the_floor(database: Database,
     await held.execute(query("postgres", "enqueue"), encode_jobs([late]))
     jobs = await app.aenqueue_many(work.call(n) for n in range(2_000))
 
-    async with working(app) as (worker, ear):
+    async with working(app) as (worker, events):
         for job in jobs:
             await job.aresult(timeout=PATIENCE)
         if not rescans:
             store = stores_of(worker)
             claim, broken = store.claim, asyncio.Event()
 
-            async def only_above_the_floor(wish: Any) -> Any:
+            async def only_above_the_floor(request: Any) -> Any:
                 broken.set()
-                return await claim(msgspec.structs.replace(wish, rescan=False))
+                return await claim(msgspec.structs.replace(request, rescan=False))
 
             store.claim = only_above_the_floor
             await come(broken)  # so that no rescan is under way
         await transaction.commit()
         await held.close()
 
-        found = asyncio.create_task(ear.until(JobStarted, lambda event: event.job.id == late.id))
+        found = asyncio.create_task(events.until(JobStarted, lambda event: event.job.id == late.id))
         await asyncio.wait({found}, timeout=PATIENCE if rescans else 1.5)
         assert found.done() is rescans
         found.cancel()
@@ -159,9 +159,9 @@ async def test_a_suspect_that_no_child_can_run_runs_alone(app: Windlass, databas
 
     bad = await work.options(queue="suspects", delay="0s").aenqueue(0)
     await suspect(database, bad)
-    async with working(app, concurrency=10) as (worker, ear):
+    async with working(app, concurrency=10) as (worker, events):
         assert worker.parts.discovery.isolates is False
-        await ear.until(JobStarted, lambda event: event.job.id == bad.id)
+        await events.until(JobStarted, lambda event: event.job.id == bad.id)
         others = await app.aenqueue_many(work.call(n) for n in range(1, 20))
         go.set()
         assert await bad.aresult(timeout=PATIENCE) == 0

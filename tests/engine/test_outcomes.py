@@ -1,4 +1,4 @@
-"""What a handler says, and what becomes of its job."""
+"""What a handler returns or raises, and what becomes of its job."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ async def test_a_silent_first_success_leaves_no_attempt_behind(app: Windlass) ->
         return "ok"
 
     async with working(app) as (worker, _):
-        silent, told = await ended(await quiet.aenqueue()), await ended(await talkative.aenqueue())
+        silent, spoken = await ended(await quiet.aenqueue()), await ended(await talkative.aenqueue())
         incarnation = worker.state.worker
 
     assert (silent.status, silent.attempts, silent.error, silent.attempt) == (State.SUCCEEDED, None, None, 1)
     assert silent.started_at is not None
     assert silent.finished_at is not None
     assert silent.created_at <= silent.started_at <= silent.finished_at
-    (only,) = attempts(told)
-    assert (only.outcome, only.worker, only.attempt, only.fence) == ("succeeded", incarnation, 1, told.fence)
+    (only,) = attempts(spoken)
+    assert (only.outcome, only.worker, only.attempt, only.fence) == ("succeeded", incarnation, 1, spoken.fence)
     assert only.log == ["INFO one of 2"]
 
 
@@ -62,7 +62,7 @@ async def test_a_failed_attempt_waits_as_its_policy_says(
     async def fails() -> None:
         raise RuntimeError("no")
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await fails.aenqueue()
         waited = []
         for fence in (1, 2):
@@ -70,8 +70,8 @@ async def test_a_failed_attempt_waits_as_its_policy_says(
             waited.append(record.run_at - record.updated_at)
             assert (record.attempt, record.fence, len(attempts(record))) == (fence, fence, fence)
             await job.aretry()
-            await ear.ended(job, Ending.RAISED)
-            ear.heard.clear()
+            await events.ended(job, Ending.RAISED)
+            events.recorded.clear()
         dead = await ended(job)
 
     assert waited == [timedelta(seconds=seconds) for seconds in expected]
@@ -141,10 +141,10 @@ async def test_a_snooze_burns_no_attempt(app: Windlass) -> None:
     async def long() -> None:
         raise Snooze("3h")
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         assert await (await sleepy.aenqueue()).aresult(timeout=PATIENCE) == "awake"
         job = await long.aenqueue()
-        await ear.ended(job, Ending.SNOOZED)
+        await events.ended(job, Ending.SNOOZED)
         resting = await in_state(job, State.QUEUED)
 
     assert seen == [(1, 1), (1, 2), (1, 3), (1, 4)]

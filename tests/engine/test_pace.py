@@ -30,18 +30,18 @@ class Steady:
         self.app = database.app(clock=self.clock, pace="steady", poll=None, grace=None, cancel_grace=None)
         self.scans: list[tuple[float, str, int]] = []
         self.worker: Worker
-        self.ear: EventRecorder
+        self.events: EventRecorder
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        async with working(self.app) as (self.worker, self.ear):
+        async with working(self.app) as (self.worker, self.events):
             store = stores_of(self.worker)
             claim = store.claim
 
-            async def spy(wish: Any) -> Any:
-                claimed = await claim(wish)
-                assert wish.by_creation
-                self.scans.append((self.clock.monotonic(), wish.queues[0], len(claimed.jobs)))
+            async def spy(request: Any) -> Any:
+                claimed = await claim(request)
+                assert request.by_creation
+                self.scans.append((self.clock.monotonic(), request.queues[0], len(claimed.jobs)))
                 return claimed
 
             store.claim = spy
@@ -60,18 +60,23 @@ class Steady:
         parts, beat = self.worker.parts, self.worker._beat
         assert beat is not None
 
-        async def settled() -> bool:
-            before = (len(self.ear.heard), len(self.scans))
+        async def is_quiet() -> bool:
+            before = (len(self.events.recorded), len(self.scans))
             for _ in range(10):
                 await asyncio.sleep(0.001)
             asleep = all(each.is_waiting for each in parts.services.values() if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and not parts.completer.backlog and before == (len(self.ear.heard), len(self.scans))
+            return (
+                asleep
+                and fresh
+                and not parts.completer.backlog
+                and before == (len(self.events.recorded), len(self.scans))
+            )
 
-        await eventually(settled, lambda quiet: quiet)
+        await eventually(is_quiet, lambda quiet: quiet)
 
     def started(self, phase: str) -> int:
-        return sum(isinstance(event, JobStarted) and event.job.phase == phase for event in self.ear.heard)
+        return sum(isinstance(event, JobStarted) and event.job.phase == phase for event in self.events.recorded)
 
 
 async def test_steady_scans_once_a_minute_ten_per_phase_and_leaves_fresh_rows_alone(still_database: Database) -> None:
@@ -115,7 +120,7 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
         return n
 
     for n in range(25):
-        await crawl.options(delay=None if n % 2 else "20s").aenqueue(n)  # run_at says otherwise
+        await crawl.options(delay=None if n % 2 else "20s").aenqueue(n)  # run_at has another order
         steady.clock.advance(0.001)
         await still_database.move(steady.clock)
     await steady.app.aenqueue_many(parse.call(n) for n in range(4))
@@ -131,10 +136,10 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
         assert (steady.started("crawl"), len(steady.worker.state.local_queue)) == (10, 10)
         go.set()
         await steady.quiet()
-        order = [event.job.arguments()["n"] for event in steady.ear.heard if isinstance(event, JobStarted)]
-        names = {event.processor for event in steady.ear.heard if isinstance(event, JobStarted)}
+        order = [event.job.arguments()["n"] for event in steady.events.recorded if isinstance(event, JobStarted)]
+        names = {event.processor for event in steady.events.recorded if isinstance(event, JobStarted)}
 
-    # Scan and assignment fall on the same second: which comes first is nobody's promise.
+    # Scan and assignment fall on the same second: which comes first is not promised.
     assert running in ([(3, 3), (6, 4), (9, 4), (10, 4), (10, 4)], [(0, 0), (3, 3), (6, 4), (9, 4), (10, 4)])
     assert [n for n in order if n >= 4] == list(range(4, 10))
     assert names == {f"crawl-processor-{n}" for n in range(1, 11)} | {f"parse-processor-{n}" for n in range(1, 5)}
@@ -152,13 +157,13 @@ async def test_steady_has_a_time_limit_of_five_minutes_and_resets_processors_at_
     await endless.aenqueue()
     async with steady.working():
         await steady.passes(65)
-        started = await steady.ear.until(JobStarted)
+        started = await steady.events.until(JobStarted)
         began = steady.clock.monotonic()
         await steady.passes(290)
-        assert not [event for event in steady.ear.heard if isinstance(event, JobEnded)]
+        assert not [event for event in steady.events.recorded if isinstance(event, JobEnded)]
 
         await steady.passes(15)
-        ended = await steady.ear.until(JobEnded)
+        ended = await steady.events.until(JobEnded)
         assert (ended.ending, ended.delay) == (Ending.TIMED_OUT, 0.0)
         assert 295 <= steady.clock.monotonic() - began <= 310
         (processor,) = steady.worker.state.pools
@@ -180,7 +185,7 @@ async def test_steady_gives_back_what_waited_in_memory_too_long_without_a_retry(
     jobs = await steady.app.aenqueue_many(endless.call() for _ in range(2))
     async with steady.working():
         await steady.passes(65)
-        (busy,) = [event.job.id for event in steady.ear.heard if isinstance(event, JobStarted)]
+        (busy,) = [event.job.id for event in steady.events.recorded if isinstance(event, JobStarted)]
         (waiting,) = [job for job in jobs if job.id != busy]
         assert (await waiting.arecord()).status is State.RUNNING
 
@@ -190,7 +195,7 @@ async def test_steady_gives_back_what_waited_in_memory_too_long_without_a_retry(
         await steady.worker.finished()
 
     assert (record.status, record.attempt, record.attempts) == (State.QUEUED, 0, None)
-    assert len([event for event in steady.ear.heard if isinstance(event, JobStarted)]) == 1
+    assert len([event for event in steady.events.recorded if isinstance(event, JobStarted)]) == 1
 
 
 async def test_steady_finds_a_job_in_a_queue_that_only_its_enqueue_named(still_database: Database) -> None:

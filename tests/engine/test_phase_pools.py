@@ -1,4 +1,4 @@
-"""Pools of a phase's own size: nobody starves behind a small one, and nothing piles up in memory."""
+"""Pools of a phase's own size: no phase starves behind a small pool, and nothing piles up in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_small_pool_in_the_first_phase_does_not_starve_the_second(databa
     go_on = asyncio.Event()
     line = app.pipeline("line", [phase(crawl, processors=2), phase(parse, processors=3)])
     jobs = await app.aenqueue_many(line.call(n) for n in range(60))
-    async with working(app, concurrency=8) as (worker, ear):
+    async with working(app, concurrency=8) as (worker, events):
         await eventually(lambda: asyncio.sleep(0, len(held)), lambda count: count == 3)
         await come(gate.reached)
         state = worker.state
@@ -53,7 +53,7 @@ async def test_a_small_pool_in_the_first_phase_does_not_starve_the_second(databa
         go_on.set()
         for job in jobs:
             await job.aresult(timeout=PATIENCE)
-        names = {event.processor for event in ear.heard if isinstance(event, JobStarted)}
+        names = {event.processor for event in events.recorded if isinstance(event, JobStarted)}
 
     assert {name for name in names if name.startswith("crawl")} == {"crawl-processor-1", "crawl-processor-2"}
     assert {name for name in names if name.startswith("parse")} == {f"parse-processor-{n}" for n in (1, 2, 3)}
@@ -95,17 +95,17 @@ async def test_only_phases_with_a_pool_of_their_own_cost_a_claim_of_their_own(ap
     async def plain() -> None: ...
 
     app.pipeline("line", [one, phase(two, processors=2 if sized else None)])
-    wishes: list[Claim] = []
+    requests: list[Claim] = []
     async with working(app) as (worker, _):
         store = stores_of(worker)
         claim = store.claim
 
-        async def spy(wish: Claim) -> Any:
-            wishes.append(wish)
-            return await claim(wish)
+        async def spy(request: Claim) -> Any:
+            requests.append(request)
+            return await claim(request)
 
         store.claim = spy
         await (await plain.aenqueue()).aresult(timeout=PATIENCE)
 
     expected = {("two",), ("one", "plain")} if sized else {("one", "two", "plain")}
-    assert {wish.types for wish in wishes} == expected
+    assert {request.types for request in requests} == expected

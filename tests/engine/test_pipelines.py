@@ -92,8 +92,8 @@ async def test_each_phase_has_its_own_retries_and_time_limit(app: Windlass) -> N
     assert tries == [("first", 1), ("first", 2), ("second", 1), ("second", 2), ("second", 3), ("third", 1)]
     assert (record.status, record.reason, record.phase) == (State.DEAD, "exhausted", "third")
     assert (record.attempt, record.max_attempts, failure(record).type) == (1, 1, "ValueError")
-    told = [(each.phase, each.attempt, each.outcome) for each in attempts(record)]
-    assert told == [
+    entries = [(each.phase, each.attempt, each.outcome) for each in attempts(record)]
+    assert entries == [
         ("first", 1, "raised"),
         ("first", 2, "succeeded"),
         ("second", 1, "timeout"),
@@ -111,7 +111,7 @@ async def test_a_worker_lost_in_the_middle_leaves_every_phases_effect_exactly_on
     async def effect(ctx: Context, n: int) -> int:
         runs.append(n)
         lost = runs == [1, 2]
-        if lost and database.dialect == "sqlite":  # inside of a transaction nobody could declare it dead
+        if lost and database.dialect == "sqlite":  # inside of a transaction no sweep could declare it dead
             reached.set()
             await asyncio.Event().wait()
         async with ctx.transaction() as tx:
@@ -218,12 +218,12 @@ async def test_a_cancel_that_comes_while_a_phase_runs_lets_no_other_begin(app: W
 
     loop = asyncio.get_running_loop()
     line = app.pipeline("line", [one, two])
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await line.aenqueue()
         await come(gate.reached)
         assert await job.acancel() is State.RUNNING
         gate.open.set()
-        await ear.ended(job)
+        await events.ended(job)
         record = await in_state(job, State.CANCELLED)
 
     assert (record.phase, runs) == ("one", [])
@@ -347,8 +347,8 @@ async def test_labels_follow_the_job(app: Windlass) -> None:
     line = app.pipeline("line", [phase(one, name="first"), phase(two, name="second")], labels=labels)
     job = await line.aenqueue()
     assert await job.alabel() == "not-started"
-    async with working(app, types=["one"]) as (_, ear):
-        await ear.ended(job, Ending.SUCCEEDED)
+    async with working(app, types=["one"]) as (_, events):
+        await events.ended(job, Ending.SUCCEEDED)
         await eventually(job.alabel, lambda label: label == "second")
     async with working(app):
         await ended(job)

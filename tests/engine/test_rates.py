@@ -87,11 +87,11 @@ async def test_a_token_that_is_far_away_snoozes_the_job_and_burns_no_attempt(sto
         calls.append(stopped_clock.now)
 
     kinds: list[JobType[[], None]] = [call, plain]
-    async with stopped_clock.working() as (worker, ear):
-        await ear.ended(await call.aenqueue(), Ending.SUCCEEDED)
+    async with stopped_clock.working() as (worker, events):
+        await events.ended(await call.aenqueue(), Ending.SUCCEEDED)
         for kind in kinds:
             job = await kind.aenqueue()
-            await ear.ended(job, Ending.SNOOZED)
+            await events.ended(job, Ending.SNOOZED)
             record = await in_state(job, State.QUEUED)
             assert (record.attempt, [each.outcome for each in attempts(record)]) == (0, ["snoozed"])
             assert (record.run_at - stopped_clock.clock.now()).total_seconds() == pytest.approx(60, abs=EXACT)
@@ -112,9 +112,9 @@ async def test_several_tasks_that_are_snoozed_are_one_snooze(stopped_clock: Stop
             for _ in range(3):
                 group.create_task(ctx.acquire("wiki"))
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         job = await call.aenqueue()
-        await ear.ended(job, Ending.SNOOZED)
+        await events.ended(job, Ending.SNOOZED)
         record = await in_state(job, State.QUEUED)
 
     assert (record.attempt, record.error) == (0, None)
@@ -126,15 +126,15 @@ async def test_a_call_takes_from_the_bucket_of_its_key_as_a_claim_does(stopped_c
         await ctx.acquire("domain", key=other)
 
     long = "x" * 1_000  # cut in the same way
-    async with stopped_clock.working() as (worker, ear):
+    async with stopped_clock.working() as (worker, events):
         waits = granted(worker)
-        await ear.ended(await crawl.aenqueue("a.org", "b.org"), Ending.SUCCEEDED)
+        await events.ended(await crawl.aenqueue("a.org", "b.org"), Ending.SUCCEEDED)
         assert waits == [0.0]
         job = await crawl.aenqueue(long, long)  # its start took this bucket's token
         await grown(waits, 2)
         assert waits[1] == pytest.approx(4, abs=EXACT)
         await stopped_clock.moves(4)
-        await ear.ended(job, Ending.SUCCEEDED)
+        await events.ended(job, Ending.SUCCEEDED)
 
 
 async def test_a_rate_may_count_tenants_apart(stopped_clock: StoppedClock) -> None:
@@ -144,10 +144,10 @@ async def test_a_rate_may_count_tenants_apart(stopped_clock: StoppedClock) -> No
     async def ask(ctx: Context) -> None:
         await ctx.acquire("api")
 
-    async with stopped_clock.working() as (_, ear):
+    async with stopped_clock.working() as (_, events):
         for tenant in ("one", "two"):
-            await ear.ended(await ask.options(tenant=tenant).aenqueue(), Ending.SUCCEEDED)
-        await ear.ended(await ask.options(tenant="two").aenqueue(), Ending.SNOOZED)
+            await events.ended(await ask.options(tenant=tenant).aenqueue(), Ending.SUCCEEDED)
+        await events.ended(await ask.options(tenant="two").aenqueue(), Ending.SNOOZED)
         rows = await stopped_clock.app.client.aask(lambda store: store.limits("api"))
 
     assert sorted(row.key for row in rows) == ["api:one", "api:two"]
@@ -272,9 +272,9 @@ async def test_a_handler_that_was_fenced_out_gets_no_token(app: Windlass, whatev
         except BaseException as error:
             late.append(error)
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await stuck.aenqueue()
-        await ear.ended(job, Ending.TIMED_OUT)
+        await events.ended(job, Ending.TIMED_OUT)
         await in_state(job, State.DEAD)
         whatever_happens.set()
         await grown(late, 1)

@@ -21,11 +21,11 @@ from .rig import PATIENCE, Database, eventually, in_state, stores_of, working
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CREEP = 0.1  # seconds: a poll
-LONG = {"lease": "10h", "beat": "1h"}  # a clock that is moved by hours leaves nobody the time to beat
+LONG = {"lease": "10h", "beat": "1h"}  # a clock that is moved by hours leaves no time to beat
 
 
 def declare(app: Windlass) -> Any:
-    """A type whose jobs return the time of their tick."""
+    """A type with jobs that return the time of their tick."""
 
     @app.job
     def report(ctx: Context, name: str = "sales") -> str:
@@ -49,14 +49,14 @@ async def known(app: Windlass, name: str = "nightly") -> ScheduleRow:
 
 
 async def move(database: Database, clock: ManualClock, seconds: float) -> None:
-    """The database's time first: whoever wakes by the clock finds it moved."""
+    """The database's time first: a worker that wakes by the clock finds it moved."""
     if database.dialect == "postgres":
         await database.run("UPDATE {}test_clock SET now = ?", clock.now() + timedelta(seconds=seconds))
     clock.advance(seconds)
 
 
 async def until(database: Database, app: Windlass, clock: ManualClock, count: int) -> list[Job]:
-    """So many jobs, or more, have come. Time creeps: whoever went to sleep after the last move would sleep for ever."""
+    """So many jobs, or more, have come. Time creeps: a worker that slept after the last move would sleep for ever."""
 
     async def look() -> list[Job]:
         await move(database, clock, CREEP)
@@ -83,7 +83,7 @@ async def test_jobs_come_by_themselves_each_for_its_own_tick(app: Windlass) -> N
 
 
 async def test_a_tick_wakes_a_worker_that_polls_seldom(database: Database) -> None:
-    """The schedule's own worker looks at the tick; the one that serves the queue is woken by it."""
+    """The schedule's own worker fires the tick; the one that serves the queue is woken by it."""
     app, elsewhere = database.app(poll="1h"), database.app(poll="1h")
     declare(elsewhere)
     report = declare(app)
@@ -138,7 +138,7 @@ async def test_a_worker_starts_with_what_is_due_and_goes_on(still_database: Data
     app.schedule("nightly", declare(app).call(), every="1m", catch_up="all")
     async with working(app):
         await known(app)
-    await move(still_database, clock, 3600)  # nobody is there
+    await move(still_database, clock, 3600)  # no worker runs
 
     again = still_database.app(clock=clock, **LONG)
     again.schedule("nightly", declare(again).call(), every="1m", catch_up="all")
@@ -200,8 +200,8 @@ async def test_a_schedule_that_cannot_be_served_here_does_not_keep_the_others(
             await move(still_database, clock, 60)
             await until(still_database, app, clock, count)
 
-    told = [record.getMessage() for record in caplog.records]
-    assert [line for line in told if line.startswith("schedule ")] == [
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if line.startswith("schedule ")] == [
         "schedule mars: there is no time zone 'Mars/Base'; write it like 'Europe/Berlin'"
     ]
     assert {job.arguments().get("name") for job in await reports(app)} == {"here"}

@@ -70,12 +70,12 @@ async def test_after_the_grace_what_still_runs_is_released(
         whatever_happens.wait(PATIENCE)
         return "too late"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await (endless if kind == "coroutine" else stuck).aenqueue()
         await come(started)
 
     record = await job.arecord()
-    assert (await ear.ended(job)).ending is Ending.RELEASED
+    assert (await events.ended(job)).ending is Ending.RELEASED
     assert (record.status, record.attempt, record.worker) == (State.QUEUED, 0, None)
     assert await app.aworkers() == []
     whatever_happens.set()
@@ -106,14 +106,14 @@ async def test_a_worker_says_hello_and_goodbye(app: Windlass) -> None:
     @app.job
     async def work() -> None: ...
 
-    async with working(app, concurrency=7) as (worker, ear):
-        hello = await ear.until(WorkerStarted)
+    async with working(app, concurrency=7) as (worker, events):
+        hello = await events.until(WorkerStarted)
         (row,) = await app.aworkers()
         assert (row.id, row.name, row.concurrency, row.types, row.dead) == (
             worker.state.worker, worker.name, 7, ("work",), False,
         )  # fmt: skip
 
-    assert (await ear.until(WorkerStopped)).worker == hello.worker
+    assert (await events.until(WorkerStopped)).worker == hello.worker
     assert await app.aworkers() == []
 
 
@@ -125,7 +125,7 @@ async def test_a_stop_ends_also_while_the_database_is_down(app: Windlass, monkey
         return "done"
 
     async with asyncio.timeout(PATIENCE):
-        async with working(app) as (worker, ear):
+        async with working(app) as (worker, events):
             store = stores_of(worker)
 
             async def away(*args: object, **kwargs: object) -> None:
@@ -134,7 +134,7 @@ async def test_a_stop_ends_also_while_the_database_is_down(app: Windlass, monkey
             for name in ("finish", "deregister", "sweep", "set_idle"):
                 setattr(store, name, away)
             job = await work.aenqueue()
-            await ear.ended(job, Ending.SUCCEEDED)
+            await events.ended(job, Ending.SUCCEEDED)
 
     assert await job.astatus() is State.RUNNING  # until the lease of the dead worker ends
 

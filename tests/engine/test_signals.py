@@ -121,21 +121,21 @@ def test_a_blocking_program_sends_signals_too(bench: Harness) -> None:
 
 
 def test_a_signal_that_does_not_come_in_time_is_a_timeout_for_good(bench: Harness) -> None:
-    heard: list[str] = []
+    recorded: list[str] = []
 
     @bench.app.job
     async def work(ctx: Context) -> str:
         try:
             await ctx.signal("approved", timeout="1h")
-            heard.append("approved")
+            recorded.append("approved")
         except SignalTimeout:
-            heard.append("timeout")
+            recorded.append("timeout")
         await ctx.signal("on")
-        return heard[-1]
+        return recorded[-1]
 
     job = work.enqueue()
     bench.drain()
-    assert (job.status(), heard) == (State.WAITING, [])
+    assert (job.status(), recorded) == (State.WAITING, [])
     bench.clock.advance("59m")
     assert bench.drain() == []
     bench.clock.advance("1m")
@@ -144,7 +144,7 @@ def test_a_signal_that_does_not_come_in_time_is_a_timeout_for_good(bench: Harnes
     assert job.signal("on") is True
     bench.drain()
 
-    assert (job.result(), heard, job.record().attempt) == ("timeout", ["timeout", "timeout"], 1)
+    assert (job.result(), recorded, job.record().attempt) == ("timeout", ["timeout", "timeout"], 1)
 
 
 def test_a_job_that_died_of_a_timeout_waits_anew_after_a_replay(bench: Harness) -> None:
@@ -182,7 +182,7 @@ def test_the_time_for_a_signal_counts_from_the_first_run(bench: Harness) -> None
     bench.clock.advance("30m")
     bench.drain()
     bench.clock.advance("30m")
-    job.signal("another")  # wakes nobody
+    job.signal("another")  # wakes no job
     assert bench.drain() == []
     bench.clock.advance("30m")
     bench.drain()

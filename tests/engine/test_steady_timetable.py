@@ -156,7 +156,7 @@ async def test_a_full_local_queue_takes_no_more_from_its_phase(still_database: D
 
     # Ten; one of them started; then what is left of the twelve places.
     assert found(site, FIRST) == {60: list(range(10)), 120: [10, 11, 12]}
-    assert [second for second, phase, _ in site.scans if phase == FIRST] == [60, 120]  # no room: not even a look
+    assert [second for second, phase, _ in site.scans if phase == FIRST] == [60, 120]  # no room: no claim
     assert len([phase for _, phase, _ in site.scans if phase == SECOND]) == 4
 
 

@@ -323,9 +323,9 @@ async def test_under_a_lost_lease_nothing_is_remembered_or_written(
 
         await ctx.step("charge", charge)
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await work.aenqueue()
-        await ear.ended(job, Ending.LOST)
+        await events.ended(job, Ending.LOST)
 
     assert await database.effects() == []
     assert await database.run("SELECT count(*) FROM {}steps") == [(0,)]
@@ -412,24 +412,24 @@ async def test_steps_side_by_side_have_transactions_of_their_own(app: Windlass, 
 
 async def test_an_enqueue_inside_a_steps_transaction_is_part_of_it(app: Windlass, database: Database) -> None:
     @app.job
-    async def told() -> str:
-        return "told"
+    async def notify() -> str:
+        return "notify"
 
     @app.job(retry=fixed(0))
     async def work(ctx: Context) -> str:
         async def tell() -> str:
             async with ctx.transaction():
-                return str((await told.aenqueue()).id)
+                return str((await notify.aenqueue()).id)
 
         id = await ctx.step("tell", tell)
         if ctx.attempt == 1:
-            raise RuntimeError("after it was told")
+            raise RuntimeError("after the notification")
         return id
 
     async with working(app):
         job = await work.aenqueue()
         other = await app.afind(await job.aresult(timeout=PATIENCE))
-        assert await other.aresult(timeout=PATIENCE) == "told"
+        assert await other.aresult(timeout=PATIENCE) == "notify"
 
     assert await database.jobs() == 2
 

@@ -1,8 +1,8 @@
 """What gets stuck or lost in the seeds, and how it comes back.
 
 Seed 001: a processor that is busy for more than five minutes (test_steady_timetable.py, test_time_limits.py), a job
-that waits in memory for as long, a job in progress under a worker that is gone. Seed 002: a queued row that nobody
-was told of, or that lay there for an hour; a message that kills its worker (test_crashes.py).
+that waits in memory for as long, a job in progress under a worker that is gone. Seed 002: a queued row without a
+wake-up, or one that lay there for an hour; a message that kills its worker (test_crashes.py).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def test_the_job_of_a_worker_that_is_gone_comes_back_with_the_sweep_and_st
         await site.until(265)
         assert (await job.arecord()).worker == worker.id  # swept every five minutes, a tenth earlier at most
         await site.until(300)
-        assert [event for event in site.heard if isinstance(event, JobsRescued)] == [JobsRescued(1, 1, 0)]
+        assert [event for event in site.recorded if isinstance(event, JobsRescued)] == [JobsRescued(1, 1, 0)]
         rescued = await job.arecord()
         assert (rescued.phase, rescued.attempt, rescued.output) == (SECOND, 0, '"info 0"')
 

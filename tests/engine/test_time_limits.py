@@ -98,9 +98,9 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_fenced_out(
     async def healthy() -> int:
         return 1
 
-    async with working(app, concurrency=2) as (worker, ear):
+    async with working(app, concurrency=2) as (worker, events):
         job = await stubborn.aenqueue()
-        await ear.ended(job, Ending.TIMED_OUT)
+        await events.ended(job, Ending.TIMED_OUT)
         assert (await in_state(job, *FINAL)).status is State.DEAD
         assert await (await healthy.aenqueue()).aresult(timeout=PATIENCE) == 1
 

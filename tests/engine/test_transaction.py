@@ -84,11 +84,11 @@ async def test_any_other_outcome_rolls_it_back(app: Windlass, database: Database
                 raise word
         raise word
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         for kind in (writes, plainly):
             for inside in (True, False):
                 job = await kind.aenqueue(inside)
-                await ear.ended(job)
+                await events.ended(job)
                 await in_state(job, state)
 
     assert await database.effects() == []
@@ -233,9 +233,9 @@ async def test_a_lost_lease_takes_everything_back(app: Windlass, database: Datab
             await writes.aenqueue()
         return "done"
 
-    async with working(app) as (_, ear):
+    async with working(app) as (_, events):
         job = await writes.aenqueue()
-        await ear.ended(job, Ending.LOST)
+        await events.ended(job, Ending.LOST)
 
         record = await job.arecord()
         assert (record.status, str(record.token), record.output) == (State.RUNNING, stranger, None)
@@ -258,7 +258,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_run_again(app: Windlass, da
         raise ConnectionResetError("the answer is lost")
 
     failpoints.arm("transaction.committed", lose_the_answer)
-    async with working(app) as (worker, ear):
+    async with working(app) as (worker, events):
         settled_by = stores_of(worker).settled_by
 
         async def away_at_first(lease: Any) -> bool:
@@ -270,7 +270,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_run_again(app: Windlass, da
         stores_of(worker).settled_by = away_at_first
         job = await writes.aenqueue()
         assert await job.aresult(timeout=PATIENCE) == "done"
-        await ear.ended(job, Ending.SUCCEEDED)
+        await events.ended(job, Ending.SUCCEEDED)
 
     assert (runs, len(asked), await database.effects()) == ([1], 3, [1])
     assert (await job.arecord()).attempts is None

@@ -1,4 +1,4 @@
-"""One job per key: who is refused, whose job is the answer, and when the key is free again."""
+"""One job per key: which enqueue is refused, which job is returned, and when the key is free again."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ async def test_an_enqueue_in_a_handlers_transaction_takes_its_key_when_that_comm
 # Sixty-four at once, half of them rolled back
 
 
-async def test_sixty_four_producers_of_one_key_of_whom_half_roll_back_make_one_job(database: Database) -> None:
+async def test_sixty_four_producers_of_one_key_make_one_job_although_half_roll_back(database: Database) -> None:
     app = database.app()
     enrich = declare(app, unique="link")
     one = produce_on_postgres if database.dialect == "postgres" else produce_on_sqlite

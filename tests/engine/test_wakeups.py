@@ -68,11 +68,11 @@ async def test_a_worker_that_waited_for_the_database_claims_as_soon_as_it_has_ca
 
     async with working(app, concurrency=200) as (worker, _):
         await idle(app)
-        store, settle = worker.state.store, worker.state.store.finish
+        store, finish = worker.state.store, worker.state.store.finish
 
         async def slow(transitions: Sequence[Transition]) -> Finished:
             await written.wait()
-            return await settle(transitions)
+            return await finish(transitions)
 
         async def stuck() -> bool:
             return worker.parts.completer.is_overwhelmed and worker.state.pools.free == 200
@@ -179,7 +179,7 @@ async def test_an_asyncpg_transaction_carries_the_job_and_its_rollback_takes_it_
         async with conn.transaction():
             kept = await work.options(conn=conn).aenqueue(1)
             many = await app.aenqueue_many((work.call(n) for n in range(2, 5)), conn=conn)
-        await app.awake()  # a bare connection tells nobody of its commit
+        await app.awake()  # a bare connection wakes no worker after its commit
         assert [await job.aresult(timeout=PATIENCE) for job in (kept, *many)] == [1, 2, 3, 4]
 
         with suppress(ZeroDivisionError):

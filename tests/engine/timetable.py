@@ -24,7 +24,7 @@ Work = Callable[[str, Context, int], Awaitable[None]]
 
 
 class Site:
-    """The pipeline of seeds 000 and 001. `scans`, `starts` and `ends` say in which second what happened."""
+    """The pipeline of seeds 000 and 001. `scans`, `starts` and `ends` have the second in which each happened."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class Site:
         self.starts: list[tuple[int, str, int]] = []
         self.ends: list[tuple[int, str, int, str]] = []
         self.worker: Worker
-        self._ear = EventRecorder()
+        self._events = EventRecorder()
 
     @property
-    def heard(self) -> list[Event]:
-        return self._ear.heard
+    def recorded(self) -> list[Event]:
+        return self._events.recorded
 
     def _declare(self, work: Work, processors: int | None, limit: str | None) -> Pipeline[..., object]:
         app = self.app
@@ -87,7 +87,7 @@ class Site:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        async with working(self.app) as (self.worker, self._ear):
+        async with working(self.app) as (self.worker, self._events):
             self.worker.state.subscribers.append(self._note)
             await self.quiet()
             self._watch()
@@ -107,13 +107,13 @@ class Site:
             assigned_at = self.clock.monotonic()
             assign()
 
-        async def noted_claim(wish: Claim) -> Claimed:
-            # Scan and assignment fall on one second, and which comes first is nobody's promise: here, the assignment.
+        async def noted_claim(request: Claim) -> Claimed:
+            # Scan and assignment fall on one second, and which comes first is not promised: here, the assignment.
             while assigned_at < self.clock.monotonic():  # noqa: ASYNC110
                 await asyncio.sleep(0)
-            claimed: Claimed = await claim(wish)
-            (type,) = wish.types
-            assert (wish.by_creation, wish.untouched, wish.room <= 10) == (True, 30.0, True)
+            claimed: Claimed = await claim(request)
+            (type,) = request.types
+            assert (request.by_creation, request.untouched, request.room <= 10) == (True, 30.0, True)
             self.scans.append((self.second, PHASES[type], [job.arguments()["n"] for job in claimed.jobs]))
             return claimed
 
@@ -126,13 +126,13 @@ class Site:
             self.ends.append((self.second, event.job.phase, event.job.arguments()["n"], event.ending.value))
 
     async def until(self, second: int, step: float = STEP) -> None:
-        """Let time go by, and everybody have their turn."""
+        """Let time pass, and every task run."""
         while self.second < second:
             await self.moves(step)
             await self.quiet()
 
     async def moves(self, seconds: float) -> None:
-        if self.database.dialect == "postgres":  # the database's time first: whoever wakes asks it
+        if self.database.dialect == "postgres":  # the database's time first: a worker that wakes reads it
             await self.database.run("UPDATE {}test_clock SET now = now + make_interval(secs => ?)", seconds)
         self.clock.advance(seconds)
 
@@ -144,12 +144,12 @@ class Site:
         def now() -> tuple[bool, int, int]:
             asleep = all(each.is_waiting for each in parts.services.values() if each.name != "listener")
             fresh = self.clock.monotonic() - beat.renewed < 2 * self.app.settings.beat
-            return asleep and fresh and parts.completer.is_empty, len(self._ear.heard), len(self.scans)
+            return asleep and fresh and parts.completer.is_empty, len(self._events.recorded), len(self.scans)
 
-        async def settled() -> bool:
-            before = now()  # twice, for who rests since this very moment has not begun to wait
+        async def is_quiet() -> bool:
+            before = now()  # twice: a task that begins to rest at this very moment does not wait yet
             for _ in range(10):
                 await asyncio.sleep(0.001)
             return before[0] and before == now()
 
-        await eventually(settled, lambda quiet: quiet)
+        await eventually(is_quiet, lambda quiet: quiet)

@@ -1,4 +1,4 @@
-"""What stories of rates look at: tokens that were given, and what is held back."""
+"""What tests of rates read: tokens that were given, and what is held back."""
 
 from __future__ import annotations
 

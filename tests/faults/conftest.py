@@ -28,12 +28,12 @@ def seed() -> None:
 @pytest.fixture(params=["sqlite", "postgres"])
 def lab(request: pytest.FixtureRequest) -> FaultLab:
     """Both stores."""
-    lab: FaultLab = request.getfixturevalue(f"{request.param}_yard")
+    lab: FaultLab = request.getfixturevalue(f"{request.param}_lab")
     return lab
 
 
 @pytest.fixture
-def sqlite_yard(tmp_path: Path) -> Iterator[FaultLab]:
+def sqlite_lab(tmp_path: Path) -> Iterator[FaultLab]:
     path = tmp_path / "jobs.db"
     url = f"sqlite:///{path}"
     write_migrated_file(path)
@@ -56,7 +56,7 @@ def sqlite_yard(tmp_path: Path) -> Iterator[FaultLab]:
 
 
 @pytest.fixture
-def postgres_yard(tmp_path: Path) -> Iterator[FaultLab]:
+def postgres_lab(tmp_path: Path) -> Iterator[FaultLab]:
     with (
         postgres_database(given=EFFECTS) as database,
         working(database.url, tmp_path, postgres_runner(database.url)) as lab,
@@ -77,7 +77,7 @@ def postgres_runner(url: str) -> Callable[[str], list[Any]]:
 def working(
     url: str, directory: Path, run: Callable[[str], list[Any]], free: Callable[[], bool] = lambda: True
 ) -> Iterator[FaultLab]:
-    """A yard whose processes are gone when the block ends, however it ends."""
+    """A lab whose processes are gone when the block ends, however it ends."""
     lab = FaultLab(url, directory, run, free=free)
     try:
         yield lab

@@ -1,4 +1,4 @@
-"""A pooler of transactions as PgBouncer is one: it refuses settings at the start of a session, hands out keys of its
+"""A pooler of transactions as PgBouncer is one: it refuses settings at the start of a session, gives out keys of its
 own, and lends a server's session to a client from the first message of a transaction until its end.
 
 Each transaction gets the session that was used longest ago, so that a statement that was prepared in one transaction is
@@ -34,7 +34,7 @@ class Pooler:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._free: asyncio.Queue[Stream] = asyncio.Queue()
-        self._greeting = b""  # what the server says of its settings
+        self._greeting = b""  # the server's settings
         self._server: Any = None
 
     @property
@@ -132,7 +132,7 @@ class Pooler:
         try:
             yield stream
         except BaseException:
-            stream[1].transport.abort()  # in the middle of a transaction: nobody else may have it
+            stream[1].transport.abort()  # in the middle of a transaction: no other client may have it
             with suppress(OSError):
                 stream = await self._log_in()
             raise
@@ -147,7 +147,7 @@ async def read(reader: asyncio.StreamReader) -> bytes:
 
 
 async def until_idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what the server says, until it says that no transaction is open."""
+    """Pass on what the server sends, until it reports that no transaction is open."""
     while True:
         message = await read(reader)
         writer.write(message)
@@ -157,7 +157,7 @@ async def until_idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 @contextmanager
 def pooled(url: str, *, ignores: set[str] | None = None) -> Iterator[Pooler]:
-    """A pooler before the database; it takes settings at the start without a word when they are to be ignored."""
+    """A pooler before the database; it accepts settings at the start silently when they are to be ignored."""
     pooler = Pooler(url, ignores=ignores or set())
     pooler.start()
     try:

@@ -1,4 +1,4 @@
-"""A worker process in a test's hands: killed, frozen, thawed, and never left behind."""
+"""A worker process that a test kills, freezes or thaws, and never leaves behind."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As the kernel does it: without a word, and gone when this returns."""
+        """As the kernel does it: without warning, and gone when this returns."""
         self._process.kill()
         self._process.wait(END_SECONDS)
 
     def freeze(self) -> None:
-        """Stopped when this returns: a signal alone is only a wish."""
+        """Stopped when this returns: a signal alone may still be pending."""
         self._process.send_signal(signal.SIGSTOP)
         while self.ended() is None and not self.frozen:
             pass
@@ -55,16 +55,16 @@ class Process:
     def wait(self) -> int:
         return self._process.wait(END_SECONDS)
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def offspring(self) -> list[int]:
+    def descendants(self) -> list[int]:
         """The processes that it started, and those that these started."""
         return descendants(self.pid)
 
     def end(self) -> None:
         """Kill it with all it started. Their ids are gathered first: orphans have no name."""
-        family = [] if self.ended() is not None else self.offspring()
+        family = [] if self.ended() is not None else self.descendants()
         if self.ended() is None:
             self._process.kill()
         self._process.wait(END_SECONDS)

@@ -1,8 +1,8 @@
 """A process that enqueues one unique job on many connections at once, and rolls half of them back.
 
-`python producer.py 16` says `ready` when all its connections are open, begins when the gate opens, and then says for
+`python producer.py 16` prints `ready` when all its connections are open, begins when the gate opens, and prints for
 each connection what it was answered: `new` or `existing`, whether it committed, and the job. `python producer.py hold`
-enqueues, says `held` and stands with its transaction open.
+enqueues, prints `held` and keeps its transaction open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass import Windlass
 URL = os.environ["WINDLASS_URL"]
 GATE = Path(os.environ["FAULT_GATE"])
 PATIENCE = 60.0  # seconds to wait for a lock of the file
-LOOK = 0.005  # seconds between two looks at the gate
+LOOK = 0.005  # seconds between two checks of the gate
 
 app = Windlass(URL)
 

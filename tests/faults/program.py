@@ -20,7 +20,7 @@ from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
 GATE = Path(os.environ["FAULT_GATE"])
-LOOK = 0.01  # seconds between two looks at the gate
+LOOK = 0.01  # seconds between two checks of the gate
 
 app = Windlass()
 
@@ -109,7 +109,7 @@ async def survivor(ctx: Context, then: str) -> None:
 
 
 class Mute(Exception):
-    """An error, or a result, whose own words end the process that asks for them."""
+    """An error, or a result, that ends the process when its text is read."""
 
     def __str__(self) -> str:
         raise SystemExit("the words of an error ended the process")
@@ -268,7 +268,7 @@ if "FAULT_EVERY" in os.environ:
 
 
 def lose_answer() -> None:
-    """What a connection that broke after the commit looks like from here."""
+    """What the program sees of a connection that broke after the commit."""
     if random.random() < 0.5:
         raise StoreUnavailable("the answer was lost")
 

@@ -1,4 +1,4 @@
-"""A TCP proxy before a server, in a thread of its own: it goes silent, refuses, and comes back as the test says."""
+"""A TCP proxy before a server, in a thread of its own: it goes silent, refuses, and comes back on command."""
 
 from __future__ import annotations
 

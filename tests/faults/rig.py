@@ -1,4 +1,4 @@
-"""What a story of faults needs: a database, worker processes on it, their ledger, and patience with a bound."""
+"""What a test of faults needs: a database, worker processes on it, their ledger, and patience with a bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
 SEED = int(os.environ.get("WINDLASS_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing here waits that long when it works
-LOOK = 0.02  # seconds between two looks at the store
+LOOK = 0.02  # seconds between two reads of the store
 
 TIMES = {
     "WINDLASS_LEASE": "2s",
@@ -68,7 +68,7 @@ class FaultLab:
         self, url: str, directory: Path, run: Callable[[str], list[Any]], *, free: Callable[[], bool] = lambda: True
     ) -> None:
         self.url = url
-        self.free = free  # whether somebody else could write now
+        self.free = free  # whether another process could write now
         self.sql = run  # `{}` stands before a table's name
         self.random = random.Random(SEED)
         self.gate = directory / "gate"
@@ -136,7 +136,7 @@ class FaultLab:
         began = time.monotonic()
         while not condition():
             if time.monotonic() - began > within:
-                pytest.fail(f"not within {within:g} s: {what}\n{self.told()}")
+                pytest.fail(f"not within {within:g} s: {what}\n{self.report()}")
             time.sleep(LOOK)
         return time.monotonic() - began
 
@@ -146,7 +146,7 @@ class FaultLab:
         return self.until(lambda: self.final() >= wanted, f"{wanted} jobs are final", within=within)
 
     def freeze(self, process: Process) -> None:
-        """Stop it, but not while it writes: a process that stands still inside a SQLite file keeps everybody out."""
+        """Stop it, but not while it writes: a process that is frozen inside a SQLite file blocks every other one."""
 
         def stands() -> bool:
             process.freeze()
@@ -218,11 +218,11 @@ class FaultLab:
         wrong = {job: fences for job, fences in runs.items() if fences != sorted(set(fences))}
         assert not wrong
 
-    def told(self) -> str:
-        """What the store and the processes say, for a test that failed."""
+    def report(self) -> str:
+        """The counts of the store and the output of the processes, for a test that failed."""
         lines = [f"WINDLASS_FAULT_SEED={SEED}", f"jobs: {self.counts()}"]
         for process in self.processes:
-            lines += [f"--- worker {process.pid}, {process.ended()}", *process.told().splitlines()[-15:]]
+            lines += [f"--- worker {process.pid}, {process.ended()}", *process.output().splitlines()[-15:]]
         return "\n".join(lines)
 
     # The end

@@ -25,7 +25,7 @@ class Server:
         self._address = address
 
     def crash(self) -> None:
-        """An immediate shutdown: no goodbye to anybody, and recovery at the next start."""
+        """An immediate shutdown: sessions end without notice, and the next start recovers."""
         self._private._server.send_signal(signal.SIGQUIT)
         self._private._server.wait(30)
 

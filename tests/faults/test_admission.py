@@ -48,35 +48,35 @@ class WorkerState:
     """Workers of which one that holds a slot is killed now and then, and replaced."""
 
     def __init__(self, lab: FaultLab) -> None:
-        self._yard = lab
+        self._lab = lab
         self._workers = [self._start() for _ in range(PROCESSES)]
         self.kills: dict[int, float] = {}  # by process: when it was gone
 
     def _start(self) -> Process:
-        # Whoever is killed with a job in its hands makes it a suspect; here that says nothing about the job.
-        return self._yard.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
+        # A worker that is killed makes the jobs it holds suspects; here that proves nothing about the jobs.
+        return self._lab.start("--concurrency", "2", WINDLASS_MAX_CRASHES="1000")
 
     def kill_a_holder(self) -> None:
-        self._yard.until(self._kill_one, "somebody holds a slot and is killed")
+        self._lab.until(self._kill_one, "a worker holds a slot and is killed")
 
     def _kill_one(self) -> bool:
-        """The worker whose handler runs now, or the one whose child runs it."""
+        """The worker that runs a handler now, itself or in a child."""
         open_now = {begin.pid for begin, end in self.intervals() if end is None}
-        holders = [worker for worker in self._workers if open_now & {worker.pid, *worker.offspring()}]
+        holders = [worker for worker in self._workers if open_now & {worker.pid, *worker.descendants()}]
         if not holders:
             return False
-        victim = self._yard.random.choice(holders)
-        family = [victim.pid, *victim.offspring()]
+        victim = self._lab.random.choice(holders)
+        family = [victim.pid, *victim.descendants()]
         victim.kill()
         for pid in family:
-            self._yard.until(lambda pid=pid: state(pid) in ("", "Z"), f"process {pid} is gone")  # type: ignore[misc]
+            self._lab.until(lambda pid=pid: state(pid) in ("", "Z"), f"process {pid} is gone")  # type: ignore[misc]
             self.kills[pid] = time.time()
         self._workers[self._workers.index(victim)] = self._start()
         return True
 
     def intervals(self) -> list[tuple[Entry, float | None]]:
         """The runs of handlers: from its first line to its last, or to the end of its process."""
-        ledger = self._yard.ledger()
+        ledger = self._lab.ledger()
         ends = {(entry.job, entry.fence): entry.at for entry in ledger if entry.event == "end"}
         return [
             (entry, ends.get((entry.job, entry.fence), self.kills.get(entry.pid)))
@@ -110,7 +110,7 @@ def test_a_gate_closed_under_load_holds_and_loses_nothing(lab: FaultLab) -> None
     jobs = lab.enqueue("plain", scaled(3_000, 60_000))
     workers = [lab.ready("--concurrency", "50") for _ in range(2)]
     lab.until(lambda: lab.final() > len(jobs) // 10, "the load is on")
-    jobs += lab.enqueue("plain", scaled(3_000, 60_000))  # whoever looks may have been slower than the workers
+    jobs += lab.enqueue("plain", scaled(3_000, 60_000))  # the test may have read later than the workers wrote
 
     lab.ask(lambda store: store.set_gate(GateKind.ALL, "", GateState.PAUSED, reason="maintenance", actor="test"))
     closed = clock(lab)
@@ -124,11 +124,11 @@ def test_a_gate_closed_under_load_holds_and_loses_nothing(lab: FaultLab) -> None
     begins = [entry.at for entry in lab.ledger() if entry.event == "begin"]
     late = [at - closed for at in begins if closed + GRACE < at < opened]
     assert late == []
-    assert left > 0, "the load was over before the gate was closed: the story told nothing"
+    assert left > 0, "the load was over before the gate was closed: this run proves nothing"
     assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     assert [worker.ended() for worker in workers] == [None, None]
     rows = lab.sql("select attempt, count(*) from {}history group by 1")
-    assert [tuple(row) for row in rows] == [(1, len(jobs))]  # who was given back burned no attempt
+    assert [tuple(row) for row in rows] == [(1, len(jobs))]  # a job that was released burned no attempt
     before = [at for at in begins if at <= closed]
     after = max((at - closed for at in begins if closed < at < opened), default=0.0)
     print(f"{len(before) / (closed - before[0]):,.0f} jobs/s before; the last began {after:.3f} s after; {left} waited")
@@ -160,7 +160,7 @@ def test_a_tenant_that_floods_and_fails_keeps_nobody_waiting(lab: FaultLab) -> N
     waits = [sorted(begin.at - sent for sent, begin in visit) for visit in (alone, beside)]
     print(f"p99 of a light tenant: {1000 * waits[0][-1]:.0f} ms alone, {1000 * waits[1][-1]:.0f} ms beside the flood")
     print(f"passed by at most {max(passed)} of the flood, of which {left} were left")
-    assert left > flood // 3, "the flood was over: the story told nothing"
+    assert left > flood // 3, "the flood was over: this run proves nothing"
     assert max(passed) <= MOST_PASSED
 
 

@@ -24,8 +24,8 @@ def beaten(lab: FaultLab, worker: Process) -> tuple[UUID, datetime]:
     return row.id, row.alive_until
 
 
-def test_a_file_that_was_locked_for_most_of_a_lease_costs_no_job(sqlite_yard: FaultLab) -> None:
-    lab = sqlite_yard
+def test_a_file_that_was_locked_for_most_of_a_lease_costs_no_job(sqlite_lab: FaultLab) -> None:
+    lab = sqlite_lab
     (job,) = lab.enqueue("gated")
     worker = lab.ready(**TIMES)
     lab.until(lambda: bool(lab.begins(job)), "the job runs")
@@ -47,8 +47,8 @@ def test_a_file_that_was_locked_for_most_of_a_lease_costs_no_job(sqlite_yard: Fa
     assert (lab.find(job).status, lab.find(job).fence, len(lab.begins(job))) == (State.SUCCEEDED, 1, 1)
 
 
-def test_a_beat_whose_connection_is_silent_is_made_on_another(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_a_beat_whose_connection_is_silent_is_made_on_another(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     (job,) = lab.enqueue("gated")
     with proxied(lab.url) as proxy:
         worker = lab.ready(WINDLASS_DIRECT_URL=proxy.url, **TIMES)  # for the beat and LISTEN only

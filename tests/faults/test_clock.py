@@ -29,7 +29,7 @@ async def set_back(rig: Rig, seconds: float) -> None:
 @pytest.mark.parametrize("fresh", [False, True], ids=["by its worker", "by a worker that starts now"])
 async def test_a_job_that_was_due_is_claimed(rig: Rig, fresh: bool) -> None:
     job = await rig.enqueue()
-    await rig.ask(room=1, types=("other",))  # somebody has seen the time as it was
+    await rig.ask(room=1, types=("other",))  # the store has recorded the time as it was
 
     await set_back(rig, DAY)
 
@@ -102,7 +102,7 @@ async def test_a_job_that_ran_when_the_clock_changed_is_due_again_when_it_is_giv
     (held,) = await rig.claim()
 
     await set_back(rig, DAY)
-    await rig.settle(held.lease, Verb.RELEASE)
+    await rig.write(held.lease, Verb.RELEASE)
 
     assert [each.id for each in await rig.claim()] == [job]
 
@@ -144,7 +144,7 @@ async def test_a_schedule_that_never_ticked_goes_on_with_its_next_tick_from_now(
 
 
 async def ticks_of_ten_minutes(rig: Rig) -> int:
-    """What a worker fires in ten minutes that looks every few seconds."""
+    """What a worker that polls every few seconds fires in ten minutes."""
     total = 0
     for _ in range(60):
         await rig.advance(10.0)

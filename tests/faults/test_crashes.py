@@ -13,7 +13,7 @@ from .rig import FaultLab
 def test_a_job_that_kills_its_worker_is_found_and_its_neighbours_succeed(
     request: pytest.FixtureRequest, store: str, culprit: str
 ) -> None:
-    lab: FaultLab = request.getfixturevalue(f"{store}_yard")
+    lab: FaultLab = request.getfixturevalue(f"{store}_lab")
     healthy = lab.enqueue("healthy", 50, max_attempts=2, seconds=0.05)
     (guilty,) = lab.enqueue(culprit, max_attempts=2)
     healthy += lab.enqueue("healthy", 50, max_attempts=2, seconds=0.05)

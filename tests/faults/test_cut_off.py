@@ -1,4 +1,4 @@
-"""A database that is away for longer than a lease says nothing about the jobs that ran: none becomes a suspect."""
+"""A database that is away for longer than a lease proves nothing about the jobs that ran: none becomes a suspect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = "lost its leases"
 
 @contextmanager
 def away(lab: FaultLab) -> Iterator[None]:
-    """No worker can beat, claim, finish or sweep while this block is open; whoever tries waits or is refused."""
+    """No worker can beat, claim, finish or sweep while this block is open; each statement waits or is refused."""
     connection: Any
     if lab.url.startswith("sqlite"):
         path = lab.url.removeprefix("sqlite:///")
@@ -37,7 +37,7 @@ def away(lab: FaultLab) -> Iterator[None]:
 
 def until_lost(lab: FaultLab, *workers: Process) -> None:
     for worker in workers:
-        lab.until(lambda worker=worker: LOST in worker.told(), f"worker {worker.pid} lost its leases")  # type: ignore[misc]
+        lab.until(lambda worker=worker: LOST in worker.output(), f"worker {worker.pid} lost its leases")  # type: ignore[misc]
 
 
 def runs(lab: FaultLab, jobs: list[UUID], times: int) -> bool:
@@ -112,7 +112,7 @@ def test_a_sweep_that_is_faster_than_the_worker_that_comes_back_keeps_what_it_di
     lab.until(lambda: rescue(lab) == 1, "another worker's sweep rescued the job", within=10 * LEASE)
     claimed = lab.ask(lambda store: take_over(store, successor))
     worker.thaw()
-    lab.until(lambda: "0 of 1" in worker.told(), "the worker came back, and gave back nothing")
+    lab.until(lambda: "0 of 1" in worker.output(), "the worker came back, and gave back nothing")
 
     found = lab.find(job)
     assert [each.id for each in claimed.jobs] == [job]

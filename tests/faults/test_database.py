@@ -1,4 +1,4 @@
-"""The database itself fails: a PostgreSQL that crashes under load, a SQLite file whose writers are killed."""
+"""The database itself fails: a PostgreSQL that crashes under load, a SQLite file with writers that are killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def crashing_yard(server: Server, tmp_path: Path) -> Iterator[FaultLab]:
+def crashing_lab(server: Server, tmp_path: Path) -> Iterator[FaultLab]:
     Windlass(server.url).migrate()
     run = postgres_runner(server.url)
     run("DROP TABLE IF EXISTS effects")
@@ -33,8 +33,8 @@ def crashing_yard(server: Server, tmp_path: Path) -> Iterator[FaultLab]:
         yield lab
 
 
-def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: FaultLab) -> None:
-    lab = crashing_yard
+def test_workers_survive_crashes_of_postgresql(server: Server, crashing_lab: FaultLab) -> None:
+    lab = crashing_lab
     jobs = lab.enqueue("effect", scaled(150, 10_000), seconds=0.02) + lab.enqueue("plain", scaled(150, 10_000))
     workers = [lab.start("--concurrency", "5") for _ in range(2)]
 
@@ -49,14 +49,16 @@ def test_workers_survive_crashes_of_postgresql(server: Server, crashing_yard: Fa
     lab.check_effects([job for job in jobs if lab.find(job).type == "effect"])
 
 
-def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crashing_yard: FaultLab) -> None:
-    lab = crashing_yard
+def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crashing_lab: FaultLab) -> None:
+    lab = crashing_lab
     jobs = lab.enqueue("effect", 50, seconds=0.2) + lab.enqueue("plain", 50, seconds=0.2)
     workers = [lab.start("--concurrency", "10") for _ in range(2)]
     lab.until(lambda: lab.final() > 10, "jobs get on")
 
     server.crash()
-    lab.until(lambda: all("lost its leases" in worker.told() for worker in workers), "the workers gave up their leases")
+    lab.until(
+        lambda: all("lost its leases" in worker.output() for worker in workers), "the workers gave up their leases"
+    )
     server.start()
     took = lab.until_final(jobs)
 
@@ -66,8 +68,8 @@ def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crash
     print(f"{took:.1f} s after the outage, with a lease of {LEASE:g} s")
 
 
-def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: FaultLab) -> None:
-    lab = sqlite_yard
+def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_lab: FaultLab) -> None:
+    lab = sqlite_lab
     jobs = lab.enqueue("effect", scaled(80, 2_000)) + lab.enqueue("plain", scaled(80, 2_000))
     workers = [lab.start("--concurrency", "4") for _ in range(PROCESSES)]
 
@@ -82,4 +84,4 @@ def test_writers_killed_in_one_sqlite_file_leave_it_whole(sqlite_yard: FaultLab)
     assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     lab.check_effects([job for job in jobs if lab.find(job).type == "effect"])
     lab.check_fences()
-    assert [told for told in (process.told() for process in lab.processes) if "locked" in told] == []
+    assert [told for told in (process.output() for process in lab.processes) if "locked" in told] == []

@@ -34,29 +34,29 @@ def read_only(name: str) -> Iterator[None]:
 
 
 def refusal(lab: FaultLab) -> str:
-    """What an enqueue is told that cannot be written."""
+    """The error of an enqueue that cannot be written."""
     with pytest.raises(StoreUnavailable) as refused:
         lab.enqueue("plain")
     return str(refused.value)
 
 
-def test_sessions_of_a_read_only_server_do_not_stay(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_sessions_of_a_read_only_server_do_not_stay(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     name = urlsplit(lab.url).path.strip("/")
     before = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
     worker = lab.ready(WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
     lab.until_final(before)
 
     with read_only(name):
-        # The first try may meet the session that was just ended; what is told then is that.
+        # The first try may meet the session that was just ended, and reports that.
         lab.until(lambda: bool(READ_ONLY.search(refusal(lab))), "an enqueue says that the server is read-only")
-        lab.until(lambda: "is read-only" in worker.told(), "the worker met the read-only server")
+        lab.until(lambda: "is read-only" in worker.output(), "the worker met the read-only server")
 
     after = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
     lab.until_final(before + after)
     assert worker.ended() is None
     assert lab.counts() == {State.SUCCEEDED: len(before + after)}
-    assert "lost its leases" not in worker.told()
+    assert "lost its leases" not in worker.output()
 
 
 @pytest.fixture(scope="module")
@@ -66,24 +66,24 @@ def standby() -> Iterator[Server]:
         yield server
 
 
-def test_of_several_hosts_the_one_that_takes_writes_is_found(postgres_yard: FaultLab, standby: Server) -> None:
-    name = urlsplit(postgres_yard.url).path.strip("/")
+def test_of_several_hosts_the_one_that_takes_writes_is_found(postgres_lab: FaultLab, standby: Server) -> None:
+    name = urlsplit(postgres_lab.url).path.strip("/")
     administer(f"CREATE DATABASE {name}", standby.url)
     administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on", standby.url)
-    parts = urlsplit(postgres_yard.url)
+    parts = urlsplit(postgres_lab.url)
     login, _, primary = parts.netloc.rpartition("@")
     other = urlsplit(standby.url).netloc.rpartition("@")[2]
 
-    with proxied(postgres_yard.url) as silent:
+    with proxied(postgres_lab.url) as silent:
         silent.swallow()
         hosts = f"{silent.place},{other},{primary}"
         url = urlunsplit(parts._replace(netloc=f"{login}@{hosts}" if login else hosts))
         app = Windlass(url)
         try:
             assert app.counts()[State.QUEUED] == 0
-            (job,) = postgres_yard.enqueue("plain")
-            worker = postgres_yard.ready(WINDLASS_URL=url, WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
-            postgres_yard.until_final([job])
+            (job,) = postgres_lab.enqueue("plain")
+            worker = postgres_lab.ready(WINDLASS_URL=url, WINDLASS_LEASE="30s", WINDLASS_BEAT="1s")
+            postgres_lab.until_final([job])
             assert worker.ended() is None
         finally:
             app.close()

@@ -24,17 +24,17 @@ from .test_pipelines import TRACES, enqueue
 STEP_POINTS = ("step.before_commit", "step.committed", *POINTS)
 LONG = scaled(120, 1_800)  # seconds until a story gives up
 PRODUCERS = 64
-LOOKS = 5  # at the workers, for each look at the store
+LOOKS = 5  # at the workers, for each read of the store
 
 
 class WorkerGroup:
-    """Workers of whom one after the other is killed: by the test at random, and by themselves at the worst moments."""
+    """Workers that are killed one after the other: by the test at random, and by themselves at the worst moments."""
 
     def __init__(
         self, lab: FaultLab, *, workers: int, concurrency: int = 5, points: Sequence[str] = (), chance: float = 0.0
     ) -> None:
         self.kills = 0
-        self._yard = lab
+        self._lab = lab
         self._concurrency = concurrency
         self._environment: dict[str, str] = {}
         if points:
@@ -46,19 +46,19 @@ class WorkerGroup:
 
     def work(self, progress: Callable[[], int], total: int, *, kills: int) -> None:
         """Until a twentieth of the work is left; on the way so many are killed, each at a moment of its own."""
-        random, most, looks = self._yard.random, round(0.95 * total), itertools.count()
+        random, most, looks = self._lab.random, round(0.95 * total), itertools.count()
         for moment in [*sorted(random.choices(range(1, most), k=kills)), most]:
 
             def comes(moment: int = moment) -> bool:
                 self._tend()
                 return next(looks) % LOOKS == 0 and progress() >= moment
 
-            self._yard.until(comes, f"{moment} of {total}", within=LONG)
+            self._lab.until(comes, f"{moment} of {total}", within=LONG)
             if moment < most:
                 self._replace(random.randrange(len(self._workers)))
 
     def finish(self, jobs: int) -> None:
-        """From here on nobody is killed from outside. What the dead have left behind is done as well."""
+        """From here on the test kills no worker. The jobs of dead workers are finished as well."""
         if "WINDLASS_FAILPOINTS" in self._environment:  # these would go on dying
             del self._environment["WINDLASS_FAILPOINTS"]
             dying, self._workers = self._workers, [self._start()]
@@ -67,18 +67,18 @@ class WorkerGroup:
 
         def done() -> bool:
             self._tend()
-            return self._yard.final() >= jobs
+            return self._lab.final() >= jobs
 
-        self._yard.until(done, f"{jobs} jobs are final", within=LONG)
+        self._lab.until(done, f"{jobs} jobs are final", within=LONG)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.kills} kills, {time.monotonic() - self._began:.1f} s"
 
     def _tend(self) -> None:
-        """Start those again who died by themselves."""
+        """Replace workers that died by themselves."""
         for place, worker in enumerate(self._workers):
             if worker.ended() is not None:
-                assert worker.ended() == -signal.SIGKILL, self._yard.told()
+                assert worker.ended() == -signal.SIGKILL, self._lab.report()
                 self._replace(place)
 
     def _replace(self, place: int) -> None:
@@ -87,7 +87,7 @@ class WorkerGroup:
         self.kills += 1
 
     def _start(self) -> Process:
-        return self._yard.start("--concurrency", str(self._concurrency), **self._environment)
+        return self._lab.start("--concurrency", str(self._concurrency), **self._environment)
 
 
 # Joins
@@ -97,13 +97,13 @@ def test_a_fan_out_joins_once_although_workers_are_killed(lab: FaultLab) -> None
     file = is_a_file(lab)
     children = scaled(40, 1_000) if file else scaled(80, 10_000)
     (parent,) = lab.enqueue("fan_out", children=children, seconds=0.02, hard=True)
-    gang = WorkerGroup(lab, workers=2 if file else 3)
+    group = WorkerGroup(lab, workers=2 if file else 3)
 
-    gang.work(lab.final, children, kills=scaled(2, 10) if file else scaled(3, 60))
-    gang.finish(children)
+    group.work(lab.final, children, kills=scaled(2, 10) if file else scaled(3, 60))
+    group.finish(children)
     assert lab.find(parent).status is State.WAITING  # for the last one
     lab.open_gate()
-    gang.finish(children + 2)
+    group.finish(children + 2)
 
     assert lab.counts() == {State.SUCCEEDED: children + 2}  # none was spawned twice, none is lost
     assert msgspec.json.decode(lab.find(parent).output or "") == children + 1
@@ -111,24 +111,24 @@ def test_a_fan_out_joins_once_although_workers_are_killed(lab: FaultLab) -> None
     lab.check_fences()
     check_joined_once(lab, [parent])
     assert len(lab.begins(parent)) >= 4  # it died before its wait and after it
-    print(f"{children} children, {gang.told()}; {len(lab.begins(parent))} runs of the parent")
+    print(f"{children} children, {group.summary()}; {len(lab.begins(parent))} runs of the parent")
 
 
 def test_joins_happen_once_although_parents_die_at_the_worst_moments(lab: FaultLab) -> None:
     file = is_a_file(lab)
     count, children = scaled(4, 100) if file else scaled(6, 1_000), 2
     parents = lab.enqueue("fan_out", count, children=children)
-    gang = WorkerGroup(lab, workers=2, points=POINTS, chance=0.02 / scaled(1, 10))
+    group = WorkerGroup(lab, workers=2, points=POINTS, chance=0.02 / scaled(1, 10))
     total = count * (children + 1)
 
-    gang.work(lab.final, total, kills=1)
-    gang.finish(total)
+    group.work(lab.final, total, kills=1)
+    group.finish(total)
 
     assert lab.counts() == {State.SUCCEEDED: total}
     lab.check_effects(parents)
     lab.check_fences()
     check_joined_once(lab, parents)
-    print(f"{count} parents, {gang.told()}")
+    print(f"{count} parents, {group.summary()}")
 
 
 def check_joined_once(lab: FaultLab, parents: list[UUID]) -> None:
@@ -150,19 +150,19 @@ def check_joined_once(lab: FaultLab, parents: list[UUID]) -> None:
 # Phases
 
 
-def test_every_phase_happens_once_although_workers_are_killed_at_random(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_every_phase_happens_once_although_workers_are_killed_at_random(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     jobs = enqueue(lab, scaled(30, 5_000))
-    gang = WorkerGroup(lab, workers=3)
+    group = WorkerGroup(lab, workers=3)
 
-    gang.work(lambda: effects(lab), len(jobs) * len(TRACES), kills=scaled(2, 60))
-    gang.finish(len(jobs))
+    group.work(lambda: effects(lab), len(jobs) * len(TRACES), kills=scaled(2, 60))
+    group.finish(len(jobs))
 
     assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     rows = Counter(job for job, _ in lab.sql("select job, fence from effects"))
     assert rows == Counter(f"{job} {trace}" for job in jobs for trace in TRACES)
     lab.check_fences()
-    print(f"{len(jobs)} jobs of three phases, {gang.told()}")
+    print(f"{len(jobs)} jobs of three phases, {group.summary()}")
 
 
 # Steps
@@ -172,10 +172,10 @@ def test_a_step_that_charges_is_not_called_again_after_its_commit(lab: FaultLab)
     file = is_a_file(lab)
     jobs = lab.enqueue("pay", scaled(1, 10), dies=True)
     jobs += lab.enqueue("pay", scaled(15, 500) if file else scaled(25, 5_000))
-    gang = WorkerGroup(lab, workers=2, points=STEP_POINTS, chance=0.015 / scaled(1, 10))
+    group = WorkerGroup(lab, workers=2, points=STEP_POINTS, chance=0.015 / scaled(1, 10))
 
-    gang.work(lambda: effects(lab), len(jobs), kills=scaled(1, 10))
-    gang.finish(len(jobs))
+    group.work(lambda: effects(lab), len(jobs), kills=scaled(1, 10))
+    group.finish(len(jobs))
 
     assert lab.counts() == {State.SUCCEEDED: len(jobs)}
     assert lab.effects() == Counter(jobs)  # one row each
@@ -184,37 +184,41 @@ def test_a_step_that_charges_is_not_called_again_after_its_commit(lab: FaultLab)
     for entry in lab.ledger():
         if entry.event == "charge":
             calls[entry.job].append(entry.fence)
-        elif entry.event.startswith("charged:"):  # what every later run is told
+        elif entry.event.startswith("charged:"):  # what every later run reads
             assert int(entry.event.partition(":")[2]) == charged[entry.job], entry
     for job in jobs:
-        # A run's fence is higher than that of any run before it: none called it after the one whose row is there.
+        # A run's fence is higher than that of any run before it: none called it after the run that committed its row.
         assert (len(calls[job]), max(calls[job])) == (len(set(calls[job])), charged[job]), (job, calls[job])
     later = sum(lab.find(job).fence > charged[job] for job in jobs)
-    assert later >= scaled(1, 10), "no run came after a charge: the story told nothing"
+    assert later >= scaled(1, 10), "no run came after a charge: this run proves nothing"
     again = sum(len(fences) > 1 for fences in calls.values())
-    print(f"{len(jobs)} charges, {gang.told()}; {again} called again before the commit, {later} jobs ran on after it")
+    print(
+        f"{len(jobs)} charges, {group.summary()}; {again} called again before the commit, {later} jobs ran on after it"
+    )
 
 
 # Keys
 
 
-def test_of_64_producers_in_several_processes_of_whom_half_roll_back_one_makes_the_job(lab: FaultLab) -> None:
+def test_of_64_producers_in_several_processes_one_makes_the_job_although_half_roll_back(lab: FaultLab) -> None:
     holder = producer(lab, "hold")
-    lab.until(lambda: "held" in holder.told(), "a transaction holds the key")
+    lab.until(lambda: "held" in holder.output(), "a transaction holds the key")
     processes = 2 if is_a_file(lab) else 4
     producers = [producer(lab, str(PRODUCERS // processes)) for _ in range(processes)]
-    lab.until(lambda: all("ready" in each.told() for each in producers), "the producers are ready")
+    lab.until(lambda: all("ready" in each.output() for each in producers), "the producers are ready")
 
     lab.open_gate()
     holder.kill()  # and with it goes its transaction
 
-    assert [each.wait() for each in producers] == [0] * processes, lab.told()
-    answers = [line.split() for each in producers for line in each.told().splitlines() if line != "ready"]
+    assert [each.wait() for each in producers] == [0] * processes, lab.report()
+    answers = [line.split() for each in producers for line in each.output().splitlines() if line != "ready"]
     assert Counter(commits for _, commits, _ in answers) == {"committed": PRODUCERS // 2, "back": PRODUCERS // 2}
     ((job, status),) = lab.sql("select id, status from {}jobs")
     assert status == "queued"
     assert [id for which, commits, id in answers if (which, commits) == ("new", "committed")] == [str(job)]
-    assert {id for which, _, id in answers if which == "existing"} == {str(job)}  # nobody is told of what never was
+    assert {id for which, _, id in answers if which == "existing"} == {
+        str(job)
+    }  # no enqueue returns a job that was never committed
     ((held,),) = lab.sql("select job from {}keys")
     assert str(held) == str(job)
 
@@ -242,7 +246,7 @@ class Kin(NamedTuple):
 
 
 def test_a_cancelled_family_ends_under_load_although_a_worker_with_children_is_killed(lab: FaultLab) -> None:
-    # Those who run leaves run nothing else, and so claim none ahead: there are enough for all of them.
+    # Workers that run leaves run nothing else, and so claim none ahead: there are enough for all of them.
     workers = [lab.start("--concurrency", "4", "--type", "gated") for _ in range(2 if is_a_file(lab) else 3)]
     lab.start("--concurrency", "4", "--type", "tree", "--type", "branch", "--type", "plain")
     branches, leaves = 4, 8
@@ -287,10 +291,10 @@ def check_silence(lab: FaultLab, jobs: set[UUID]) -> None:
     lab.open_gate()
     others = lab.enqueue("gated", 20)
     lab.until(lambda: all(lab.find(job).status is State.SUCCEEDED for job in others), "others run")
-    told = lab.ledger()
-    assert not [entry for entry in told[before:] if entry.job in jobs]
-    assert not [entry for entry in told if entry.job in jobs and entry.event == "joined"]
-    gated = {entry.job for entry in told if entry.event == "end"} & jobs
+    ledger = lab.ledger()
+    assert not [entry for entry in ledger[before:] if entry.job in jobs]
+    assert not [entry for entry in ledger if entry.job in jobs and entry.event == "joined"]
+    gated = {entry.job for entry in ledger if entry.event == "end"} & jobs
     assert all(lab.find(job).type == "plain" for job in gated)
 
 

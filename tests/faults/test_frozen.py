@@ -56,8 +56,8 @@ def test_a_frozen_worker_loses_its_jobs_even_while_it_beats_again(lab: FaultLab)
     lab.check_fences()
 
 
-def test_a_finish_while_the_sweeper_pauses_stays(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard  # on SQLite a sweeper that stands still may hold the file
+def test_a_finish_while_the_sweeper_pauses_stays(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab  # on SQLite a sweeper that stands still may hold the file
     owner = lab.ready(WINDLASS_SWEEP="1h")  # its own sweeper would not pause
     lab.until(lambda: is_idle(lab, owner), "the owner's first sweep is over")
     (job,) = lab.enqueue("freeze", point="finish.before", transaction=False)
@@ -82,12 +82,12 @@ def test_a_finish_while_the_sweeper_pauses_stays(postgres_yard: FaultLab) -> Non
 
     assert row(lab, job) == before
     found = lab.find(job)
-    assert (found.status, found.fence, found.rescues) == (State.SUCCEEDED, 1, 0), lab.told()
+    assert (found.status, found.fence, found.rescues) == (State.SUCCEEDED, 1, 0), lab.report()
 
 
 def test_a_handler_that_blocks_the_event_loop_is_not_run_twice(lab: FaultLab) -> None:
     blocked = lab.ready()
-    lab.ready("--type", "plain")  # somebody who would take the job's worker for dead
+    lab.ready("--type", "plain")  # a sweeper that would take the job's worker for dead
     (job,) = lab.enqueue("block", seconds=3 * LEASE)
 
     lab.until_final([job])

@@ -21,8 +21,8 @@ POINTS = (
 )
 
 
-def test_jobs_survive_workers_that_are_killed_again_and_again(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_jobs_survive_workers_that_are_killed_again_and_again(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     jobs = lab.enqueue("effect", scaled(200, 20_000), seconds=0.005)
     workers = [lab.start("--concurrency", "50") for _ in range(WORKERS)]
     began, kills = time.monotonic(), 0
@@ -44,7 +44,7 @@ def test_jobs_survive_workers_that_are_killed_again_and_again(postgres_yard: Fau
 
 
 def pause(lab: FaultLab, seconds: float, *, after: int) -> None:
-    """Until the next kill; but first somebody must have got on, or workers die before they have begun."""
+    """Until the next kill; but first a worker must have made progress, or workers die before they have begun."""
     end = time.monotonic() + seconds
     lab.until(lambda: time.monotonic() >= end and lab.final() > after, "the workers get on")
 
@@ -64,12 +64,12 @@ def test_jobs_survive_kills_at_the_worst_moments(lab: FaultLab) -> None:
             if worker.ended() == -signal.SIGKILL:
                 kills[point] += 1
                 workers[point] = start(point)
-            assert workers[point].ended() in (None, -signal.SIGKILL), lab.told()
+            assert workers[point].ended() in (None, -signal.SIGKILL), lab.report()
         if lab.final() + 20 > len(jobs):
             jobs.extend(lab.enqueue("effect", 20) + lab.enqueue("plain", 20))
         return min(kills.values()) > 0
 
-    lab.until(every_point_killed_somebody, "every failpoint killed somebody")
+    lab.until(every_point_killed_somebody, "every failpoint killed a worker")
     for worker in workers.values():
         worker.end()
     lab.start()
@@ -89,7 +89,7 @@ def test_a_worker_restarted_at_once_does_not_keep_the_dead_one_alive(lab: FaultL
     first.kill()
     second = lab.ready()
     took = lab.until(lambda: len(lab.begins(job)) == 2, "the job began again")
-    seen = second.offspring()  # a suspect runs in a process of its own
+    seen = second.descendants()  # a suspect runs in a process of its own
     lab.open_gate()
     lab.until_final([job])
 

@@ -17,8 +17,8 @@ HELD = 2.0 if SCALE < 10 else 5.0  # seconds that the transactions stay open
 TRANSACTIONS = 10
 
 
-def test_jobs_that_commit_late_start_soon_although_the_worker_is_busy(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_jobs_that_commit_late_start_soon_although_the_worker_is_busy(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     app = Windlass(lab.url)
 
     @app.job

@@ -38,8 +38,8 @@ def test_a_lost_answer_leaves_no_job_behind(lab: FaultLab, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["finish.before", "beat.before"])
-def test_a_fault_of_the_engine_itself_stops_nothing(postgres_yard: FaultLab, point: str) -> None:
-    lab = postgres_yard
+def test_a_fault_of_the_engine_itself_stops_nothing(postgres_lab: FaultLab, point: str) -> None:
+    lab = postgres_lab
     worker = lab.start("--concurrency", "3", WINDLASS_FAILPOINTS=f"{point}=raise@0.5")
     jobs = lab.enqueue("plain", 6, seconds=1.0)  # two rounds of three: longer than a lease
 

@@ -49,14 +49,14 @@ async def test_a_claim_whose_answer_is_lost_is_looked_at_until_the_database_answ
         store: Any = stores_of(worker)
         claim = store.claim
 
-        async def lossy(wish: Claim) -> Any:
+        async def lossy(request: Claim) -> Any:
             if not lost.is_set():
-                await claim(wish)
-                # and nobody can look for longer than a while
+                await claim(request)
+                # and no read succeeds for a while
                 await asyncio.to_thread(lab.sql, f"ALTER TABLE {{}}jobs RENAME TO {prefix}away")
                 lost.set()
                 raise StoreUnavailable("the answer never came")
-            return await claim(wish)
+            return await claim(request)
 
         store.claim = lossy
         await asyncio.wait_for(lost.wait(), LIMIT)
@@ -76,7 +76,7 @@ async def clock_of(worker: Any) -> float:
 async def claimed_late(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Worker, JobHandle[int]]]:
-    """A worker whose only processor is taken, and a job that it holds without knowing.
+    """A worker with its only processor taken, and a job that it holds without knowing.
 
     As if a frozen server had woken up, and committed a claim that its worker gave up long ago.
     """
@@ -97,8 +97,8 @@ async def claimed_late(
         await long.aenqueue()
         await come(started)
         job = await work.aenqueue(7)
-        wish = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
-        assert [each.id for each in (await store.claim(wish)).jobs] == [job.id]
+        request = Claim(worker=worker.state.worker, room=1, types=("work",), rescan=True)
+        assert [each.id for each in (await store.claim(request)).jobs] == [job.id]
         try:
             yield worker, job
         finally:
@@ -131,7 +131,7 @@ async def test_a_claimed_row_that_cannot_be_read_is_buried_and_says_so(
 
 
 def spoil(lab: FaultLab, job: JobHandle[int]) -> None:
-    """A value that only a hand can have written, past every check."""
+    """A value that only a person can have written, past every check."""
     if lab.url.startswith("sqlite"):
         with closing(sqlite3.connect(lab.url.removeprefix("sqlite:///"), timeout=LIMIT)) as connection, connection:
             connection.execute("UPDATE windlass_jobs SET parent = 'no id' WHERE id = ?", [str(job.id)])

@@ -40,7 +40,7 @@ async def test_a_queue_may_be_named_like_a_message(lab: FaultLab, name: str, cap
         return n
 
     async with app.worker():
-        for n in range(3):  # an idle worker hears of each, and not at its next poll
+        for n in range(3):  # an idle worker is woken for each, before its next poll
             assert await (await work.aenqueue(n)).aresult(timeout=LIMIT) == n
     await app.aclose()
 
@@ -48,10 +48,10 @@ async def test_a_queue_may_be_named_like_a_message(lab: FaultLab, name: str, cap
 
 
 async def test_a_message_that_nobody_understands_ends_nothing(
-    postgres_yard: FaultLab, caplog: pytest.LogCaptureFixture
+    postgres_lab: FaultLab, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    app = Windlass(postgres_yard.url, poll="60s", grace="1s")
+    app = Windlass(postgres_lab.url, poll="60s", grace="1s")
 
     @app.job
     async def work(n: int) -> int:
@@ -67,21 +67,21 @@ async def test_a_message_that_nobody_understands_ends_nothing(
     assert [record.getMessage() for record in caplog.records if "listener" in record.getMessage()] == []
 
 
-def test_a_path_with_other_schemas_before_the_catalogue_changes_nothing(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_a_path_with_other_schemas_before_the_catalogue_changes_nothing(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     lab.sql(HOSTILE)
     jobs = lab.enqueue("effect", 5) + lab.enqueue("plain", 5)
     worker = lab.start()
     lab.until_final(jobs)
 
-    assert lab.counts() == {State.SUCCEEDED: len(jobs)}, worker.told()
+    assert lab.counts() == {State.SUCCEEDED: len(jobs)}, worker.output()
     lab.check_effects(jobs[:5])
     assert worker.ended() is None
-    assert worker.told() == ""
+    assert worker.output() == ""
 
 
-async def test_a_path_without_the_catalogue_stays_the_handlers_own(postgres_yard: FaultLab) -> None:
-    app = Windlass(postgres_yard.url, poll="0.1s", grace="1s")
+async def test_a_path_without_the_catalogue_stays_the_handlers_own(postgres_lab: FaultLab) -> None:
+    app = Windlass(postgres_lab.url, poll="0.1s", grace="1s")
 
     @app.job
     async def look(ctx: Context) -> Any:

@@ -1,4 +1,4 @@
-"""Rows that nobody should have written: times no program can read, counters at their maximum. Others go on."""
+"""Rows that no program should write: times no program can read, counters at their maximum. Other jobs go on."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_next_migration_makes_good_what_was_written_before(rig: Rig) -
     }
 
 
-async def test_whoever_writes_such_a_row_is_told(rig: Rig) -> None:
+async def test_a_write_of_such_a_row_is_refused(rig: Rig) -> None:
     job = await rig.enqueue()
 
     for kind in ODD:
@@ -109,7 +109,7 @@ async def test_whoever_writes_such_a_row_is_told(rig: Rig) -> None:
             assert re.search("years.1.to.9999|maximum", str(refused.value)), kind
 
 
-async def test_whoever_enqueues_such_a_row_is_told(rig: Rig) -> None:
+async def test_an_enqueue_of_such_a_row_is_refused(rig: Rig) -> None:
     job = await rig.enqueue()
     columns = "id, type, input, run_at, created_at, updated_at"
     time = LAST[rig.dialect]["time"]

@@ -31,7 +31,7 @@ def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def away(url: str, **settings: Any) -> AsyncIterator[tuple[Windlass, Proxy]]:
-    """An app whose way to the database can be cut."""
+    """An app behind a proxy, so that its connections can be cut."""
     with proxied(url) as proxy:
         app = Windlass(proxy.url, **({"grace": "1s", "cancel_grace": "0.2s"} | settings))
         try:
@@ -49,16 +49,16 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def noise(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the driver and the event loop logged by themselves."""
-    told = [record for record in caplog.records if record.name.startswith("asyncpg") or record.name == "asyncio"]
-    return [record.getMessage() for record in told if record.levelno >= logging.WARNING]
+    warnings = [record for record in caplog.records if record.name.startswith("asyncpg") or record.name == "asyncio"]
+    return [record.getMessage() for record in warnings if record.levelno >= logging.WARNING]
 
 
 async def test_the_first_answer_after_an_outage_ends_every_pause(
-    postgres_yard: FaultLab, longest_pauses: None, caplog: pytest.LogCaptureFixture
+    postgres_lab: FaultLab, longest_pauses: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     go = asyncio.Event()
-    async with away(postgres_yard.url, lease="60s", beat="0.5s", poll="60s") as (app, proxy):
+    async with away(postgres_lab.url, lease="60s", beat="0.5s", poll="60s") as (app, proxy):
 
         @app.job
         async def work(wait: bool) -> int:
@@ -68,7 +68,7 @@ async def test_the_first_answer_after_an_outage_ends_every_pause(
 
         async with app.worker(concurrency=2):
             first = await work.aenqueue(True)
-            await until(lambda: postgres_yard.sql("SELECT 1 FROM {}jobs WHERE status = 'running'") != [])
+            await until(lambda: postgres_lab.sql("SELECT 1 FROM {}jobs WHERE status = 'running'") != [])
 
             proxy.refuse()
             go.set()
@@ -76,7 +76,7 @@ async def test_the_first_answer_after_an_outage_ends_every_pause(
             proxy.heal()
 
             assert await first.aresult(timeout=LIMIT) == 7  # the finish did not wait out its hour
-            await until(lambda: postgres_yard.sql(LISTENING) != [])  # and the listener did not
+            await until(lambda: postgres_lab.sql(LISTENING) != [])  # and the listener did not
             assert await (await work.aenqueue(False)).aresult(timeout=LIMIT) == 7
 
     assert noise(caplog) == []
@@ -88,13 +88,13 @@ SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE
 
 
 async def test_nothing_is_said_to_work_again_that_does_not(
-    postgres_yard: FaultLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    postgres_lab: FaultLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     uniform = random.uniform
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.02 if low == 0.01 else uniform(low, high))
     settings = {"lease": "2s", "beat": "0.5s", "margin": "0.5s", "poll": "0.1s"}
-    async with away(postgres_yard.url, **settings) as (app, proxy):
+    async with away(postgres_lab.url, **settings) as (app, proxy):
 
         @app.job
         async def work() -> int:
@@ -115,7 +115,7 @@ async def test_nothing_is_said_to_work_again_that_does_not(
 
 def test_pauses_are_short_while_the_database_answers() -> None:
     contact = Contact(SystemClock())
-    assert max(contact.pause(9) for _ in range(200)) > 1.0  # nothing was ever heard of it
+    assert max(contact.pause(9) for _ in range(200)) > 1.0  # it was never delivered
 
     contact.beat(through=True)
     assert max(contact.pause(9) for _ in range(200)) <= 1.0

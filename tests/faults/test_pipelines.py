@@ -27,12 +27,12 @@ def test_every_phase_happens_once_although_workers_are_killed(lab: FaultLab) -> 
         nonlocal kills
         for place, worker in enumerate(workers):
             if worker.ended() is not None:
-                assert worker.ended() == -signal.SIGKILL, lab.told()
+                assert worker.ended() == -signal.SIGKILL, lab.report()
                 workers[place] = start(lab)
                 kills += 1
         return lab.final() >= 0.9 * len(jobs) and kills >= WORKERS
 
-    lab.until(nearly_done, "most jobs are done, and somebody was killed", within=600)
+    lab.until(nearly_done, "most jobs are done, and a worker was killed", within=600)
     for worker in workers:
         worker.end()
     lab.start()

@@ -16,7 +16,7 @@ from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.store import make_migrator, make_store
 from windlass.store.migrate import newest
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 
 from .pooler import pooled
 from .rig import FaultLab
@@ -43,8 +43,8 @@ def test_migrations_go_through_a_pooler(empty_database: str, declared: dict[str,
         assert asyncio.run(make_migrator(settings).current()) == newest("postgres")
 
 
-def test_work_goes_through_a_pooler_that_was_declared(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_work_goes_through_a_pooler_that_was_declared(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     with pooled(lab.url) as pooler:
         jobs = lab.enqueue("effect", 10) + lab.enqueue("plain", 10)
         workers = [lab.start(WINDLASS_URL=pooler.url, WINDLASS_POOLER="transaction", **LONG) for _ in range(2)]
@@ -55,7 +55,7 @@ def test_work_goes_through_a_pooler_that_was_declared(postgres_yard: FaultLab) -
         asyncio.run(prune(pooler.url))
         for worker in workers:
             assert worker.ended() is None
-            assert "beat:" not in worker.told()
+            assert "beat:" not in worker.output()
 
 
 async def prune(url: str) -> None:
@@ -79,23 +79,23 @@ async def prune(url: str) -> None:
 TOMORROW = "SELECT to_char((windlass.now() AT TIME ZONE 'UTC')::date + 1, 'YYYYMMDD')"
 
 
-def test_a_pooler_that_refuses_our_settings_is_named(postgres_yard: FaultLab) -> None:
-    with pooled(postgres_yard.url) as pooler:
+def test_a_pooler_that_refuses_our_settings_is_named(postgres_lab: FaultLab) -> None:
+    with pooled(postgres_lab.url) as pooler:
         app = Windlass(pooler.url)
         with pytest.raises(StoreUnavailable, match=r"a pooler is in front of .*WINDLASS_POOLER=transaction"):
             app.counts()
         app.close()
 
 
-def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_a_pooler_that_says_nothing_is_recognised_and_worked_with(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     with pooled(lab.url, ignores={*SETTINGS, "application_name"}) as pooler:
         jobs = lab.enqueue("effect", 10) + lab.enqueue("plain", 10)
         workers = [lab.start(WINDLASS_URL=pooler.url, **LONG) for _ in range(2)]
         lab.until_final(jobs)
 
         assert lab.counts() == {State.SUCCEEDED: len(jobs)}
-        lab.until(lambda: all("and nothing was said of it" in worker.told() for worker in workers), "they say so")
+        lab.until(lambda: all("and was not declared" in worker.output() for worker in workers), "they say so")
         for worker in workers:
-            assert len(worker.told().splitlines()) == 1, worker.told()
-            assert "WINDLASS_POOLER=transaction" in worker.told()
+            assert len(worker.output().splitlines()) == 1, worker.output()
+            assert "WINDLASS_POOLER=transaction" in worker.output()

@@ -1,4 +1,4 @@
-"""The database refuses what a worker writes: for a while, for one job, or for a reason that nobody foresaw.
+"""The database refuses what a worker writes: for a while, for one job, or for a reason that the engine does not know.
 
 A refusal of the database is no fault of a job: what could not be written waits, and is written when it is over.
 """
@@ -148,8 +148,8 @@ async def test_a_table_that_is_away_for_a_while_costs_no_job(lab: FaultLab, data
     assert set(jobs.runs.values()) == {1}
 
 
-async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: FaultLab) -> None:
-    lab, role = postgres_yard, f"worker_{uuid4().hex[:8]}"
+async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_lab: FaultLab) -> None:
+    lab, role = postgres_lab, f"worker_{uuid4().hex[:8]}"
     lab.sql(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA windlass TO {role}")
     lab.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA windlass TO {role}")
     lab.sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA windlass TO {role}")
@@ -171,8 +171,8 @@ async def test_a_grant_that_is_missing_for_a_while_costs_no_job(postgres_yard: F
         await sql(lab, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_yard: FaultLab) -> None:
-    database = Database(url=postgres_yard.url, dialect="postgres")
+async def test_a_handler_that_forgets_all_statements_of_its_connection_harms_nobody(postgres_lab: FaultLab) -> None:
+    database = Database(url=postgres_lab.url, dialect="postgres")
     app = database.app()
 
     @app.job
@@ -252,7 +252,7 @@ async def test_a_refused_job_that_is_alone_lets_others_show_that_the_database_ta
         assert (await in_state(three, State.DEAD, timeout=LIMIT)).reason == "succeeded, could not be stored"
 
 
-# Nobody's
+# Unknown reasons
 
 
 async def test_a_finish_that_raises_something_unforeseen_keeps_no_other_waiting(
@@ -295,7 +295,7 @@ def spoil(worker: Worker, odd: Callable[[Transition], bool]) -> None:
 
     async def surprising(transitions: list[Transition]) -> Any:
         if any(map(odd, transitions)):
-            raise ZeroDivisionError("a fault that nobody foresaw")
+            raise ZeroDivisionError("a fault that was not foreseen")
         return await settle(transitions)
 
     store.finish = surprising

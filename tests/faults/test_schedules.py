@@ -22,18 +22,18 @@ PAGE = 10_000
 
 
 class Timetable:
-    """What the store and the ledger say of the one schedule in the yard."""
+    """What the store and the ledger have of the one schedule in the lab."""
 
     def __init__(self, lab: FaultLab) -> None:
-        self._yard = lab
+        self._lab = lab
 
     def row(self) -> ScheduleRow | None:
-        rows = self._yard._app.schedules()
+        rows = self._lab._app.schedules()
         return rows[0] if rows else None
 
     def begins(self) -> datetime:
         """The first tick there was to be."""
-        self._yard.until(lambda: bool(self.ticks()), "the first tick fired")
+        self._lab.until(lambda: bool(self.ticks()), "the first tick fired")
         return min(tick.at for tick in self.ticks())
 
     def passed(self, begin: datetime, ticks: int) -> bool:
@@ -42,13 +42,13 @@ class Timetable:
         return row is not None and row.next_at is not None and row.next_at >= begin + ticks * timedelta(seconds=STEP)
 
     def ticks(self) -> list[TickRow]:
-        return self._yard._app.client.ask(lambda store: store.ticks("ticks", page=PAGE))
+        return self._lab._app.client.ask(lambda store: store.ticks("ticks", page=PAGE))
 
     def jobs(self) -> list[Job]:
-        return self._yard._app.client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE))
+        return self._lab._app.client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE))
 
     def pause(self) -> None:
-        self._yard._app.client.ask(lambda store: store.pause_schedule("ticks"))
+        self._lab._app.client.ask(lambda store: store.pause_schedule("ticks"))
 
     def check(self, begin: datetime, *, least: int) -> int:
         """Each tick from the first to the last has one row, one job, and one job in the ledger outside."""
@@ -64,7 +64,7 @@ class Timetable:
         assert Counter(tick.at for tick in ticks) == Counter(wanted)
         assert {tick.outcome for tick in ticks} == {TickOutcome.FIRED}
         assert {tick.job for tick in ticks} == {job.id for job in jobs}
-        assert {entry.job for entry in self._yard.ledger() if entry.event == "begin"} == {job.id for job in jobs}
+        assert {entry.job for entry in self._lab.ledger() if entry.event == "begin"} == {job.id for job in jobs}
         return len(wanted)
 
 
@@ -76,7 +76,7 @@ def test_ticks_with_workers_that_freeze_by_turns(lab: FaultLab) -> None:
     while not timetable.passed(begin, TICKS):
         victim = workers[frozen % 2]
         lab.freeze(victim)
-        if frozen % 4 == 3:  # …and once in a while nobody is there
+        if frozen % 4 == 3:  # …and once in a while no worker runs
             lab.freeze(workers[(frozen + 1) % 2])
         pause(lab.random.uniform(0.2, 1.0 if frozen % 5 else LEASE + 0.5))
         for worker in workers:
@@ -123,9 +123,9 @@ def test_no_tick_is_lost_with_workers_that_are_killed(lab: FaultLab) -> None:
 
 
 def test_a_worker_that_freezes_in_the_middle_of_firing_keeps_its_schedule_for_seconds_only(
-    postgres_yard: FaultLab,
+    postgres_lab: FaultLab,
 ) -> None:
-    lab, timetable = postgres_yard, Timetable(postgres_yard)  # on SQLite it would hold the whole file
+    lab, timetable = postgres_lab, Timetable(postgres_lab)  # on SQLite it would hold the whole file
     zombie = lab.start(**EVERY, WINDLASS_FAILPOINTS="tick.moved=stop")
     lab.until(lambda: zombie.frozen, "the zombie stands still with a tick that it has moved on from")
     row = timetable.row()
@@ -145,7 +145,7 @@ def test_a_worker_that_freezes_in_the_middle_of_firing_keeps_its_schedule_for_se
 def thawed(lab: FaultLab, zombie: Process) -> None:
     """Until it has found out that its transaction is gone; it stops again in its next one, and must not stay there."""
     zombie.thaw()
-    lab.until(lambda: "schedules: " in zombie.told(), "the zombie lost its transaction")
+    lab.until(lambda: "schedules: " in zombie.output(), "the zombie lost its transaction")
     zombie.kill()
 
 

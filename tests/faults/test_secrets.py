@@ -1,4 +1,4 @@
-"""A URL is written wrongly, and its password is in it: the error says what is wrong, and the password is nowhere."""
+"""A URL is written wrongly, and its password is in it: the error names what is wrong, and the password is nowhere."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ READABLE = [
 COMMANDS = [["migrate"], ["config"], ["config", "--json"], ["doctor"], ["jobs", "list"]]
 
 
-def is_hidden(told: str) -> bool:
-    return not any(piece in told for piece in ("hunter2", "hun/", "hun?", "hun#", "hun@", "hun[", "ter2"))
+def is_hidden(text: str) -> bool:
+    return not any(piece in text for piece in ("hunter2", "hun/", "hun?", "hun#", "hun@", "hun[", "ter2"))
 
 
 @pytest.mark.parametrize("url", UNREADABLE + READABLE)

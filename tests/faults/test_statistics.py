@@ -1,4 +1,4 @@
-"""A table that PostgreSQL believes to be empty: autovacuum looked at it in a quiet second, and then a burst came."""
+"""A table that PostgreSQL believes to be empty: autovacuum analysed it in a quiet second, and then a burst came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.model.state import State, Verb
 
 from .rig import FaultLab, scaled
 
-READS_PER_JOB = 30  # rows of jobs: find, lock, write; once more for each rescan and each look for lanes
+READS_PER_JOB = 30  # rows of jobs: find, lock, write; once more for each rescan and each search for lanes
 LIMIT = 30.0  # seconds until a story gives up
 WAITS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())"
 
@@ -40,16 +40,16 @@ def reads(lab: FaultLab) -> int:
 
 
 @pytest.mark.parametrize(("rows", "pages"), [(1, 5_400), (0, 1)])
-def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_yard: FaultLab, rows: int, pages: int) -> None:
-    lab = postgres_yard
+def test_a_burst_after_a_quiet_minute_is_worked_off_job_by_job(postgres_lab: FaultLab, rows: int, pages: int) -> None:
+    lab = postgres_lab
     believe(lab, rows, pages)
     jobs = scaled(4_000, 20_000)
     lab.enqueue("plain", jobs)
 
     worker = lab.start("--concurrency", "100")
-    # The history alone: a look at jobs would count as well.
+    # The history alone: a read of jobs would count as well.
     lab.until(lambda: lab.sql("SELECT count(*) FROM {}history") == [(jobs,)], f"{jobs} jobs have ended")
-    worker.signal(signal.SIGTERM)  # its sessions tell what they read when they end
+    worker.signal(signal.SIGTERM)  # its sessions report what they read when they end
     worker.wait()
 
     assert reads(lab) <= READS_PER_JOB * jobs
@@ -92,13 +92,13 @@ async def test_an_end_that_waited_for_another_writer_is_written_on_the_newer_row
         rig.worker = await rig.register()
         job = await rig.running()
 
-        settled = await written_meanwhile(
+        finished = await written_meanwhile(
             rig,
             f"UPDATE windlass.jobs SET trace = 'newer' WHERE id = '{job.id}'",
-            rig.settle(job.lease, verb, delay=60.0),
+            rig.write(job.lease, verb, delay=60.0),
         )
 
-        assert settled.states == {job.id: state}
+        assert finished.states == {job.id: state}
         assert (await rig.find(job.id)).trace == "newer"
 
 
@@ -110,13 +110,13 @@ async def test_an_end_that_waited_and_lost_its_lease_meanwhile_changes_nothing(
         rig.worker = await rig.register()
         job = await rig.running()
 
-        settled = await written_meanwhile(
+        finished = await written_meanwhile(
             rig,
             f"UPDATE windlass.jobs SET token = gen_random_uuid() WHERE id = '{job.id}'",
-            rig.settle(job.lease, verb, delay=60.0),
+            rig.write(job.lease, verb, delay=60.0),
         )
 
-        assert settled.lost == {job.id}
+        assert finished.lost == {job.id}
         assert await rig.status(job.id) is State.RUNNING
 
 

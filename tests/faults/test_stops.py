@@ -32,18 +32,18 @@ def test_a_rolling_restart_loses_nothing_and_burns_no_attempt(lab: FaultLab) -> 
     found = [lab.find(job) for job in jobs]
     assert {(job.attempt, job.crashes, job.rescues) for job in found} == {(1, 0, 0)}
     released = sum(job.fence > 1 for job in found)
-    assert released, "no job outlived the grace time: the story told nothing"
+    assert released, "no job outlived the grace time: this run proves nothing"
     print(f"{len(codes)} restarts, {released} jobs given back")
 
 
-def test_a_second_sigterm_ends_at_once_and_the_job_is_rescued(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_a_second_sigterm_ends_at_once_and_the_job_is_rescued(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     worker = lab.ready(level="INFO", WINDLASS_GRACE="1h")
     (job,) = lab.enqueue("gated")
     lab.until(lambda: len(lab.begins(job)) == 1, "the job began")
 
     worker.signal(signal.SIGTERM)
-    lab.until(lambda: "stopping; 1 running jobs" in worker.told(), "the worker waits for its job")
+    lab.until(lambda: "stopping; 1 running jobs" in worker.output(), "the worker waits for its job")
     worker.signal(signal.SIGTERM)
 
     assert worker.wait() == 128 + signal.SIGTERM

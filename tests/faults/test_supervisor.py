@@ -12,8 +12,8 @@ from .process import PROC
 from .rig import FaultLab
 
 
-def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     supervisor = lab.start("--processes", "2", "--concurrency", "1")
     lab.until(lambda: len(lab.workers()) == 2, "both children are registered")
     jobs = lab.enqueue("gated", 2)
@@ -21,7 +21,7 @@ def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_yard: FaultL
 
     (victim,) = {entry.pid for entry in lab.begins(jobs[0])}
     os.kill(victim, signal.SIGKILL)
-    lab.until(lambda: len(lab.begins(jobs[0])) == 2, "somebody else has its job")
+    lab.until(lambda: len(lab.begins(jobs[0])) == 2, "another worker has its job")
     lab.until(lambda: sum(not worker.dead for worker in lab.workers()) == 2, "a third child is registered")
     lab.open_gate()
     lab.until_final(jobs)
@@ -32,13 +32,13 @@ def test_a_killed_child_is_replaced_and_its_job_done_again(postgres_yard: FaultL
     assert [worker for worker in lab.workers() if not worker.dead] == []
 
 
-def test_the_supervisor_holds_no_connection(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_the_supervisor_holds_no_connection(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     supervisor = lab.start("--processes", "2")
     lab.until(lambda: len(lab.workers()) == 2, "both children are registered")
-    children = [pid for pid in supervisor.offspring() if tcp_sockets(pid)]
+    children = [pid for pid in supervisor.descendants() if tcp_sockets(pid)]
 
-    assert len(children) == 2  # so that the look itself is known to work
+    assert len(children) == 2  # so that the search itself is known to work
     assert tcp_sockets(supervisor.pid) == set()
 
 

@@ -15,7 +15,7 @@ QUICK = 20  # jobs that nothing speaks against
 
 
 def orphans(lab: FaultLab, type: str, count: int, **input: Any) -> list[UUID]:
-    """Jobs whose worker was killed while they ran."""
+    """Jobs of a worker that was killed while they ran."""
     jobs = lab.enqueue(type, count, **input)
     victim = lab.ready("--concurrency", str(count))
     lab.until(lambda: all(lab.begins(job) for job in jobs), "all jobs run")

@@ -1,4 +1,4 @@
-"""One odd row, written by hand or refused by a trigger: its own end may be odd, and nobody else's."""
+"""One odd row, written by hand or refused by a trigger: its own end may be odd, and no other job's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def store(database: Database) -> AsyncIterator[Store]:
 
 
 async def orphans(store: Store, lab: FaultLab, count: int, **options: str) -> list[Job]:
-    """Jobs whose worker died."""
+    """Jobs of a worker that died."""
     worker = NewWorker(id=uuid4(), name="dead", lease=60.0, queues=None, types=(TYPE,), concurrency=count)
     await store.register(worker)
     await store.enqueue([NewJob(id=new_id(), type=TYPE, input="{}", **options) for _ in range(count)])  # type: ignore[arg-type]

@@ -26,11 +26,11 @@ def windlass(*arguments: str, url: str) -> Result:
 
 
 def findings(url: str) -> dict[str, tuple[str, str, str]]:
-    """The worst word of doctor's on each check."""
-    told: dict[str, tuple[str, str, str]] = {}
+    """The worst finding of `windlass doctor` on each check."""
+    found: dict[str, tuple[str, str, str]] = {}
     for each in json.loads(windlass("doctor", "--json", url=url).stdout)["findings"]:
-        told.setdefault(each["check"], (each["level"], each["said"], each["advice"] or ""))
-    return told
+        found.setdefault(each["check"], (each["level"], each["said"], each["advice"] or ""))
+    return found
 
 
 # Odd rows
@@ -117,20 +117,20 @@ def test_doctor_says_that_the_clock_was_set_back(lab: FaultLab) -> None:
 
 
 @pytest.fixture
-def stranger(postgres_yard: FaultLab) -> Iterator[str]:
+def stranger(postgres_lab: FaultLab) -> Iterator[str]:
     """The URL of a user that may connect and nothing else."""
     name = f"stranger_{uuid4().hex[:8]}"
-    postgres_yard.sql(f"CREATE ROLE {name} LOGIN PASSWORD 'stranger'")
-    parts = urlsplit(postgres_yard.url)
+    postgres_lab.sql(f"CREATE ROLE {name} LOGIN PASSWORD 'stranger'")
+    parts = urlsplit(postgres_lab.url)
     yield urlunsplit(parts._replace(netloc=f"{name}:stranger@{parts.netloc.rpartition('@')[2]}"))
-    postgres_yard.sql(f"DROP OWNED BY {name}; DROP ROLE {name}")
+    postgres_lab.sql(f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
 def user(url: str) -> str:
     return urlsplit(url).username or ""
 
 
-def test_doctor_without_any_right_names_the_grant(postgres_yard: FaultLab, stranger: str) -> None:
+def test_doctor_without_any_right_names_the_grant(postgres_lab: FaultLab, stranger: str) -> None:
     level, said, advice = findings(stranger)["schema"]
 
     assert level == "problem"
@@ -139,16 +139,16 @@ def test_doctor_without_any_right_names_the_grant(postgres_yard: FaultLab, stran
     assert "permission denied" in windlass("jobs", "list", url=stranger).output
 
 
-def test_doctor_that_may_read_some_tables_tells_what_it_could_not_ask(postgres_yard: FaultLab, stranger: str) -> None:
-    postgres_yard.sql(f"GRANT USAGE ON SCHEMA windlass TO {user(stranger)}")
+def test_doctor_that_may_read_some_tables_tells_what_it_could_not_ask(postgres_lab: FaultLab, stranger: str) -> None:
+    postgres_lab.sql(f"GRANT USAGE ON SCHEMA windlass TO {user(stranger)}")
     assert findings(stranger)["schema"][0] == "problem"
 
-    postgres_yard.sql(f"GRANT SELECT ON windlass.migrations, windlass.jobs TO {user(stranger)}")
-    told = findings(stranger)
+    postgres_lab.sql(f"GRANT SELECT ON windlass.migrations, windlass.jobs TO {user(stranger)}")
+    found = findings(stranger)
 
-    assert told["schema"][0] == "ok"
+    assert found["schema"][0] == "ok"
     for check in ("plans", "tables", "types", "holders", "rows", "joins", "limits"):
-        level, said, advice = told[check]
+        level, said, advice = found[check]
         assert level == "warning"
         assert "permission denied" in said
         assert "GRANT" in advice
@@ -167,8 +167,8 @@ FOREIGN = {
 }
 
 
-def test_doctor_on_another_programs_schema_says_so(postgres_yard: FaultLab) -> None:
-    lab = postgres_yard
+def test_doctor_on_another_programs_schema_says_so(postgres_lab: FaultLab) -> None:
+    lab = postgres_lab
     lab.sql("CREATE TABLE public.newest AS SELECT max(number) FROM windlass.migrations")
 
     for kind, made in FOREIGN.items():

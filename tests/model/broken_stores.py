@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class UnfencedFinish(SqliteStore):
-    """Finishes by id: whoever holds the job, the lease that comes is taken for the current one."""
+    """Finishes by id: any lease is taken for the current one."""
 
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
         return await super().finish([await self._trusted(each) for each in transitions])
@@ -40,7 +40,7 @@ class UnfencedFinish(SqliteStore):
 
 
 class UnfencedTransaction(SqliteStore):
-    """ctx.transaction() finishes by id, and never says that the lease is gone: an effect can come twice."""
+    """ctx.transaction() finishes by id, and never reports that the lease is lost: an effect can be committed twice."""
 
     @asynccontextmanager
     async def transaction(self, *, limit: float) -> AsyncIterator[SqliteTransaction]:
@@ -85,7 +85,7 @@ class CarelessRescue(SqliteStore):
 
 
 class SharedClaim(SqliteStore):
-    """Where nothing else is due, hands out a job that another worker holds."""
+    """Where nothing else is due, leases a job that another worker holds."""
 
     async def claim(self, claim: Claim) -> Claimed:
         token = str(uuid4())

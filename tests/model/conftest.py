@@ -34,7 +34,7 @@ def make_postgres(url: str, clock: Clock) -> Store:
 
 @pytest.fixture
 def bench_on(tmp_path: Path) -> Iterator[OpenBench]:
-    """Opens a bench on a dialect, with the store of that dialect or a broken twin of it."""
+    """Opens a bench on a dialect, with the store of that dialect or a broken form of it."""
     opened: list[Bench] = []
 
     def open_bench(dialect: str, make_store: Callable[[str, Clock], Store] | None = None) -> Bench:

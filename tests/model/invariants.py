@@ -52,7 +52,7 @@ def _check_row(life: Life, row: Job, fences: dict[UUID, int]) -> None:
         name: (getattr(life, name), getattr(row, name)) for name in FACTS if getattr(life, name) != getattr(row, name)
     }
     assert not wrong, f"I3: {row.id} changed without a right to: (expected, found) {wrong}"
-    assert life.finals == (life.status in FINAL), f"I5: {life.finals} final states told for a {life.status} job"
+    assert life.finals == (life.status in FINAL), f"I5: {life.finals} final states reported for a {life.status} job"
 
 
 def _check_effects(truth: Truth, seen: Seen) -> None:
@@ -95,12 +95,12 @@ class Scope:
     """How much a store promises of one claim."""
 
     def __init__(self, *, complete: bool, merged: bool) -> None:
-        self.complete = complete  # it looked everywhere: nothing below a floor was left out
+        self.complete = complete  # it read all lanes: nothing below a floor was left out
         self.merged = merged  # queues of one priority are merged job by job, and not queue by queue
 
 
 def _check_choice(claim: Claim, claimed: Claimed, eligible: dict[UUID, Life], *, merged: bool) -> None:
-    """I4 and the order of a claim: the oldest have their places, and nobody was passed over."""
+    """I4 and the order of a claim: the oldest jobs have their places, and no due job was passed over."""
     size = min(claim.room, len(eligible))
     assert len(claimed.jobs) == size, f"I4: {len(claimed.jobs)} of {size} due jobs were claimed"
     chosen = {job.id for job in claimed.jobs}
@@ -124,11 +124,11 @@ def _comparable(one: Life, other: Life, eligible: dict[UUID, Life], *, merged: b
 
 
 def _check_patience(truth: Truth, claim: Claim, claimed: Claimed, now: datetime) -> None:
-    """Whoever sleeps until `next_due` does not sleep past a job."""
+    """A worker that sleeps until `next_due` does not sleep past a job."""
     later = [life.run_at for life in truth.wanted(claim, now) if life.run_at > now]
     if later and len(claimed.jobs) < claim.room and not claim.by_creation and not claim.untouched:
         wait = (min(later) - now).total_seconds()
-        assert claimed.next_due is not None, f"claim: a job is due in {wait} s and nobody was told"
+        assert claimed.next_due is not None, f"claim: a job is due in {wait} s and next_due is missing"
         assert 0 <= claimed.next_due <= wait, f"claim: {claimed.next_due} s is longer than the {wait} s it takes"
 
 

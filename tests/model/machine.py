@@ -54,9 +54,9 @@ class StoreMachine(Steps):
     # The way in
 
     @precondition(lambda self: self.live < MOST_JOBS)
-    @rule(wishes=NEW_JOBS, how=st.sampled_from(["plain"] * 4 + ["commit", *UNDOINGS]))
-    def enqueue(self, wishes: list[dict[str, Any]], how: str) -> None:
-        new = self.new_jobs(wishes)
+    @rule(options=NEW_JOBS, how=st.sampled_from(["plain"] * 4 + ["commit", *UNDOINGS]))
+    def enqueue(self, options: list[dict[str, Any]], how: str) -> None:
+        new = self.new_jobs(options)
 
         async def enqueue() -> None:
             async with self.store.transaction(limit=LIMIT) as transaction:
@@ -69,13 +69,13 @@ class StoreMachine(Steps):
             self.accept(new, self.now)
 
     @precondition(lambda self: self.bench.dialect == "postgres" and self.live < MOST_JOBS)
-    @rule(wishes=NEW_JOBS, commits=st.sampled_from([True, True, False]))
-    def linger(self, wishes: list[dict[str, Any]], commits: bool) -> None:
-        """An enqueue whose transaction stays open while others go on. On a file it would keep every writer out."""
+    @rule(options=NEW_JOBS, commits=st.sampled_from([True, True, False]))
+    def linger(self, options: list[dict[str, Any]], commits: bool) -> None:
+        """An enqueue in a transaction that stays open while other steps run. On a file it would block every writer."""
         if self.late is not None:
             self.end_lingering(commits=commits)
             return
-        block, new = self.store.transaction(limit=LIMIT), self.new_jobs(wishes)
+        block, new = self.store.transaction(limit=LIMIT), self.new_jobs(options)
         self.late = Late(block=block, transaction=self.do(block.__aenter__()), new=new, began=self.now)
         self.do(self.late.transaction.enqueue(new))
 
@@ -126,9 +126,9 @@ class StoreMachine(Steps):
         steady=RARELY,
         lost=RARELY,
     )
-    def claim(self, worker: int, steady: bool, lost: bool, aged: int, **wish: Any) -> None:
+    def claim(self, worker: int, steady: bool, lost: bool, aged: int, **more: Any) -> None:
         pace: dict[str, Any] = {"by_creation": True, "untouched": LEASE} if steady else {"aged": aged}
-        claim = Claim(worker=pick(self.workers, worker), **wish, **pace)
+        claim = Claim(worker=pick(self.workers, worker), **more, **pace)
         if lost:
             self.claim_and_hear_nothing(claim)
         else:
@@ -147,19 +147,19 @@ class StoreMachine(Steps):
         self.claim_as(Claim(worker=heir, room=2 * MOST_JOBS, types=TYPES, rescan=True))
 
     @rule(job=PICK, how=ENDINGS, delay=DELAYS, processed=st.one_of(st.none(), st.integers(0, 9)))
-    def settle(self, job: int, how: str, delay: float, processed: int | None) -> None:
-        """Under whatever lease there is, current or stale; perhaps with a word about progress before."""
+    def finish(self, job: int, how: str, delay: float, processed: int | None) -> None:
+        """Under any lease, current or stale; sometimes progress is recorded before."""
         claimed = pick(self.something_held(), job)
         if processed is not None:
             self.record(Progress(lease=claimed.lease, total=10, processed=processed, failed=1))
-        self.settle_all([ending(claimed, how, delay)])
+        self.finish_all([ending(claimed, how, delay)])
 
     @rule(batch=st.lists(st.tuples(PICK, ENDINGS, DELAYS), min_size=2, max_size=4), lost=RARELY)
-    def settle_batch(self, batch: list[tuple[int, str, float]], lost: bool) -> None:
+    def finish_batch(self, batch: list[tuple[int, str, float]], lost: bool) -> None:
         """One lease per job, as a completer has them; the answer may get lost after the commit."""
         held = self.something_held()
         transitions = [ending(pick(held, job), how, delay) for job, how, delay in batch]
-        self.settle_all(list({each.job: each for each in transitions}.values()), lost=lost)
+        self.finish_all(list({each.job: each for each in transitions}.values()), lost=lost)
 
     @rule(
         job=PICK,
@@ -175,15 +175,15 @@ class StoreMachine(Steps):
             async with self.store.transaction(limit=LIMIT) as transaction:
                 await transaction.execute("INSERT INTO effects VALUES ($1, $2)", str(claimed.id), claimed.fence)
                 await transaction.enqueue(new)
-                told = await transaction.finish(transition)
-                assert told is (current is not None), f"I3: finish() said {told} under {transition.lease}"
-                await leave(transaction, how if told else "leave")
+                answer = await transaction.finish(transition)
+                assert answer is (current is not None), f"I3: finish() said {answer} under {transition.lease}"
+                await leave(transaction, how if answer else "leave")
 
         current = self.truth.current(claimed.lease)
         with suppress(Undone):
             self.do(finish())
         if current is not None and how == "commit":
-            self.finished(claimed.id, self.truth.settle(transition, self.now))
+            self.finished(claimed.id, self.truth.finish(transition, self.now))
             current.effects += 1
             self.accept(new, self.now)
         self.check_settled_by(claimed.lease)
@@ -209,7 +209,7 @@ class StoreMachine(Steps):
         assert counts == self.truth.counts(), f"I8: counted {counts} instead of {self.truth.counts()}"
 
     def teardown(self) -> None:
-        """I1 and I4 at the end of every example: the dust settles, and every job can come to its end."""
+        """I1 and I4 at the end of every example: after the last step every job can be brought to its end."""
         try:
             if sys.exc_info()[0] is None:
                 self.finish_everything()
@@ -226,8 +226,8 @@ class StoreMachine(Steps):
         while (claimed := self.claim_as(Claim(worker=worker, room=5, types=TYPES, rescan=True))).jobs:
             for job in claimed.jobs:
                 transition = ending(job, "succeed", 0.0)
-                settled = self.do(self.store.finish([transition]))
-                assert settled.states == {job.id: self.truth.settle(transition, self.now)}
+                finished = self.do(self.store.finish([transition]))
+                assert finished.states == {job.id: self.truth.finish(transition, self.now)}
                 self.finished(job.id, State.SUCCEEDED)
         self.tables_agree()
         stuck = [life for life in self.truth.jobs.values() if life.status not in {*FINAL, State.WAITING}]

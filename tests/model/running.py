@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = {"sqlite": 20, "postgres": 12}  # at scale 1
 STEPS = 50  # per example
-PATIENCE = 300  # examples in which a broken twin must be caught; most are within ten
+PATIENCE = 300  # examples in which a broken store must be caught; most are within ten
 
 COMMON = settings(
     stateful_step_count=STEPS,
@@ -34,7 +34,7 @@ def run_machine(bench: Bench) -> None:
 
 
 def run_until_caught(bench: Bench) -> None:
-    """As `run_machine`, for a store that is known to be broken: nobody needs the shortest example."""
+    """As `run_machine`, for a store that is known to be broken: the shortest example is not needed."""
     hunting = settings(COMMON, max_examples=PATIENCE, database=None, phases=[Phase.generate], print_blob=False)
     run_state_machine_as_test(_machine_on(bench), settings=hunting)
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 KNOWN, FOREIGN = "mail.send", "report.make"
 TYPES = (KNOWN, FOREIGN)
-SPENT_LEASES = 2  # of jobs that nobody holds: they are many, and one is as good as another
+SPENT_LEASES = 2  # of jobs without a lease: they are many and alike
 LIMIT = 2_000_000.0  # seconds, and the most that PostgreSQL takes: the clock jumps by days while a transaction is open
 
 
@@ -88,30 +88,32 @@ class Steps(RuleBasedStateMachine):
                 assert row.id in self.truth.eligible(claim, self.now), f"claim: {row.id} was not claimable"
                 self.truth.claim(row, claim.worker, self.now)
 
-    def settle_all(self, batch: list[Transition], *, lost: bool = False) -> None:
-        settled: Finished | None = None
+    def finish_all(self, batch: list[Transition], *, lost: bool = False) -> None:
+        finished: Finished | None = None
         with losing("finish.committed") if lost else nullcontext():
-            settled = self.do(self.store.finish(batch))
+            finished = self.do(self.store.finish(batch))
         for transition in batch:
-            state = self.truth.settle(transition, self.now)
+            state = self.truth.finish(transition, self.now)
             self.finished(transition.job, state)
             self.check_settled_by(transition.lease)
-            if settled is not None:
-                told = settled.states.get(transition.job)
-                assert told == state, f"I3: {transition.verb} under {transition.lease} told {told}, not {state}"
-                assert (transition.job in settled.lost) is (state is None), "I3: lost, and nobody was told"
+            if finished is not None:
+                answer = finished.states.get(transition.job)
+                assert answer == state, f"I3: {transition.verb} under {transition.lease} returned {answer}, not {state}"
+                assert (transition.job in finished.lost) is (state is None), (
+                    "I3: the lease was lost, and the store did not report it"
+                )
 
     def check_settled_by(self, lease: Lease) -> None:
-        told = self.do(self.store.settled_by(lease))
-        assert told is self.truth.settled_by(lease), f"I3: settled_by() said {told} of {lease}"
+        answer = self.do(self.store.settled_by(lease))
+        assert answer is self.truth.settled_by(lease), f"I3: settled_by() said {answer} of {lease}"
 
     def operate_on(self, job: UUID, verb: Verb) -> None:
-        told = answer_of(lambda: self.do(self.store.operate(verb, job)))
+        answer = answer_of(lambda: self.do(self.store.operate(verb, job)))
         expected = answer_of(lambda: self.truth.operate(verb, job, self.now))
-        assert told == expected, f"{verb}: told {told} instead of {expected}"
-        if told is State.CANCELLED:
-            self.finished(job, told)
-        if told is State.RUNNING:
+        assert answer == expected, f"{verb}: returned {answer} instead of {expected}"
+        if answer is State.CANCELLED:
+            self.finished(job, answer)
+        if answer is State.RUNNING:
             worker = self.truth.jobs[job].worker
             assert worker is not None
             assert job in self.do(self.process_of(worker).cancel_requests(worker)), "cancel: its worker cannot see it"
@@ -132,7 +134,7 @@ class Steps(RuleBasedStateMachine):
         expected = self.truth.sweep(self.now, overlooks_unknown=self.bench.dialect == "postgres")
         untouched = [life for life in self.truth.jobs.values() if life.status is State.RUNNING]
         check_untaken(untouched, self.bench.look())
-        assert swept == expected, f"rescue: told {swept} instead of {expected}"
+        assert swept == expected, f"rescue: returned {swept} instead of {expected}"
         for life in self.truth.jobs.values():
             if life.id not in ended:
                 self.finished(life.id, life.status)
@@ -159,7 +161,7 @@ class Steps(RuleBasedStateMachine):
         self.truth.bury(self.now)
 
     def adopt_unknown(self) -> None:
-        """PostgreSQL looks for holders without a row only now and then; whom it found has one now, marked dead."""
+        """PostgreSQL searches for holders without a row only now and then; one that it found has a dead row now."""
         for worker, dead in self.bench.look().workers.items():
             if worker not in self.truth.workers and dead and any(self.truth.held_by(worker)):
                 self.truth.adopt(worker, self.now)
@@ -174,11 +176,11 @@ class Steps(RuleBasedStateMachine):
             self.beat(worker)
 
     def beat(self, worker: UUID) -> None:
-        told = self.do(self.bench.heartbeat.beat(worker, LEASE))
-        assert told is self.truth.beat(worker, self.lease_end), f"beat: {worker} was told {told}"
+        answer = self.do(self.bench.heartbeat.beat(worker, LEASE))
+        assert answer is self.truth.beat(worker, self.lease_end), f"beat: {worker} got {answer}"
 
     def finished(self, job: UUID, state: State | None) -> None:
-        """A final state was told for this job: I5 allows one per life."""
+        """The store reported a final state for this job: I5 allows one per life."""
         if state in FINAL:
             self.truth.jobs[job].finals += 1
 
@@ -187,10 +189,10 @@ class Steps(RuleBasedStateMachine):
             self.truth.accept(job, when)
             self.jobs.insert(0, job.id)
 
-    def new_jobs(self, wishes: list[dict[str, Any]]) -> list[NewJob]:
+    def new_jobs(self, options: list[dict[str, Any]]) -> list[NewJob]:
         return [
-            NewJob(id=self.next_id(wish["salt"]), input="{}", **{k: v for k, v in wish.items() if k != "salt"})
-            for wish in wishes
+            NewJob(id=self.next_id(each["salt"]), input="{}", **{k: v for k, v in each.items() if k != "salt"})
+            for each in options
         ]
 
     def next_id(self, salt: int = 0) -> UUID:
@@ -199,7 +201,7 @@ class Steps(RuleBasedStateMachine):
         return UUID(int=salt << 96 | 0x7 << 76 | 0x2 << 62 | self.made)
 
     def something_held(self) -> list[Job]:
-        """Leases to try, current or stale. Where nothing runs, something is begun: no step is wasted on idle hands."""
+        """Leases to try, current or stale. Where no job runs, one is claimed: no step is wasted."""
         if not self.running:
             living = [worker for worker in self.workers if self.truth.alive(worker)]
             claim = Claim(worker=living[0] if living else self.join(), room=3, types=TYPES, rescan=True)
@@ -297,4 +299,4 @@ def answer_of(ask: Any) -> Any:
 
 
 class AnswerLost(Exception):
-    """A failpoint fired after the commit: it happened, and nobody was told."""
+    """A failpoint fired after the commit: the write happened, and its answer was lost."""

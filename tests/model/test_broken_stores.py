@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .bench import Bench
     from .conftest import OpenBench
 
-TWINS = [
+BROKEN = [
     pytest.param(UnfencedFinish, "^I3: ", id="a finish by id only"),
     pytest.param(UnfencedTransaction, "^I[23]: ", id="a transaction that does not look at its lease"),
     pytest.param(LeakyTransaction, "^I[123]: ", id="a transaction that commits what it should undo"),
@@ -40,10 +40,10 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize(("twin", "promise"), TWINS)
-def test_a_broken_twin_is_caught(bench_on: OpenBench, twin: type[SqliteStore], promise: str) -> None:
+@pytest.mark.parametrize(("broken", "promise"), BROKEN)
+def test_a_broken_store_is_caught(bench_on: OpenBench, broken: type[SqliteStore], promise: str) -> None:
     def make(url: str, clock: Clock) -> SqliteStore:
-        return twin(url, clock=clock)
+        return broken(url, clock=clock)
 
     with pytest.raises(AssertionError, match=promise):
         run_until_caught(bench_on("sqlite", make))
@@ -77,15 +77,15 @@ def a_late_commit(bench: Bench) -> tuple[UUID, list[UUID]]:
     late, swift = new_job(), new_job()
 
     async def story() -> list[UUID]:
-        wish = Claim(worker=worker, room=10, types=(TYPE,), rescan=True)
+        claim = Claim(worker=worker, room=10, types=(TYPE,), rescan=True)
         async with store.transaction(limit=60.0) as transaction:
             await transaction.enqueue([late])
             bench.clock.advance(5)
             await bench.rig.run(f"UPDATE windlass.test_clock SET now = '{bench.clock.now().isoformat()}'")
             await store.enqueue([swift])
-            assert [job.id for job in (await store.claim(wish)).jobs] == [swift.id]
+            assert [job.id for job in (await store.claim(claim)).jobs] == [swift.id]
             await transaction.commit()
-        return [job.id for job in (await store.claim(wish)).jobs]
+        return [job.id for job in (await store.claim(claim)).jobs]
 
     try:
         return late.id, bench.do(story())

@@ -55,7 +55,7 @@ class Life:
     failed: int = 0
 
     effects: int = 0  # rows that its transactions committed
-    finals: int = 0  # final states the store told since it was last enqueued, replayed or resumed
+    finals: int = 0  # final states the store reported since the last enqueue, replay or resume
 
 
 FACTS = tuple(name for name in Life.__dataclass_fields__ if name not in ("effects", "finals"))
@@ -116,7 +116,7 @@ class Truth:
         ]
 
     def eligible(self, claim: Claim, now: datetime) -> dict[UUID, Life]:
-        """What the claim may take: nothing, for a worker that was declared dead or that nobody knows."""
+        """What the claim may take: nothing, for a worker that was declared dead or has no row."""
         if not self.alive(claim.worker):
             return {}
         return {life.id: life for life in self.wanted(claim, now) if life.run_at <= now}
@@ -137,7 +137,7 @@ class Truth:
             return None
         return life
 
-    def settle(self, transition: Transition, now: datetime) -> State | None:
+    def finish(self, transition: Transition, now: datetime) -> State | None:
         """The state the job is in afterwards, None when the lease is stale and nothing changed."""
         life = self.current(transition.lease)
         if life is None:
@@ -208,7 +208,7 @@ class Truth:
         self.workers[worker] = Incarnation(alive_until=until, isolates=isolates)
 
     def adopt(self, worker: UUID, now: datetime) -> None:
-        """A sweep gave a worker that nobody knows a row, to say that it is dead."""
+        """A sweep inserted a dead row for a worker that had none."""
         self.workers[worker] = Incarnation(alive_until=now, isolates=False, dead=True)
 
     def beat(self, worker: UUID, until: datetime) -> bool:
@@ -238,7 +238,7 @@ class Truth:
         return len(silent)
 
     def sweep(self, now: datetime, *, overlooks_unknown: bool) -> Swept:
-        """`overlooks_unknown`: jobs of a worker that has no row wait until somebody gives it one."""
+        """`overlooks_unknown`: jobs of a worker that has no row wait until a sweep inserts one."""
         deaths = self.bury(now)
         orphans = [
             life

@@ -1,4 +1,4 @@
-"""Words for the stories of admission: rules, jobs that count against them, and what their limit_counters show."""
+"""Helpers for the tests of admission: rules, jobs that count against them, and what their limit counters show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .rig import Rig
 
 PATIENCE = 60.0  # seconds until a story gives up; nothing here waits that long when the store is right
-LOOK = 0.01  # seconds between two looks at what another connection does
+LOOK = 0.01  # seconds between two reads of what another connection does
 
 
 BUCKET = "wikidata"
@@ -129,7 +129,7 @@ async def drain(rig: Rig, *, rounds: int, **options: Any) -> list[UUID]:
 
 
 def exact(value: float) -> object:
-    """Seconds as a database of microseconds tells them."""
+    """Seconds, rounded as a database with microseconds rounds them."""
     return pytest.approx(value, abs=1e-5)
 
 
@@ -138,7 +138,7 @@ async def limit_counter(rig: Rig, key: str) -> LimitRow | None:
 
 
 async def used(rig: Rig, key: str) -> int:
-    """Slots that are taken, as the turnstile counts them."""
+    """Slots that are taken, as the limit counter has them."""
     row = await limit_counter(rig, key)
     return 0 if row is None else row.used
 
@@ -149,12 +149,12 @@ async def waiting(rig: Rig, key: str) -> int:
 
 
 async def running(rig: Rig, key: str) -> int:
-    """Jobs that hold a slot, counted past the turnstile."""
+    """Jobs that hold a slot, counted from the jobs themselves."""
     return len(await rig.store.holders(key, page=10_000))
 
 
 async def nothing_is_left(rig: Rig) -> None:
-    """Every slot is back and nobody is parked."""
+    """Every slot is free and no job is parked."""
     rows = [row for row in await rig.store.limits() if row.waiting or (row.most is not None and row.used)]
     assert [(row.key, row.used, row.waiting) for row in rows] == []
     assert [tuple(row) for row in await rig.run("SELECT id, parked_on FROM {}jobs WHERE parked_on IS NOT NULL")] == []

@@ -1,4 +1,4 @@
-"""Words for the stories of the flow: families of jobs, waits, and the ways in which an awaited job can end."""
+"""Helpers for the tests of the flow: parents and children, waits, and the ways in which an awaited job can end."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LIMIT = 10.0  # seconds of a transaction
 REFUSING = ("queued", "running", "succeeded", "failed", "waiting")  # a unique key's default: all but dead and cancelled
 
 
-# What is wished
+# Waits and edges
 
 
 def waiting_for(
     *awaited: UUID | NewJob, need: int | None = None, policy: Policy = Policy.COUNT, **options: Any
 ) -> Wait:
-    """A wait for jobs; for all of them where nothing else is said."""
+    """A wait for jobs; for all of them unless `need` is given."""
     ids = [each.id if isinstance(each, NewJob) else each for each in awaited]
     edges = tuple(Edge(each, policy) for each in ids)
     return Wait(edges=edges, need=len(edges) if need is None else need, **options)
@@ -94,8 +94,8 @@ async def end(rig: Rig, job: UUID, verb: Verb = Verb.SUCCEED, **options: Any) ->
 
 
 async def end_in_batch(store: Store, jobs: Sequence[Job], verb: Verb = Verb.SUCCEED) -> None:
-    settled = await store.finish([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
-    assert settled.lost == frozenset()
+    finished = await store.finish([Transition(lease=job.lease, verb=verb, followed=job.followed) for job in jobs])
+    assert finished.lost == frozenset()
 
 
 async def die(rig: Rig, job: UUID) -> None:
@@ -174,7 +174,7 @@ async def holder(rig: Rig, **keys: Key) -> UUID | None:
 
 
 async def is_woken(rig: Rig, job: UUID) -> bool:
-    """Queued, due now, and held by nobody."""
+    """Queued, due now, and without a lease."""
     found = await rig.find(job)
     return (found.status, found.run_at, found.token) == (State.QUEUED, rig.clock.now(), None)
 

@@ -134,7 +134,7 @@ class Plan:
         return [node for node in self.nodes if "Scan" in node["Node Type"] and _is_of(node, table)]
 
     def indexes(self, table: str) -> set[str]:
-        """The indexes by which a table is read; a scan without one is told by its kind."""
+        """The indexes by which a table is read; a scan without one is named by its kind."""
         return {
             below.get("Index Name", below["Node Type"])
             for read in self.reads(table)
@@ -185,9 +185,9 @@ class World:
 
     async def _run(self, execution: str, given: str) -> Plan:
         await self.connection.execute(f"BEGIN; {given}")
-        told = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {execution}")
+        answer = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {execution}")
         await self.connection.execute("ROLLBACK")
-        return Plan(json.loads(told)[0]["Plan"])
+        return Plan(json.loads(answer)[0]["Plan"])
 
     async def leases(self, count: int, *, limited: bool = False) -> list[Lease]:
         found = await self.connection.fetch(
@@ -247,7 +247,7 @@ async def populate(jobs: int, analysed: bool, *, when_quiet: bool = False) -> st
 
 @asynccontextmanager
 async def visiting(name: str, planning: str = "auto") -> AsyncIterator[World]:
-    from windlass.store.postgres.pool import connect
+    from windlass.store.postgres.connections.pool import connect
 
     url = named(name)
     connection = await connect(url)
@@ -258,7 +258,7 @@ async def visiting(name: str, planning: str = "auto") -> AsyncIterator[World]:
         await connection.close()
 
 
-def wish(
+def claim_values(
     *,
     room: int = 1,
     types: tuple[str, ...] = ("usual", "rare"),
@@ -268,11 +268,11 @@ def wish(
     lanes: list[LaneOf] = LANES,
     floor: Floor = BEGINNING,
 ) -> tuple[Any, ...]:
-    """Arguments of a claim, as the store gives them; whoever has limits is asked for in another statement."""
+    """Arguments of a claim, as the store gives them; jobs with limits are claimed by another statement."""
     queues, urgencies, tenants, limited = zip(*lanes, strict=True)
     many = len(lanes)
     found = (WORKER, room, uuid4(), types, aged, suspects, untouched, queues, [0] * many, urgencies, tenants, limited)
-    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, len(set(queues)) > 1, [None] * many, None)
+    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, [None] * many, len(set(queues)) > 1, None)
     return (*asked, MOST_PARKED) if any(limited) else asked
 
 

@@ -1,4 +1,4 @@
-"""What a story needs: a store on a clock that a test moves, and words for the jobs in it."""
+"""What a test of a store needs: a store on a clock that the test moves, and helpers for the jobs in it."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ class Rig:
             return await self.enqueue(**options)
         job = await self.running(**options) if options else await self.held()
         if state is State.CANCELLED:
-            await self.settle(job.lease, Verb.STOP)
+            await self.write(job.lease, Verb.STOP)
         elif state is not State.RUNNING:
-            await self.settle(job.lease, WAY[state], delay=60.0)
+            await self.write(job.lease, WAY[state], delay=60.0)
         assert await self.status(job.id) is state
         return job.id
 
     # When
 
     async def claim(self, **options: Any) -> list[Job]:
-        """Leased jobs, of any lane: the claim looks below the floors."""
+        """Leased jobs, of any lane: the claim reads below the floors."""
         return (await self.ask(**options)).jobs
 
     async def ask(
@@ -147,18 +147,18 @@ class Rig:
             )
         )
 
-    async def settle(self, lease: Lease, verb: Verb, **options: Any) -> Finished:
+    async def write(self, lease: Lease, verb: Verb, **options: Any) -> Finished:
         return await self.store.finish([Transition(lease=lease, verb=verb, **options)])
 
     async def finish(self, job: Job, verb: Verb, *, store: Store | None = None, **options: Any) -> State | None:
         """End an attempt as the engine does: the state the job is in now, None when its lease was lost."""
-        told = {"followed": job.followed, "limited": bool(job.limits)}
-        transition = Transition(lease=job.lease, verb=verb, **(told | options))
+        known = {"followed": job.followed, "limited": bool(job.limits)}
+        transition = Transition(lease=job.lease, verb=verb, **(known | options))
         return (await (store or self.store).finish([transition])).states.get(job.id)
 
     async def die(self, worker: UUID) -> None:
-        """The worker's lease runs out; nobody has noticed yet."""
-        del worker  # said for the reader: every worker that does not beat dies with the time
+        """The worker's lease runs out; no sweep has run yet."""
+        del worker  # named for the reader: every worker that does not beat dies with the time
         await self.advance(LEASE + 1)
 
     # Then

@@ -1,4 +1,4 @@
-"""Behind admission: limit_counters nobody uses any more, costs of jobs that are gone, rules that change their kind."""
+"""Pruning of admission: limit counters without use, costs of jobs that are gone, rules that change their kind."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ async def ledger(rig: Rig, job: UUID) -> int:
     return int(rows[0][0])
 
 
-# Turnstiles
+# Limit counters
 
 
-async def test_a_turnstile_nobody_came_through_for_an_hour_goes_and_comes_back(rig: Rig) -> None:
+async def test_a_limit_counter_without_use_for_an_hour_goes_and_comes_back(rig: Rig) -> None:
     await rig.store.declare([limit("domain", 2)])
     await rig.enqueue_many(2, limits=("domain:a",))
     await end_all(rig, await rig.claim())
@@ -48,7 +48,7 @@ async def test_a_turnstile_nobody_came_through_for_an_hour_goes_and_comes_back(r
     assert len(await rig.claim()) == 2
 
 
-async def test_a_turnstile_that_somebody_holds_stays(rig: Rig) -> None:
+async def test_a_limit_counter_with_slots_taken_stays(rig: Rig) -> None:
     await full(rig, behind=0)
     await rig.advance(2 * HOUR)
 
@@ -57,10 +57,10 @@ async def test_a_turnstile_that_somebody_holds_stays(rig: Rig) -> None:
     assert await used(rig, "domain:a") == 1
 
 
-async def test_a_turnstile_at_which_somebody_waits_stays(rig: Rig) -> None:
+async def test_a_limit_counter_with_parked_jobs_stays(rig: Rig) -> None:
     holder, (first,) = await full(rig, behind=1)
     await rig.store.set_gate(GateKind.QUEUE, "default", GateState.PAUSED)
-    await rig.finish(holder, Verb.SUCCEED)  # and nobody is let in
+    await rig.finish(holder, Verb.SUCCEED)  # and no job is let in
     await rig.advance(2 * HOUR)
 
     await prune(rig)
@@ -87,7 +87,7 @@ async def test_a_bucket_that_owes_keeps_its_debt(rig: Rig) -> None:
     assert len(await rig.claim()) == 1
 
 
-async def test_a_long_hold_outlives_house_keeping(rig: Rig) -> None:
+async def test_a_long_hold_outlives_a_prune(rig: Rig) -> None:
     await rig.store.declare([limit("domain")])
     await rig.store.hold_back("domain:a", 3 * HOUR)
     await rig.advance(2 * HOUR)
@@ -141,7 +141,7 @@ async def test_costs_of_jobs_that_are_gone_pass_after_two_months(rig: Rig) -> No
 # A rule of another kind
 
 
-async def test_a_rate_that_becomes_a_limit_counts_who_runs(rig: Rig) -> None:
+async def test_a_rate_that_becomes_a_limit_counts_running_jobs(rig: Rig) -> None:
     await rig.store.declare([rate("domain", 100, burst=3)])
     await rig.enqueue_many(3, limits=("domain:a",))
     early = await rig.claim()

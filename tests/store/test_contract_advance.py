@@ -54,7 +54,7 @@ async def test_the_next_phase_is_another_type_in_another_queue(rig: Rig) -> None
     assert decoded(moved.output) == {"pages": 3}
 
 
-async def test_only_who_knows_the_new_type_claims_it(rig: Rig) -> None:
+async def test_only_a_worker_that_knows_the_new_type_claims_it(rig: Rig) -> None:
     job = await in_the_pipeline(rig)
     await advance(rig, job)
 
@@ -192,7 +192,7 @@ async def test_many_jobs_move_in_one_batch_each_its_own_way(rig: Rig) -> None:
         for number in range(4)
     ]
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             *[
                 Transition(lease=job.lease, verb=Verb.ADVANCE, output=str(number), flow=Flow(advance=way))
@@ -202,7 +202,7 @@ async def test_many_jobs_move_in_one_batch_each_its_own_way(rig: Rig) -> None:
         ]
     )
 
-    assert set(settled.states.values()) == {State.QUEUED, State.SUCCEEDED}
+    assert set(finished.states.values()) == {State.QUEUED, State.SUCCEEDED}
     for number, job in enumerate(jobs):
         moved = await rig.find(job.id)
         assert (moved.type, moved.phase, moved.queue, moved.output) == (
@@ -223,7 +223,7 @@ async def test_children_spawned_by_a_phase_come_with_the_move(rig: Rig) -> None:
     assert [link.id for link in await rig.store.links(job.id)] == [child.id]
 
 
-async def test_who_waits_for_a_pipeline_waits_for_its_end(rig: Rig) -> None:
+async def test_a_wait_for_a_pipeline_is_a_wait_for_its_end(rig: Rig) -> None:
     job = await in_the_pipeline(rig, unique=unique())
     watcher = await waiter(rig, job.id)
 

@@ -29,7 +29,7 @@ DAY = timedelta(days=1).total_seconds()
 
 
 async def actions(rig: Rig, job: UUID) -> list[tuple[str, str | None]]:
-    """What was recorded about a job and by whom, the oldest first."""
+    """What was recorded about a job, with the actor, the oldest first."""
     rows = await rig.store.audit(job=job)
     return [(row.action, row.actor) for row in reversed(rows)]
 
@@ -91,7 +91,7 @@ async def test_what_is_no_end_is_not_recorded(rig: Rig, verb: Verb) -> None:
     assert await rig.store.audit() == []
 
 
-async def test_a_signal_is_recorded_once_with_whoever_sent_it(rig: Rig) -> None:
+async def test_a_signal_is_recorded_once_with_its_sender(rig: Rig) -> None:
     job = await rig.running()
     await rig.store.signal(job.id, "approved", "1", actor="ann")
     await rig.store.signal(job.id, "approved", "2", actor="bob")

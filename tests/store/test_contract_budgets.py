@@ -43,7 +43,7 @@ async def spent(rig: Rig, kind: str = "tenant", name: str = "acme") -> int:
 
 
 async def ledger(rig: Rig) -> dict[str, int]:
-    """What the ledger says of each job."""
+    """What the ledger has of each job."""
     rows = await rig.run("SELECT job, sum(cents) FROM {}ledger GROUP BY job")
     return {str(job): int(cents) for job, cents in map(tuple, rows)}
 
@@ -132,7 +132,7 @@ async def test_the_cost_of_a_job_survives_its_death_and_its_replay(rig: Rig) -> 
     assert (await spent(rig), await adds_up(rig)) == (60, 60)
 
 
-async def test_who_lost_its_lease_costs_nothing(rig: Rig) -> None:
+async def test_a_job_with_a_lost_lease_costs_nothing(rig: Rig) -> None:
     await rig.store.set_budget(budget())
     job = await rig.held(tenant="acme")
     await rig.finish(job, Verb.RELEASE, delay=None)
@@ -320,7 +320,7 @@ async def test_a_budget_can_be_forgotten(rig: Rig) -> None:
     assert len(await rig.claim()) == 1
 
 
-async def test_whoever_sets_a_budget_is_in_the_audit(rig: Rig) -> None:
+async def test_the_actor_of_a_budget_is_in_the_audit(rig: Rig) -> None:
     await rig.store.set_budget(budget(cents=500, seconds=None), actor="ann")
     await rig.store.set_budget(budget("queue", "mail", cents=5, seconds=60.0))
     await rig.store.drop_budget("tenant", "acme", actor="bob")

@@ -113,7 +113,7 @@ async def test_a_cancelled_parent_is_not_woken_by_its_children(rig: Rig) -> None
     assert await rig.find(parent) == cancelled
 
 
-async def test_whoever_waits_for_a_child_that_went_down_is_woken(rig: Rig) -> None:
+async def test_waits_for_a_cancelled_parent_and_for_its_child_end(rig: Rig) -> None:
     parent, (child,) = await family(rig, 1)
     beside, above = await waiter(rig, child), await waiter(rig, parent)
 

@@ -1,4 +1,4 @@
-"""A claim: who gets which jobs, in which order, and how many."""
+"""A claim: which worker gets which jobs, in which order, and how many."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ async def test_one_token_covers_one_claim_and_no_other(rig: Rig) -> None:
 async def test_a_job_that_is_not_due_waits_and_says_how_long(rig: Rig) -> None:
     await rig.enqueue(delay=40.0)
     await rig.enqueue(delay=60.0, priority=5)
-    wish = Claim(worker=rig.worker, room=10, types=(TYPE,), rescan=True)
+    claim = Claim(worker=rig.worker, room=10, types=(TYPE,), rescan=True)
 
-    early = await rig.store.claim(wish)
+    early = await rig.store.claim(claim)
     await rig.advance(40)
-    due = await rig.store.claim(wish)
+    due = await rig.store.claim(claim)
 
     assert [len(early.jobs), len(due.jobs)] == [0, 1]
     assert [early.next_due, due.next_due] == [40.0, 20.0]
@@ -119,7 +119,7 @@ async def test_a_job_that_is_not_due_waits_and_says_how_long(rig: Rig) -> None:
 
 async def test_a_failed_job_is_claimed_again_when_it_is_due(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, delay=10.0, attempt=1)
+    await rig.write(job.lease, Verb.FAIL, delay=10.0, attempt=1)
 
     assert await rig.claim() == []
     await rig.advance(10)
@@ -173,7 +173,7 @@ async def test_ageing_lets_the_oldest_in_beside_the_urgent(rig: Rig) -> None:
     assert len(beside) == 4
 
 
-async def test_a_suspect_is_taken_only_by_who_asks_for_it(rig: Rig) -> None:
+async def test_a_suspect_is_claimed_only_by_a_claim_for_suspects(rig: Rig) -> None:
     suspect = await a_suspect(rig)
     innocent = await rig.enqueue()
 
@@ -181,7 +181,7 @@ async def test_a_suspect_is_taken_only_by_who_asks_for_it(rig: Rig) -> None:
     assert [job.id for job in await rig.claim(suspects=Suspects.ONLY)] == [suspect]
 
 
-async def test_whoever_takes_suspects_takes_the_innocent_too(rig: Rig) -> None:
+async def test_a_claim_for_suspects_takes_other_jobs_too(rig: Rig) -> None:
     suspect = await a_suspect(rig)
     innocent = await rig.enqueue()
 

@@ -1,4 +1,4 @@
-"""What happens to the flow around a job that comes back, stays away, or is in the middle of somebody's transaction."""
+"""What happens to the flow around a job that comes back, stays away, or is in the middle of another transaction."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_four_that_close_a_round_two_at_a_time_do_not_hang(rig: Rig) -> No
 
 async def test_a_refused_producer_with_an_open_transaction_keeps_nobody_from_finishing(rig: Rig) -> None:
     if rig.dialect == "sqlite":
-        pytest.skip("a SQLite file has one writer: an open transaction keeps everybody waiting, refused or not")
+        pytest.skip("a SQLite file has one writer: an open transaction blocks every other one, refused or not")
     holder = await rig.running(unique=unique())
     async with rig.stores(1) as (producer,), producer.transaction(limit=60.0) as transaction:
         refused = alone(unique=unique())

@@ -1,4 +1,4 @@
-"""Consequences: the follow-up of an end is in the transaction that writes it, whoever writes it."""
+"""Consequences: the follow-up of an end is in the transaction that writes the end, in every way to end a job."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_death_without_an_error_of_its_own_tells_the_last_one(rig: Rig) 
 
 
 @pytest.mark.parametrize("name", sorted(BAD_ENDS))
-async def test_a_bad_end_brings_its_follow_up_whoever_writes_it(rig: Rig, name: str) -> None:
+async def test_a_bad_end_brings_its_follow_up_in_every_way_to_end(rig: Rig, name: str) -> None:
     job = alone(consequences=consequences(), input='{"to":"ann"}')
     await rig.store.enqueue([job])
 

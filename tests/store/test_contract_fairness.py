@@ -1,4 +1,4 @@
-"""Fairness: tenants share a queue by weight, nobody's places stay empty, and the old get on beside the urgent."""
+"""Fairness: tenants share a queue by weight, no place stays empty, and old jobs run beside urgent ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_under_overload_tenants_share_by_weight(rig: Rig, rooms: list[int]
     is_shared(taken, WEIGHTS)
 
 
-async def test_who_has_no_weight_has_one(rig: Rig) -> None:
+async def test_a_tenant_without_a_weight_has_weight_one(rig: Rig) -> None:
     await rig.enqueue_many(200, tenant="none")
     await overload(rig, 300, {"two": 2})
 
@@ -179,7 +179,7 @@ async def test_two_looks_find_everything_there_is(rig: Rig) -> None:
     assert sum([len(await rig.claim(room=21)) for _ in range(2)]) == 21
 
 
-async def test_who_had_nothing_to_do_saves_nothing_up(rig: Rig) -> None:
+async def test_an_idle_tenant_saves_nothing_up(rig: Rig) -> None:
     await rig.enqueue_many(20, tenant=SMALL)
     await rig.enqueue_many(600, tenant=LARGE)
     await serve(rig, 300, [10], [rig.store])
@@ -190,7 +190,7 @@ async def test_who_had_nothing_to_do_saves_nothing_up(rig: Rig) -> None:
     is_shared(taken, {SMALL: 1, LARGE: 1})
 
 
-# Nobody waits for another's load
+# No tenant waits for another's load
 
 
 @pytest.mark.parametrize("room", [1, 4, 10, 50])
@@ -274,7 +274,7 @@ async def test_the_oldest_of_all_priorities_come_first_by_their_share(rig: Rig) 
     assert by_age == [{job} for job in old]
 
 
-# A look
+# Reading tenants
 
 
 async def test_tenants_are_shown_with_their_jobs(rig: Rig) -> None:
@@ -318,7 +318,7 @@ async def test_a_tenant_that_is_new_beside_a_flood_does_not_wait_for_a_rescan(ri
     assert len(claimed) == 4
 
 
-async def test_what_is_left_goes_to_the_next_of_those_who_have_more(rig: Rig) -> None:
+async def test_unused_places_go_to_the_next_tenants_that_have_more(rig: Rig) -> None:
     """One tenant has less than its share: the places go to the oldest jobs of the other that were not taken yet."""
     mine = [await _after(rig, tenant="acme") for _ in range(8)]
     await rig.enqueue(tenant="else")

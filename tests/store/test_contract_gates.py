@@ -1,4 +1,4 @@
-"""Gates: people close and open them, claims keep to them, and everybody can read who did it and why."""
+"""Gates: operators close and open them, claims keep to them, and the audit has the actor and the reason."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_gate_that_is_shut_again_keeps_its_time(rig: Rig) -> None:
     assert other.since == first + timedelta(seconds=60)
 
 
-async def test_whoever_touches_a_gate_is_in_the_audit(rig: Rig) -> None:
+async def test_the_actor_of_a_gate_is_in_the_audit(rig: Rig) -> None:
     await rig.store.set_gate(GateKind.QUEUE, "mail", PAUSED, reason="the provider is down", actor="ann")
     await rig.store.set_gate(GateKind.QUEUE, "mail", DRAINING)
     await rig.store.set_gate(GateKind.ALL, "", OPEN, actor="bob")
@@ -96,7 +96,7 @@ async def test_whoever_touches_a_gate_is_in_the_audit(rig: Rig) -> None:
     assert [row.actor for row in await rig.store.audit(action="GATE_PAUSED")] == ["ann"]
 
 
-async def test_what_is_shut_is_told_to_who_starts_jobs(rig: Rig) -> None:
+async def test_closed_gates_are_reported_to_workers(rig: Rig) -> None:
     for kind, name in GATES:
         await rig.store.set_gate(kind, name, PAUSED)
     await rig.store.set_gate(GateKind.QUEUE, "pages", DRAINING)
@@ -153,7 +153,7 @@ async def test_jobs_are_rescued_behind_a_shut_gate_and_stay_there(rig: Rig) -> N
     assert [each.id for each in await rig.claim()] == [job.id]
 
 
-async def test_who_waits_behind_a_gate_does_not_keep_a_slot_from_others(rig: Rig) -> None:
+async def test_a_job_behind_a_gate_does_not_keep_a_slot_from_others(rig: Rig) -> None:
     """The first at a full key is of a shut queue: the slot that comes back goes to the next."""
     holder, behind_the_gate = await full(rig, queue="mail", behind=2)
     await rig.advance(1)
@@ -172,7 +172,7 @@ async def test_who_waits_behind_a_gate_does_not_keep_a_slot_from_others(rig: Rig
     await nothing_is_left(rig)
 
 
-async def test_who_has_spent_its_budget_does_not_keep_a_slot_from_others(rig: Rig) -> None:
+async def test_a_tenant_with_a_spent_budget_does_not_keep_a_slot_from_others(rig: Rig) -> None:
     holder, behind_the_budget = await full(rig, tenant="acme", behind=5)
     await rig.advance(1)
     other = await rig.enqueue(limits=("domain:a",), tenant="else")

@@ -1,4 +1,4 @@
-"""Graphs: nodes that are declared ahead, wait for what they depend on, and do what their edges say."""
+"""Graphs: nodes that are declared ahead, wait for what they depend on, and run or end as their edges require."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding back: a `Retry-After` on one worker, and nobody gets a token for so long."""
+"""Holding back: a `Retry-After` on one worker, and no worker gets a token for so long."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_tokens_for_the_time_after_a_hold_stay_taken_when_it_is_ended(rig:
     assert (await call(rig)).wait == exact(4)
 
 
-async def test_who_waits_at_a_limit_is_let_in_when_a_hold_is_ended(rig: Rig) -> None:
+async def test_a_job_parked_at_a_limit_is_unparked_when_a_hold_ends(rig: Rig) -> None:
     await rig.store.declare([limit("domain", 2)])
     await rig.enqueue_many(4, limits=("domain:a",))
     await rig.store.hold_back("domain:a", 3600)

@@ -67,7 +67,7 @@ async def test_a_key_refuses_in_the_states_that_were_chosen(rig: Rig, state: Sta
 
 
 @pytest.mark.parametrize("name", sorted(BAD_ENDS))
-async def test_a_key_is_free_whoever_wrote_the_end(rig: Rig, name: str) -> None:
+async def test_a_key_is_free_after_every_way_to_end(rig: Rig, name: str) -> None:
     job = alone(unique=unique())
     await rig.store.enqueue([job])
     await BAD_ENDS[name](rig, job.id)
@@ -171,7 +171,7 @@ async def test_a_window_longer_than_the_history_is_kept(rig: Rig) -> None:
     assert await holder(rig, idempotency=keys["idempotency"]) is not None
 
 
-async def test_house_keeping_prunes_keys_that_refuse_nobody_any_more(rig: Rig) -> None:
+async def test_a_prune_deletes_keys_that_refuse_no_enqueue_any_more(rig: Rig) -> None:
     await rig.job_in(State.SUCCEEDED, unique=unique("of a past job"))
     await rig.job_in(State.SUCCEEDED, idempotency=idempotency("of a past day"))
     kept = await rig.enqueue(unique=unique("of a queued job"))
@@ -184,7 +184,7 @@ async def test_house_keeping_prunes_keys_that_refuse_nobody_any_more(rig: Rig) -
     assert await holder(rig, unique=unique("of a past job")) is None
 
 
-async def test_house_keeping_leaves_the_keys_of_living_jobs(rig: Rig) -> None:
+async def test_a_prune_leaves_the_keys_of_living_jobs(rig: Rig) -> None:
     jobs = {state: await rig.job_in(state, unique=unique(state.value)) for state in (State.FAILED, State.WAITING)}
     await rig.advance(100 * DAY)
 

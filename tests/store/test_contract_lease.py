@@ -1,4 +1,4 @@
-"""Leases: what the holder writes, and that nobody else writes anything."""
+"""Leases: what the holder writes, and that no other worker writes anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_success_goes_to_the_history_with_all_it_brought(rig: Rig) -> No
     job = await rig.held()
     await rig.advance(8)
 
-    await rig.settle(
+    await rig.write(
         job.lease,
         Verb.SUCCEED,
         output="[1]",
@@ -51,9 +51,7 @@ async def test_a_failure_lets_go_and_comes_back_later(rig: Rig) -> None:
     job = await rig.held()
     await rig.advance(4)
 
-    await rig.settle(
-        job.lease, Verb.FAIL, delay=10.5, attempt=1, error=ERROR, entry='{"n":1}', elapsed=2.0, processed=3
-    )
+    await rig.write(job.lease, Verb.FAIL, delay=10.5, attempt=1, error=ERROR, entry='{"n":1}', elapsed=2.0, processed=3)
 
     failed = await rig.find(job.id)
     assert (failed.status, failed.token, failed.worker, failed.fence) == (State.FAILED, None, None, 1)
@@ -67,7 +65,7 @@ async def test_a_failure_lets_go_and_comes_back_later(rig: Rig) -> None:
 async def test_a_burial_says_when_and_why(rig: Rig) -> None:
     job = await rig.held()
 
-    await rig.settle(job.lease, Verb.BURY, attempt=1, reason="permanent", error=ERROR)
+    await rig.write(job.lease, Verb.BURY, attempt=1, reason="permanent", error=ERROR)
 
     dead = await rig.find(job.id)
     assert (dead.status, dead.reason, dead.finished_at) == (State.DEAD, "permanent", rig.clock.now())
@@ -76,10 +74,10 @@ async def test_a_burial_says_when_and_why(rig: Rig) -> None:
 @pytest.mark.parametrize("verb", [Verb.RELEASE, Verb.SNOOZE])
 async def test_a_job_given_back_burns_no_attempt_and_keeps_its_error(rig: Rig, verb: Verb) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, attempt=1, error=ERROR)
+    await rig.write(job.lease, Verb.FAIL, attempt=1, error=ERROR)
     (again,) = await rig.claim()
 
-    await rig.settle(again.lease, verb, attempt=1)
+    await rig.write(again.lease, verb, attempt=1)
 
     back = await rig.find(job.id)
     assert (back.status, back.attempt, back.fence) == (State.QUEUED, 1, 2)
@@ -90,7 +88,7 @@ async def test_a_job_without_a_delay_keeps_its_place(rig: Rig) -> None:
     job = await rig.held()
     await rig.advance(10)
 
-    await rig.settle(job.lease, Verb.RELEASE, delay=None)
+    await rig.write(job.lease, Verb.RELEASE, delay=None)
 
     assert (await rig.find(job.id)).run_at == job.run_at
 
@@ -99,7 +97,7 @@ async def test_the_last_hundred_attempts_are_remembered(rig: Rig) -> None:
     await rig.enqueue()
     for number in range(REMEMBERED + 3):
         (job,) = await rig.claim()
-        await rig.settle(job.lease, Verb.SNOOZE, entry=f'{{"n":{number}}}')
+        await rig.write(job.lease, Verb.SNOOZE, entry=f'{{"n":{number}}}')
 
     entries = decoded((await rig.find(job.id)).attempts)
 
@@ -108,10 +106,10 @@ async def test_the_last_hundred_attempts_are_remembered(rig: Rig) -> None:
 
 async def test_a_last_entry_goes_to_the_history_with_its_job(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, entry='{"n":1}', error=ERROR)
+    await rig.write(job.lease, Verb.FAIL, entry='{"n":1}', error=ERROR)
     (again,) = await rig.claim()
 
-    await rig.settle(again.lease, Verb.SUCCEED, entry='{"n":2}')
+    await rig.write(again.lease, Verb.SUCCEED, entry='{"n":2}')
 
     done = await rig.find(job.id)
     assert decoded(done.attempts) == [{"n": 1}, {"n": 2}]
@@ -131,9 +129,9 @@ async def test_progress_is_written_under_the_lease(rig: Rig) -> None:
 async def test_a_stale_lease_settles_nothing(rig: Rig, verb: Verb) -> None:
     stale, current = await an_overtaken_lease(rig)
 
-    settled = await rig.settle(stale, verb, output="1", error=ERROR, attempt=9)
+    finished = await rig.write(stale, verb, output="1", error=ERROR, attempt=9)
 
-    assert settled.lost == {current.id}
+    assert finished.lost == {current.id}
     assert await rig.find(current.id) == current
 
 
@@ -159,16 +157,16 @@ async def test_a_stale_lease_finishes_nothing_in_a_transaction(rig: Rig, verb: V
 async def test_the_fence_alone_opens_nothing(rig: Rig) -> None:
     job = await rig.held()
 
-    settled = await rig.settle(Lease(job.id, new_id(), job.fence), Verb.SUCCEED)
+    finished = await rig.write(Lease(job.id, new_id(), job.fence), Verb.SUCCEED)
 
-    assert settled.lost == {job.id}
+    assert finished.lost == {job.id}
 
 
 async def test_the_store_knows_which_lease_finished_a_job(rig: Rig) -> None:
     stale, current = await an_overtaken_lease(rig)
     assert not await rig.store.settled_by(current.lease)
 
-    await rig.settle(current.lease, Verb.SUCCEED)
+    await rig.write(current.lease, Verb.SUCCEED)
 
     assert await rig.store.settled_by(current.lease)
     assert not await rig.store.settled_by(stale)
@@ -187,11 +185,11 @@ async def test_a_job_is_found_while_it_moves_to_the_history(rig: Rig) -> None:
     async def move() -> None:
         lease = job.lease
         for _ in range(20):
-            await rig.settle(lease, Verb.STOP)
+            await rig.write(lease, Verb.STOP)
             await rig.store.operate(Verb.RESUME, job.id)
             (again,) = await rig.claim()
             lease = again.lease
-        await rig.settle(lease, Verb.SUCCEED)
+        await rig.write(lease, Verb.SUCCEED)
         moved.set()
 
     await asyncio.gather(watch(), move())
@@ -201,7 +199,7 @@ async def test_a_job_is_found_while_it_moves_to_the_history(rig: Rig) -> None:
 
 
 async def an_overtaken_lease(rig: Rig) -> tuple[Lease, Job]:
-    """A lease whose worker was taken for dead, and the job as its successor holds it."""
+    """A lease of a worker that was taken for dead, and the job as its successor holds it."""
     stale = (await rig.held()).lease
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)

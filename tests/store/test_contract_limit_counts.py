@@ -1,4 +1,4 @@
-"""What a turnstile counts is who runs, whatever happens while it is made, declared anew, or gives slots back."""
+"""A limit counter counts the running jobs, also while it is made, declared anew, or releases slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
-from windlass.store.postgres.pool import SETTINGS
+from windlass.store.postgres.connections.pool import SETTINGS
 from windlass.store.sql import query
 
 from .admissions import drain, end_all, finish_in_transaction, full, in_time, limit, rate, running, used, waiting
@@ -43,11 +43,11 @@ def success(job: Job) -> Transition:
 
 
 async def in_use(rig: Rig, key: str) -> tuple[int, int]:
-    """What the turnstile says, and what is true."""
+    """What the limit counter has, and what is true."""
     return await used(rig, key), await running(rig, key)
 
 
-# A key that is met while jobs of it run, claimed when nobody had declared the limit
+# A key that is met while jobs of it run, claimed before the limit was declared
 
 
 async def test_jobs_that_end_while_their_key_is_met_leave_no_slot_behind(rig: Rig) -> None:
@@ -86,7 +86,7 @@ async def test_a_job_that_ends_before_the_row_is_there_does_not_count(rig: Rig) 
 
 
 async def test_a_job_whose_end_is_under_way_is_waited_for_and_does_not_count(rig: Rig) -> None:
-    """A handler's transaction has ended its job and not committed: its row is older than the turnstile."""
+    """A handler's transaction has ended its job and not committed: its row is older than the limit counter."""
     only_on_postgres(rig)
     await rig.enqueue(limits=("k:a",))
     (old,) = await rig.claim()
@@ -156,12 +156,12 @@ async def test_a_handlers_transaction_locks_keys_in_the_order_of_all_others(rig:
     assert await rig.status(one.id) is await rig.status(two.id) is State.SUCCEEDED
 
 
-async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: Rig) -> None:
+async def test_a_job_that_is_parked_while_others_are_unparked_is_not_forgotten(rig: Rig) -> None:
     """The statement that lets in is old: since it began a claim has parked three, and a finish let in one of them."""
     only_on_postgres(rig)
     holder, _ = await full(rig, behind=0)
     await rig.store.declare([limit("domain", 2)])
-    await rig.run("UPDATE {}limit_counters SET parked = true")
+    await rig.run("UPDATE {}limit_counters SET has_parked = true")
     aside = await rig.enqueue(type="nobody", limits=("x:1",))
     await rig.run(f"UPDATE {{}}jobs SET parked_on = 'x:1' WHERE id = '{aside}'")
     slow = query("postgres", "unpark").replace("AS keys (key)", "AS keys (key), pg_advisory_xact_lock_shared(7)")
@@ -185,7 +185,7 @@ async def test_whoever_is_parked_while_others_are_let_in_is_not_forgotten(rig: R
 async def test_a_mark_that_is_missing_is_made_good_by_the_next_rescan(rig: Rig) -> None:
     only_on_postgres(rig)
     holder, parked = await full(rig, behind=5)
-    await rig.run("UPDATE {}limit_counters SET parked = false")
+    await rig.run("UPDATE {}limit_counters SET has_parked = false")
     await rig.finish(holder, Verb.SUCCEED)
 
     (first,) = await rig.claim()
@@ -207,10 +207,10 @@ async def test_what_is_written_is_told_when_the_rest_of_its_batch_has_to_wait(ri
 
     async with beside(rig) as connection, connection.transaction():
         await connection.execute("SELECT FROM windlass.limit_counters WHERE key = 'domain:b' FOR UPDATE")
-        settled = await rig.store.finish(batch)
+        finished = await rig.store.finish(batch)
 
-    assert settled.states == {ends.id: State.SUCCEEDED}
-    assert (settled.lost, settled.left) == (frozenset(), frozenset({fails.id}))
+    assert finished.states == {ends.id: State.SUCCEEDED}
+    assert (finished.lost, finished.left) == (frozenset(), frozenset({fails.id}))
     assert (await rig.store.finish(batch[1:])).states == {fails.id: State.FAILED}
 
 

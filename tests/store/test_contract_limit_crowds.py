@@ -1,4 +1,4 @@
-"""A hundred thousand jobs that cannot run, ahead of one that can: it is found by the next look."""
+"""A hundred thousand jobs that cannot run, ahead of one that can: it is found by the next claim."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # thousands of jobs
 
-MANY = 20_000  # many times what a claim looks at
+MANY = 20_000  # many times what a claim reads
 
 FREE: dict[str, dict[str, Any]] = {"without limits": {}, "of another key": {"limits": ("domain:b",)}}
 
 
 async def look(rig: Rig) -> list[Any]:
-    """A claim with its rescan, and what it took, for who reads the output."""
+    """A claim with its rescan; prints how long it took, for the reader of the output."""
     began = time.perf_counter()
     (jobs,) = await in_time(rig.claim(room=10))
     print(f"{rig.dialect}: {len(jobs)} claimed in {1000 * (time.perf_counter() - began):,.0f} ms")

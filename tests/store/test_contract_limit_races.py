@@ -1,4 +1,4 @@
-"""Limits under fire: claims, ends, rescues and operators that meet at one turnstile, and never one job too many."""
+"""Races at a limit: claims, ends, rescues and operators that meet at one counter, and never a job above the limit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .rig import Rig
 
 TURNS = 15
-LOCK = 4711  # an advisory lock: whoever meets the trigger waits until the test lets go
+LOCK = 4711  # an advisory lock: a statement that fires the trigger waits until the test releases it
 
 STOP = """
 CREATE FUNCTION stop_here() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -55,7 +55,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 @asynccontextmanager
 async def standing(rig: Rig, where: tuple[str, str]) -> AsyncIterator[None]:
-    """PostgreSQL only: whoever writes such a row stands still, with all its locks, until the block ends."""
+    """PostgreSQL only: a transaction that writes such a row stops, with all its locks, until the block ends."""
     table, when = where
     await rig.run(STOP.replace("{lock}", str(LOCK)).replace("{", "{{").replace("}", "}}"))
     await rig.run(
@@ -69,7 +69,7 @@ async def standing(rig: Rig, where: tuple[str, str]) -> AsyncIterator[None]:
 
 
 async def until_waiting(rig: Rig, count: int, *tasks: asyncio.Task[Any]) -> None:
-    """Until so many connections stand at a lock, or who was to stand there has ended."""
+    """Until so many connections wait for a lock, or the task that was to wait there has ended."""
     async with asyncio.timeout(PATIENCE):
         while (await rig.run(WAITING))[0][0] < count and not any(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(LOOK)
@@ -84,7 +84,7 @@ def only_on_postgres(rig: Rig) -> None:
 
 
 async def test_a_slot_is_returned_while_a_claim_parks(rig: Rig) -> None:
-    """The finisher stands at the turnstile; what it lets in must be seen after that, and not before."""
+    """The finish waits for the counter; the jobs that it unparks must be read after that, and not before."""
     only_on_postgres(rig)
     holder, _ = await full(rig, behind=0)
     late = await rig.enqueue(limits=("domain:a",))
@@ -105,7 +105,7 @@ async def test_a_slot_is_returned_while_a_claim_parks(rig: Rig) -> None:
 
 
 async def test_two_claims_of_the_last_slot(rig: Rig) -> None:
-    """The second finds the turnstile held: it waits for nobody and takes nothing."""
+    """The second finds the counter locked: it does not wait, and takes nothing."""
     only_on_postgres(rig)
     await rig.store.declare([limit("domain")])
     await rig.enqueue(limits=("domain:a",))
@@ -126,7 +126,7 @@ async def test_two_claims_of_the_last_slot(rig: Rig) -> None:
     assert (await used(rig, "domain:a"), await running(rig, "domain:a")) == (1, 1)
 
 
-async def test_a_claim_of_others_does_not_wait_for_a_turnstile(rig: Rig) -> None:
+async def test_a_claim_of_other_keys_does_not_wait_for_a_limit_counter(rig: Rig) -> None:
     """A handler's transaction has finished its job and not committed yet: it holds one key, and keeps no other."""
     only_on_postgres(rig)
     holder, parked = await full(rig)
@@ -178,13 +178,13 @@ async def test_an_end_and_a_claim_at_once(rig: Rig, in_transaction: bool) -> Non
 
             assert len(claimed) <= 1
             claimed += await rig.claim()
-            assert len(claimed) == 1, turn  # nobody is forgotten
+            assert len(claimed) == 1, turn  # no job is forgotten
             assert await used(rig, "domain:a") == 1
             await end_all(rig, claimed)
             assert len(await drain(rig, rounds=3)) == 1
 
 
-async def test_a_cancel_of_who_is_let_in_at_that_moment(rig: Rig) -> None:
+async def test_a_cancel_of_a_job_that_is_unparked_at_that_moment(rig: Rig) -> None:
     async with rig.stores(2) as (one, other):
         for turn in range(TURNS):
             holder, (first, second) = await full(rig, f"domain:{turn}", behind=2)
@@ -235,7 +235,7 @@ async def test_ends_of_many_keys_in_mixed_batches_do_not_block_each_other(rig: R
 
 
 async def test_never_above_the_limit_with_many_workers_at_once(rig: Rig) -> None:
-    """Claims, ends of every kind and deaths through several stores, seen by who holds what and by a watcher."""
+    """Claims, ends of every kind and deaths through several stores, checked by what each holds and by a watcher."""
     limits = {"domain:a": 2, "domain:b": 2, "agent": 3}
     await rig.store.declare([limit("domain", 2), limit("agent", 3)])
     jobs = [new_job(limits=("agent", f"domain:{'ab'[n % 2]}")) for n in range(60)]

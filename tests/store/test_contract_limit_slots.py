@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Way = Callable[[Rig, Job], Awaitable[None]]
 
-LATER = 10_000.0  # seconds: nobody comes back during a story
+LATER = 10_000.0  # seconds: no job becomes due again during a test
 
 
 # The ways out
@@ -63,7 +63,7 @@ async def fails_after_a_cancel(rig: Rig, job: Job) -> None:
 
 
 async def is_condemned(rig: Rig, job: Job) -> None:
-    del job  # said for the reader: it is the one that its worker held
+    del job  # named for the reader: it is the one that its worker held
     await rig.die(rig.worker)
     assert (await rig.store.sweep(max_crashes=1)).dead_after_crashes == 1
     rig.worker = await rig.register()
@@ -173,7 +173,7 @@ async def test_the_jobs_of_a_worker_nobody_knows_give_their_slots_back(rig: Rig)
 
 
 @pytest.mark.parametrize("verb", [Verb.SUCCEED, Verb.FAIL, Verb.RELEASE])
-async def test_who_lost_its_lease_gives_nothing_back(rig: Rig, verb: Verb) -> None:
+async def test_a_lost_lease_releases_no_slot(rig: Rig, verb: Verb) -> None:
     holder, _ = await full(rig)
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
@@ -207,14 +207,14 @@ async def test_of_a_batch_those_that_hold_their_lease_give_back(rig: Rig) -> Non
     for job in (jobs[0], jobs[5]):
         await rig.finish(job, Verb.SNOOZE, delay=LATER)
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             Transition(lease=job.lease, verb=verb, limited=True, delay=LATER, attempt=1)
             for job, verb in zip(jobs, [Verb.SUCCEED, Verb.FAIL] * 4, strict=True)
         ]
     )
 
-    assert settled.lost == lost
+    assert finished.lost == lost
     await nothing_is_left(rig)
 
 
@@ -247,7 +247,7 @@ async def test_what_is_rolled_back_gives_nothing_back(rig: Rig) -> None:
 
 async def test_a_slot_is_back_with_the_commit_and_not_before(rig: Rig) -> None:
     if rig.dialect == "sqlite":
-        pytest.skip("a file has one writer: nobody claims while a transaction is open")
+        pytest.skip("a file has one writer: no claim is made while a transaction is open")
     holder, (first, *_) = await full(rig)
 
     async with rig.store.transaction(limit=LIMIT) as transaction:
@@ -271,11 +271,11 @@ async def test_a_transaction_without_the_lease_gives_nothing_back(rig: Rig) -> N
     assert await used(rig, "domain:a") == 1
 
 
-# Who is told
+# Which workers are woken
 
 
-async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
-    """By the store, or by the worker that gave the slot back: it is told, and may take the job itself."""
+async def test_an_idle_worker_is_woken_when_a_job_is_unparked(rig: Rig) -> None:
+    """By the store, or by the worker that released the slot: the finish reports the job, and it may claim it itself."""
     holder, _ = await full(rig, queue="mail")
     await rig.store.set_idle(rig.worker, idle=True)
 
@@ -288,8 +288,8 @@ async def test_who_rests_is_woken_when_somebody_is_let_in(rig: Rig) -> None:
             return ""
 
         async def finish() -> None:
-            settled = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
-            rig.store.wake_later(set(settled.let_in))
+            finished = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
+            rig.store.wake_later(set(finished.let_in))
 
         word, _ = await in_time(first_word(), finish())
 
@@ -324,10 +324,10 @@ async def ended(rig: Rig) -> int:
     return sum(count for state, count in (await rig.store.counts()).items() if state in FINAL)
 
 
-# A look
+# Reading limits
 
 
-async def test_the_keys_in_use_are_shown_with_those_who_wait(rig: Rig) -> None:
+async def test_the_keys_in_use_are_shown_with_their_parked_jobs(rig: Rig) -> None:
     await full(rig, "domain:a", behind=2)
     await rig.store.declare([limit("tenant", 7)])
     await rig.enqueue(limits=("tenant:x",))

@@ -1,4 +1,4 @@
-"""Whom a claim walks past because a key is full: left where they are while it is busy, parked before it rests."""
+"""Jobs that a claim skips because a key is full: left where they are while it is busy, parked before it rests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from windlass.errors import StoreUnavailable
 from windlass.model.state import State, Verb
 from windlass.store.postgres import store as postgres
-from windlass.store.postgres.claim import TIDY
+from windlass.store.postgres.claim import PARK_EVERY
 
 from .admissions import end_all, full, limit, used, waiting
 
@@ -49,7 +49,7 @@ async def claim(rig: Rig, room: int) -> list[UUID]:
     return [job.id for job in await rig.claim(room=room, rescan=False)]
 
 
-async def test_a_full_claim_does_not_touch_whom_it_walks_past(rig: Rig) -> None:
+async def test_a_full_claim_does_not_touch_the_jobs_it_skips(rig: Rig) -> None:
     if rig.dialect == "sqlite":
         pytest.skip("a file's claim parks at once: it has the only lock and writes nothing twice")
     await busy(rig)
@@ -63,7 +63,7 @@ async def test_a_full_claim_does_not_touch_whom_it_walks_past(rig: Rig) -> None:
     assert await waiting(rig, FULL) == 5
 
 
-async def test_whom_a_full_claim_walked_past_comes_first_when_the_slot_is_back(rig: Rig) -> None:
+async def test_a_job_that_a_full_claim_skipped_is_first_when_the_slot_is_released(rig: Rig) -> None:
     holder = await busy(rig)
     passed = await past(rig, 3)
     free = await others(rig, 8)
@@ -75,18 +75,18 @@ async def test_whom_a_full_claim_walked_past_comes_first_when_the_slot_is_back(r
     assert await used(rig, FULL) == 1
 
 
-async def test_now_and_then_a_full_claim_parks_whom_it_walked_past(rig: Rig) -> None:
+async def test_now_and_then_a_full_claim_parks_the_jobs_it_skipped(rig: Rig) -> None:
     await busy(rig)
     await past(rig, 5)
-    await others(rig, 2 * TIDY)
+    await others(rig, 2 * PARK_EVERY)
 
-    for _ in range(TIDY):
+    for _ in range(PARK_EVERY):
         assert len(await claim(rig, 1)) == 1
 
     assert await waiting(rig, FULL) == 5
 
 
-async def test_who_was_parked_is_let_in_by_the_slot_that_comes_back(rig: Rig) -> None:
+async def test_a_parked_job_is_unparked_by_the_slot_that_is_released(rig: Rig) -> None:
     holder = await busy(rig)
     passed = await past(rig, 3)
     assert await claim(rig, 10) == []
@@ -97,18 +97,18 @@ async def test_who_was_parked_is_let_in_by_the_slot_that_comes_back(rig: Rig) ->
     assert await claim(rig, 10) == [passed[0]]
 
 
-async def test_a_process_that_dies_before_it_lets_somebody_in_costs_a_rescan(
+async def test_a_process_that_dies_before_it_unparks_a_job_costs_a_rescan(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slot is back and that is committed; nobody was told."""
+    """The slot is released and committed; no worker was woken."""
     if rig.dialect == "sqlite":
-        pytest.skip("a file's finish lets in who waits in its own transaction")
+        pytest.skip("a file's finish unparks jobs in its own transaction")
 
     async def dies(connection: object, keys: object) -> set[str]:
         raise StoreUnavailable("the connection is gone")
 
     holder, (first, *_) = await full(rig, FULL)
-    monkeypatch.setattr(postgres, "let_in", dies)
+    monkeypatch.setattr(postgres, "unpark", dies)
 
     assert await rig.finish(holder, Verb.SUCCEED) is State.SUCCEEDED
     assert await claim(rig, 10) == []

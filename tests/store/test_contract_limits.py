@@ -1,4 +1,4 @@
-"""Limits: never more jobs of a key at a time than its rule says, and a full key hides nobody."""
+"""Limits: never more jobs of a key at a time than its rule allows, and a full key hides no other job."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_limit_holds_across_tenants_queues_types_and_priorities(rig: Rig
     assert await rig.claim(room=50) == []
 
 
-async def test_the_room_of_a_claim_is_not_taken_by_who_is_refused(rig: Rig) -> None:
+async def test_the_room_of_a_claim_is_not_taken_by_refused_jobs(rig: Rig) -> None:
     await rig.store.declare([limit("domain")])
     await rig.enqueue_many(20, limits=("domain:a",))
     await rig.advance(1)
@@ -124,7 +124,7 @@ async def test_jobs_with_and_without_limits_do_not_pass_each_other(rig: Rig, fir
     assert len(claimed) == 30
 
 
-async def test_a_limit_that_nobody_declared_holds_nobody(rig: Rig) -> None:
+async def test_a_limit_that_was_never_declared_holds_no_job(rig: Rig) -> None:
     await rig.enqueue_many(5, limits=("domain:a",))
 
     jobs = await rig.claim()
@@ -196,11 +196,11 @@ async def test_in_one_claim_a_refused_job_leaves_the_slot_of_its_other_key(rig: 
 
     claimed = [job.id for _ in range(2) for job in await rig.claim()]
 
-    assert sorted(claimed) == sorted(expected)  # at the latest with the next look
+    assert sorted(claimed) == sorted(expected)  # at the latest with the next claim
     assert [await used(rig, key) for key in ("domain:a", "domain:b", "domain:c")] == [1, 1, 1]
 
 
-async def test_who_finds_its_second_key_full_does_not_keep_others_from_the_first(rig: Rig) -> None:
+async def test_a_job_with_a_full_second_key_does_not_keep_others_from_the_first(rig: Rig) -> None:
     await rig.store.declare([limit("domain"), limit("tenant")])
     await rig.enqueue(limits=("domain:a",))
     await rig.enqueue(limits=("tenant:x",))
@@ -211,7 +211,7 @@ async def test_who_finds_its_second_key_full_does_not_keep_others_from_the_first
     behind = await rig.enqueue(limits=("domain:a",))
     assert await rig.claim() == []
 
-    # The one that comes first is let in, and finds its other key full: the slot goes to who is behind it.
+    # The one that comes first is let in, and finds its other key full: the slot goes to the job behind it.
     await rig.finish(at_the_domain, Verb.SUCCEED)
     claimed = [job.id for _ in range(2) for job in await rig.claim()]
 
@@ -233,7 +233,7 @@ async def test_many_jobs_with_two_keys_each_all_get_their_turn(rig: Rig) -> None
 # The rule changes
 
 
-async def test_a_raised_limit_lets_in_those_who_wait(rig: Rig) -> None:
+async def test_a_raised_limit_unparks_jobs(rig: Rig) -> None:
     _, parked = await full(rig, behind=4)
 
     await rig.store.declare([limit("domain", 3)])
@@ -275,7 +275,7 @@ async def test_many_programs_declare_at_once(rig: Rig) -> None:
     assert len(await rig.claim()) == 3
 
 
-# Who waits
+# Which jobs wait
 
 
 async def test_the_urgent_are_let_in_first_whenever_they_came(rig: Rig) -> None:
@@ -290,7 +290,7 @@ async def test_the_urgent_are_let_in_first_whenever_they_came(rig: Rig) -> None:
     assert await drain(rig, rounds=5) == expected
 
 
-async def test_a_newcomer_does_not_pass_who_waits(rig: Rig) -> None:
+async def test_a_new_job_does_not_pass_parked_jobs(rig: Rig) -> None:
     holder, (first, *_) = await full(rig)
     await rig.advance(1)
 
@@ -349,7 +349,7 @@ async def test_a_child_and_a_woken_parent_count_too(rig: Rig) -> None:
     await rig.store.enqueue([child])
     assert await rig.finish(parent, Verb.WAIT, flow=Flow(wait=waiting_for(child))) is State.WAITING
 
-    running_child = await rig.take(child.id)  # who waits holds nothing
+    running_child = await rig.take(child.id)  # a parked job holds nothing
     await rig.enqueue(limits=("domain:a",), priority=9)
     assert await rig.claim() == []
     await rig.finish(running_child, Verb.SUCCEED)

@@ -118,7 +118,7 @@ async def test_many_jobs_are_found_at_once(rig: Rig) -> None:
     assert await rig.store.find_many([]) == {}
 
 
-# Spawns whose key is held
+# Spawns with a key that is held
 
 
 async def test_a_spawn_whose_key_is_held_is_the_job_that_holds_it(rig: Rig) -> None:
@@ -174,9 +174,9 @@ async def test_a_lost_lease_writes_nothing_of_the_flow(rig: Rig) -> None:
     stale, current, awaited = await an_overtaken_wait(rig)
     child = alone(parent=stale.id, unique=unique())
 
-    settled = await rig.store.finish([a_whole_flow(stale, child, awaited)])
+    finished = await rig.store.finish([a_whole_flow(stale, child, awaited)])
 
-    assert settled.lost == {stale.id}
+    assert finished.lost == {stale.id}
     await nothing_was_written(rig, current, child, awaited)
 
 
@@ -224,15 +224,15 @@ async def test_a_lost_transition_harms_no_other_of_its_batch(rig: Rig) -> None:
     job = await rig.running()
     lost, child = alone(parent=stale.id, unique=unique()), alone(parent=job.id)
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             a_whole_flow(stale, lost, awaited),
             Transition(lease=job.lease, verb=Verb.WAIT, flow=fan_out(child)),
         ]
     )
 
-    assert settled.states == {job.id: State.WAITING}
-    assert settled.lost == {stale.id}
+    assert finished.states == {job.id: State.WAITING}
+    assert finished.lost == {stale.id}
     assert await rig.status(child.id) is State.QUEUED
     await nothing_was_written(rig, current, lost, awaited)
 

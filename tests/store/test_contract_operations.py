@@ -40,9 +40,9 @@ async def test_a_job_that_heeds_the_request_is_cancelled(rig: Rig) -> None:
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
 
-    settled = await rig.settle(job.lease, Verb.STOP, attempt=1)
+    finished = await rig.write(job.lease, Verb.STOP, attempt=1)
 
-    assert settled.states == {job.id: State.CANCELLED}
+    assert finished.states == {job.id: State.CANCELLED}
     assert await rig.store.settled_by(job.lease)
     assert await rig.store.cancel_requests(rig.worker) == []
 
@@ -51,7 +51,7 @@ async def test_a_job_that_was_faster_than_the_request_has_succeeded(rig: Rig) ->
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
 
-    await rig.settle(job.lease, Verb.SUCCEED, output="1")
+    await rig.write(job.lease, Verb.SUCCEED, output="1")
 
     assert await rig.status(job.id) is State.SUCCEEDED
 
@@ -61,9 +61,9 @@ async def test_after_a_request_to_cancel_nothing_starts_any_more(rig: Rig, verb:
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
 
-    settled = await rig.settle(job.lease, verb, attempt=1, error=ERROR, cost_cents=7)
+    finished = await rig.write(job.lease, verb, attempt=1, error=ERROR, cost_cents=7)
 
-    assert settled.states == {job.id: State.CANCELLED}
+    assert finished.states == {job.id: State.CANCELLED}
     cancelled = await rig.find(job.id)
     assert (cancelled.status, cancelled.attempt, cancelled.cost_cents) == (State.CANCELLED, 1, 7)
     assert cancelled.finished_at == rig.clock.now()
@@ -75,7 +75,7 @@ async def test_a_burial_is_final_although_a_cancel_was_asked(rig: Rig) -> None:
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
 
-    await rig.settle(job.lease, Verb.BURY)
+    await rig.write(job.lease, Verb.BURY)
 
     assert await rig.status(job.id) is State.DEAD
 
@@ -102,7 +102,7 @@ async def test_a_job_with_a_forgotten_cancel_is_never_claimed(rig: Rig, by_creat
 
 async def test_a_retry_makes_a_failed_job_due_now(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, delay=3_600.0, attempt=1, error=ERROR)
+    await rig.write(job.lease, Verb.FAIL, delay=3_600.0, attempt=1, error=ERROR)
 
     assert await rig.store.operate(Verb.RETRY, job.id) is State.QUEUED
 
@@ -113,7 +113,7 @@ async def test_a_retry_makes_a_failed_job_due_now(rig: Rig) -> None:
 async def test_a_replay_starts_over_and_keeps_errors_and_fence(rig: Rig) -> None:
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
-    await rig.settle(job.lease, Verb.BURY, attempt=1, crashes=2, error=ERROR, entry='{"n":1}', reason="permanent")
+    await rig.write(job.lease, Verb.BURY, attempt=1, crashes=2, error=ERROR, entry='{"n":1}', reason="permanent")
     await rig.advance(100)
     dead = await rig.find(job.id)
 
@@ -128,7 +128,7 @@ async def test_a_replay_starts_over_and_keeps_errors_and_fence(rig: Rig) -> None
 
 async def test_a_resumed_job_comes_back_from_the_history(rig: Rig) -> None:
     job = await rig.held(priority=3, input='{"to":"you"}')
-    await rig.settle(job.lease, Verb.STOP, attempt=1, error=ERROR)
+    await rig.write(job.lease, Verb.STOP, attempt=1, error=ERROR)
     await rig.advance(100)
 
     assert await rig.store.operate(Verb.RESUME, job.id) is State.QUEUED

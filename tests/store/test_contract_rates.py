@@ -81,13 +81,13 @@ async def test_a_claim_says_when_the_next_token_comes(rig: Rig) -> None:
     await rig.enqueue_many(3, limits=(BUCKET,))
     await rig.claim()
 
-    told = []
+    times = []
     for seconds in (0, 4, 5):
         await rig.advance(seconds)
-        told.append((await rig.ask()).next_due)
+        times.append((await rig.ask()).next_due)
     await rig.advance(1)
 
-    assert told == [exact(10), exact(6), exact(1)]
+    assert times == [exact(10), exact(6), exact(1)]
     assert len((await rig.ask()).jobs) == 1
 
 
@@ -97,9 +97,9 @@ async def test_a_token_that_is_due_needs_no_rescan(rig: Rig) -> None:
     await rig.ask()
 
     for _ in range(3):
-        # On a file every claim looks everywhere and tells; on a server only a rescan does.
-        told = (await rig.ask(rescan=rig.dialect == "postgres")).next_due
-        assert told == exact(10)
+        # On a file every claim reads all lanes and reports it; on a server only a rescan does.
+        times = (await rig.ask(rescan=rig.dialect == "postgres")).next_due
+        assert times == exact(10)
         await rig.advance(10)
         assert len((await rig.ask(rescan=False)).jobs) == 1
 
@@ -236,7 +236,7 @@ async def test_over_any_time_there_are_no_more_tokens_than_the_rate_gives(rig: R
     for start, first in enumerate(times):
         for many, last in enumerate(times[start:], 1):
             assert many <= burst + (last - first + 1e-6) / period
-    assert len(times) >= now / period - burst  # and none is lost: somebody always wanted one
+    assert len(times) >= now / period - burst  # and none is lost: there was always a job for one
 
 
 async def test_a_rate_that_changes_holds_from_then_on(rig: Rig) -> None:

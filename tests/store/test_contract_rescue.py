@@ -134,7 +134,7 @@ async def test_a_sweep_goes_on_page_by_page_until_none_is_left(rig: Rig) -> None
 async def test_a_finished_job_stays_finished(rig: Rig) -> None:
     job = await rig.held()
     await rig.die(rig.worker)
-    await rig.settle(job.lease, Verb.SUCCEED)
+    await rig.write(job.lease, Verb.SUCCEED)
 
     swept = await rig.store.sweep(max_crashes=3)
 
@@ -165,12 +165,12 @@ async def test_a_dead_worker_is_forgotten_a_minute_later_and_not_before(rig: Rig
     assert await rig.store.workers() == []
 
 
-async def test_a_worker_says_goodbye_only_with_empty_hands(rig: Rig) -> None:
+async def test_a_worker_removes_its_row_only_when_it_holds_no_job(rig: Rig) -> None:
     job = await rig.held()
 
     await rig.store.deregister(rig.worker)
     assert [row.running for row in await rig.store.workers()] == [1]
-    await rig.settle(job.lease, Verb.SUCCEED)
+    await rig.write(job.lease, Verb.SUCCEED)
     await rig.store.deregister(rig.worker)
 
     assert await rig.store.workers() == []

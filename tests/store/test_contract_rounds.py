@@ -1,4 +1,4 @@
-"""Jobs that wait for each other would wait for ever: the one that closes the round dies, and the others hear of it."""
+"""Jobs that wait for each other would wait for ever: the one that closes the round dies, and wakes the others."""
 
 from __future__ import annotations
 

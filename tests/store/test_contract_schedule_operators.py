@@ -45,7 +45,7 @@ async def test_a_tick_is_skipped_while_the_last_job_has_not_ended(rig: Rig, stat
     if state != "queued":
         (job,) = await rig.claim(room=1)
         if state != "running":
-            await rig.settle(job.lease, Verb.FAIL if state == "failed" else Verb.WAIT, delay=600.0)
+            await rig.write(job.lease, Verb.FAIL if state == "failed" else Verb.WAIT, delay=600.0)
 
     assert await rig.store.tick("nightly") == Ticked(skipped=1, moved=True)
     assert [job.id for job in await fired(rig)] == [first]
@@ -58,7 +58,7 @@ async def test_a_tick_is_skipped_while_the_last_job_has_not_ended(rig: Rig, stat
 async def test_a_tick_fires_when_the_last_job_has_ended(rig: Rig, verb: Verb) -> None:
     await overlapping(rig, "skip")
     (job,) = await rig.claim(room=1)
-    await rig.settle(job.lease, verb)
+    await rig.write(job.lease, verb)
 
     assert await rig.store.tick("nightly") == FIRED
 
@@ -91,14 +91,14 @@ async def test_the_old_job_is_asked_to_stop_where_it_runs(rig: Rig) -> None:
     assert await rig.store.cancel_requests(rig.worker) == [first]
     (row,) = await rig.store.audit(job=first)
     assert (row.action, row.actor) == ("JOB_CANCEL_REQUESTED", "schedule:nightly")
-    await rig.settle(job.lease, Verb.STOP)
+    await rig.write(job.lease, Verb.STOP)
     assert await rig.status(first) is State.CANCELLED
 
 
 async def test_a_job_that_ended_is_left_alone(rig: Rig) -> None:
     first = await overlapping(rig, "cancel")
     (job,) = await rig.claim(room=1)
-    await rig.settle(job.lease, Verb.SUCCEED)
+    await rig.write(job.lease, Verb.SUCCEED)
 
     assert await rig.store.tick("nightly") == FIRED
     assert await rig.status(first) is State.SUCCEEDED
@@ -297,7 +297,7 @@ async def test_edits_at_one_moment_are_all_there(rig: Rig) -> None:
 
 @pytest.mark.parametrize("act", ["pause", "edit"])
 async def test_the_race_between_a_tick_and_an_operator(rig: Rig, act: str) -> None:
-    """Whoever comes first is first: a tick before it, or none after it."""
+    """The first of the two wins: a tick before it, or none after it."""
     async with rig.stores(2) as stores:
         for number in range(6):
             name = f"schedule-{number}"

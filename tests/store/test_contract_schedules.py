@@ -37,7 +37,7 @@ async def test_a_new_schedule_begins_with_the_next_tick_from_now(rig: Rig) -> No
 
 async def test_an_unchanged_declaration_does_not_move_the_next_tick(rig: Rig) -> None:
     before = await declare(rig)
-    await rig.advance(10 * MINUTE)  # several ticks are due, and nobody fired them
+    await rig.advance(10 * MINUTE)  # several ticks are due, and no worker fired them
 
     after = await declare(rig)
 
@@ -105,7 +105,7 @@ async def test_a_tick_makes_a_job_whose_time_is_the_ticks(rig: Rig) -> None:
     assert (note.at, note.outcome, note.job, note.noted_at) == (tick, TickOutcome.FIRED, job.id, rig.clock.now())
 
 
-async def test_many_who_look_at_once_fire_each_tick_once(rig: Rig) -> None:
+async def test_many_workers_at_once_fire_each_tick_once(rig: Rig) -> None:
     """The race: all of them see the tick, and ask for it at the same moment."""
     await declare(rig)
     async with rig.stores(4) as stores:
@@ -119,7 +119,7 @@ async def test_many_who_look_at_once_fire_each_tick_once(rig: Rig) -> None:
     assert (len(jobs), await outcomes(rig)) == (15, ["fired"] * 15)
 
 
-async def test_many_who_catch_up_at_once_fire_each_tick_once(rig: Rig) -> None:
+async def test_many_workers_that_catch_up_at_once_fire_each_tick_once(rig: Rig) -> None:
     """The race: pages of one outage are taken by turns, by several workers."""
     begin = (await declare(rig, catch_up="all")).next_at
     assert begin is not None
@@ -147,7 +147,7 @@ async def test_two_programs_that_start_at_once_declare_one_schedule(rig: Rig) ->
     assert [row.name for row in await rig.store.schedules()] == sorted(names)
 
 
-async def test_whoever_fails_in_the_middle_leaves_the_tick_to_the_next(rig: Rig) -> None:
+async def test_a_worker_that_fails_in_the_middle_leaves_the_tick_to_the_next(rig: Rig) -> None:
     await declare(rig)
     tick = await to_next(rig)
 
@@ -163,8 +163,8 @@ async def test_whoever_fails_in_the_middle_leaves_the_tick_to_the_next(rig: Rig)
     assert await rig.store.tick("nightly") == FIRED
 
 
-async def test_a_schedule_in_other_hands_is_passed_by_without_waiting(rig: Rig) -> None:
-    """The race: somebody froze while it was firing. On SQLite it holds the whole file, and there is nothing to pass."""
+async def test_a_schedule_that_another_worker_has_locked_is_skipped_without_waiting(rig: Rig) -> None:
+    """The race: a worker froze while it was firing. On SQLite it holds the whole file, and there is nothing to pass."""
     if rig.dialect == "sqlite":
         pytest.skip("a transaction that is open on SQLite keeps every other writer out")
     await declare(rig)

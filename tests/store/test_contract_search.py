@@ -32,7 +32,7 @@ async def failed(rig: Rig, type: str, message: str) -> UUID:
     error = json.dumps(
         {"type": type, "message": message, "attempt": 1, "attemptedAt": "2026-01-01T00:00:00Z", "traceback": "at sea"}
     )
-    await rig.settle(job.lease, Verb.FAIL, delay=60.0, error=error)
+    await rig.write(job.lease, Verb.FAIL, delay=60.0, error=error)
     return job.id
 
 
@@ -91,7 +91,7 @@ async def test_characters_that_mean_something_to_a_database_are_themselves(rig: 
 
 async def test_the_reason_of_a_death_is_a_name(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.BURY, reason="exhausted")
+    await rig.write(job.lease, Verb.BURY, reason="exhausted")
 
     assert await found(rig, "reason:exhausted") == [job.id]
     assert await found(rig, "reason:crashed") == []
@@ -142,7 +142,7 @@ async def test_numbers_are_compared(rig: Rig) -> None:
 
 async def test_attempts_crashes_and_cost_are_numbers(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.FAIL, delay=60.0, attempt=3, crashes=2, cost_cents=150)
+    await rig.write(job.lease, Verb.FAIL, delay=60.0, attempt=3, crashes=2, cost_cents=150)
     other = await rig.enqueue()
 
     for text in ("attempt:3", "attempt:>2", "crashes:2", "cost:>=150"):
@@ -298,9 +298,9 @@ async def test_a_path_that_leads_elsewhere_finds_nothing(rig: Rig) -> None:
 
 async def test_the_output_has_paths_too_once_there_is_one(rig: Rig) -> None:
     job = await rig.held()
-    await rig.settle(job.lease, Verb.SUCCEED, output='{"sent": {"to": ["a@example.org"]}}')
+    await rig.write(job.lease, Verb.SUCCEED, output='{"sent": {"to": ["a@example.org"]}}')
     text = await rig.held()
-    await rig.settle(text.lease, Verb.SUCCEED, output='"just text"')
+    await rig.write(text.lease, Verb.SUCCEED, output='"just text"')
     waiting = await rig.enqueue()
 
     assert await found(rig, "output.sent.to:*@example.org") == [job.id]
@@ -341,10 +341,22 @@ async def test_the_longest_filter_is_answered(rig: Rig) -> None:
 
 def test_every_field_is_covered_here() -> None:
     """A new field needs its story above."""
-    told = {*NAMES, "reason", "state", "status", "id", "worker", "parent", "priority", "attempt", "crashes", "cost"}
-    told |= {"age", "touched", "due", "error", "input", "output"}
+    documented = {
+        *NAMES,
+        "reason",
+        "state",
+        "status",
+        "id",
+        "worker",
+        "parent",
+        "priority",
+        "attempt",
+        "crashes",
+        "cost",
+    }
+    documented |= {"age", "touched", "due", "error", "input", "output"}
 
-    assert set(FIELDS) == told
+    assert set(FIELDS) == documented
     assert {kind for kind, _ in FIELDS.values()} == set(Kind)
 
 

@@ -1,4 +1,4 @@
-"""Signals: kept before anybody waits, told once, and never lost between a send and a wait."""
+"""Signals: kept before a job waits, delivered once, and never lost between a send and a wait."""
 
 from __future__ import annotations
 
@@ -271,10 +271,10 @@ async def test_a_signal_and_a_deadline_at_once_wake_once(rig: Rig) -> None:
             job = await waits_for_a_signal(rig, delay=1.0)
             await rig.advance(2)
 
-            woken, told = await asyncio.gather(one.wake_due(), other.signal(job, "approved", "1"))
+            woken, answer = await asyncio.gather(one.wake_due(), other.signal(job, "approved", "1"))
 
             assert woken in (0, 1)
-            assert told is True
+            assert answer is True
             assert await rig.status(job) is State.QUEUED, turn
             running = await rig.take(job)
             assert await rig.store.wake_due() == 0
@@ -285,9 +285,9 @@ async def test_of_many_signals_at_once_one_is_kept(rig: Rig) -> None:
     job = await waits_for_a_signal(rig)
 
     async with rig.stores(4) as stores:
-        told = await asyncio.gather(*[stores[n % 4].signal(job, "approved", str(n)) for n in range(32)])
+        answer = await asyncio.gather(*[stores[n % 4].signal(job, "approved", str(n)) for n in range(32)])
 
-    (winner,) = [number for number, first in enumerate(told) if first]
+    (winner,) = [number for number, first in enumerate(answer) if first]
     assert await signals(rig, job) == {"approved": winner}
     assert await is_woken(rig, job)
 
@@ -297,11 +297,11 @@ async def test_a_signal_at_the_very_end_is_kept_or_refused(rig: Rig) -> None:
         for _ in range(15):
             job = await rig.running()
 
-            state, told = await asyncio.gather(
+            state, answer = await asyncio.gather(
                 rig.finish(job, Verb.SUCCEED, store=one),
                 other.signal(job.id, "approved", "1"),
                 return_exceptions=True,
             )
 
             assert state is State.SUCCEEDED
-            assert told is True or isinstance(told, TransitionRefused), told
+            assert answer is True or isinstance(answer, TransitionRefused), answer

@@ -231,7 +231,7 @@ async def test_what_was_said_to_be_remembered_is_remembered_although_a_rescue_ca
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.DEAD])
-async def test_house_keeping_forgets_nothing_of_a_job_that_is_not_over(rig: Rig, state: State) -> None:
+async def test_a_prune_forgets_nothing_of_a_job_that_is_not_over(rig: Rig, state: State) -> None:
     job = await rig.running()
     await rig.store.remember(job.lease, Memory("charge", "1"))
     await rig.store.signal(job.id, "approved", "2")
@@ -246,7 +246,7 @@ async def test_house_keeping_forgets_nothing_of_a_job_that_is_not_over(rig: Rig,
     assert await rig.store.recall(job.id) == Recollection(steps={"charge": "1"}, signals={"approved": "2"})
 
 
-async def test_house_keeping_forgets_the_steps_of_jobs_that_have_passed(rig: Rig) -> None:
+async def test_a_prune_forgets_the_steps_of_jobs_that_have_passed(rig: Rig) -> None:
     job = await rig.running()
     await rig.store.remember(job.lease, Memory("charge", "1"))
     await rig.store.signal(job.id, "approved", "2")

@@ -35,10 +35,10 @@ async def test_the_holder_of_a_lease_walks_each_of_its_edges(rig: Rig) -> None:
     for verb in HOLDERS:
         job = await rig.running()
 
-        settled = await rig.settle(job.lease, verb)
+        finished = await rig.write(job.lease, verb)
 
-        assert settled.states == {job.id: target(verb)}, verb
-        assert settled.lost == frozenset(), verb
+        assert finished.states == {job.id: target(verb)}, verb
+        assert finished.lost == frozenset(), verb
         assert await rig.status(job.id) is target(verb), verb
 
 
@@ -48,10 +48,10 @@ async def test_no_lease_settles_a_job_that_is_not_running(rig: Rig) -> None:
         job = await rig.find(await rig.job_in(state, type=TYPE))
         old = Lease(job.id, job.token or new_id(), job.fence)
 
-        settled = await rig.settle(old, verb)
+        finished = await rig.write(old, verb)
 
-        assert settled.states == {}, (verb, state)
-        assert settled.lost == {job.id}, (verb, state)
+        assert finished.states == {}, (verb, state)
+        assert finished.lost == {job.id}, (verb, state)
         assert await rig.find(job.id) == job, (verb, state)
 
 
@@ -60,7 +60,7 @@ async def test_only_verbs_of_a_holder_can_be_settled(rig: Rig) -> None:
         job = await rig.running()
 
         with pytest.raises(ValueError, match="holder"):
-            await rig.settle(job.lease, verb)
+            await rig.write(job.lease, verb)
 
         assert await rig.find(job.id) == job, verb
 
@@ -113,9 +113,9 @@ async def test_a_sweep_touches_running_jobs_only(rig: Rig, verb: Verb, max_crash
 async def test_a_batch_settles_what_it_can_and_names_the_rest(rig: Rig) -> None:
     mine, lost, failing = await rig.enqueue_many(3)
     leases = {job.id: job.lease for job in await rig.claim()}
-    await rig.settle(leases[lost], Verb.RELEASE)
+    await rig.write(leases[lost], Verb.RELEASE)
 
-    settled = await rig.store.finish(
+    finished = await rig.store.finish(
         [
             Transition(lease=leases[mine], verb=Verb.SUCCEED, output='{"sent":1}', attempt=1),
             Transition(lease=leases[lost], verb=Verb.SUCCEED, attempt=1),
@@ -123,5 +123,5 @@ async def test_a_batch_settles_what_it_can_and_names_the_rest(rig: Rig) -> None:
         ]
     )
 
-    assert settled.states == {mine: State.SUCCEEDED, failing: State.FAILED}
-    assert settled.lost == {lost}
+    assert finished.states == {mine: State.SUCCEEDED, failing: State.FAILED}
+    assert finished.lost == {lost}

@@ -1,4 +1,4 @@
-"""Waits beside the plain join: batches with counters, timers, and spawns that nobody waits for."""
+"""Waits beside the plain join: batches with counters, timers, and spawns without a waiting parent."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def test_a_wait_and_the_end_of_the_awaited_in_one_batch(rig: Rig, first: s
     if first == "child":
         batch.reverse()
 
-    settled = await rig.store.finish(batch)
+    finished = await rig.store.finish(batch)
 
-    assert settled.lost == frozenset()
+    assert finished.lost == frozenset()
     assert await is_woken(rig, parent.id)
     await rig.take(parent.id)
 

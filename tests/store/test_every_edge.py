@@ -1,7 +1,7 @@
 """Every edge of the state table, provoked on both stores; and every pair of a verb and a state that is no edge.
 
 The pairs come from `state.TRANSITIONS` itself: an edge that is added there is walked here, or its verb has no way yet
-and a test says so.
+and a test fails with its name.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def claim(rig: Rig, pair: Pair) -> None:
     assert [each.id for each in claimed] == ([job.id] if allows(Verb.CLAIM, job.status) else [])
 
 
-def settle(verb: Verb) -> Provoke:
+def write(verb: Verb) -> Provoke:
     flows = {
         Verb.WAIT: Flow(wait=Wait(signal="another")),
         Verb.ADVANCE: Flow(advance=Advance(type="ask", phase="ask", phase_rank=1, queue="ask", max_attempts=4)),
@@ -99,11 +99,11 @@ def settle(verb: Verb) -> Provoke:
     async def provoke(rig: Rig, pair: Pair) -> None:
         job = await rig.find(pair.job)
         lease = Lease(job.id, job.token or new_id(), job.fence)  # a finished job's token is refused like a made-up one
-        settled = await rig.settle(lease, verb, attempt=1, flow=flows.get(verb), followed=job.followed)
+        finished = await rig.write(lease, verb, attempt=1, flow=flows.get(verb), followed=job.followed)
         if allows(verb, job.status):
-            assert settled.states == {job.id: target(verb)}
+            assert finished.states == {job.id: target(verb)}
         else:
-            assert settled.lost == {job.id}
+            assert finished.lost == {job.id}
 
     return provoke
 
@@ -157,7 +157,7 @@ async def time_passes(rig: Rig, pair: Pair) -> None:
 
 WAYS: list[tuple[Verb, Policy, Provoke]] = [
     (Verb.CLAIM, Policy.COUNT, claim),
-    *((verb, Policy.COUNT, settle(verb)) for verb in sorted(FINISHING | SETTLING)),
+    *((verb, Policy.COUNT, write(verb)) for verb in sorted(FINISHING | SETTLING)),
     *(
         (verb, Policy.COUNT, operate(verb))
         for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD)
@@ -165,7 +165,7 @@ WAYS: list[tuple[Verb, Policy, Provoke]] = [
     (Verb.RESCUE, Policy.COUNT, sweep(3)),
     (Verb.CONDEMN, Policy.COUNT, sweep(1)),
     (Verb.WAKE, Policy.COUNT, last_child_succeeds),
-    (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: its handler is told
+    (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: the wait raises in its handler
     (Verb.WAKE, Policy.FAIL, last_child_succeeds),
     (Verb.WAKE, Policy.CONTINUE, last_child_dies),
     (Verb.WAKE, Policy.COUNT, signal_comes),

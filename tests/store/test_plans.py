@@ -1,4 +1,4 @@
-"""The plans of the hot path stay what they were designed to be: rows by index, whatever the statistics say."""
+"""The plans of the hot path stay what they were designed to be: rows by index, under any statistics."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .plans import (
     RUNNING,
     SHALLOW,
     LaneOf,
+    claim_values,
     shut,
     visiting,
-    wish,
 )
 
 if TYPE_CHECKING:
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-WISHES: dict[str, tuple[tuple[Any, ...], str]] = {
-    "one": (wish(), ""),
-    "many": (wish(room=200), ""),
-    "with the oldest": (wish(room=20, aged=2), ""),
-    "of one type": (wish(types=("rare",)), ""),
-    "with a shut type": (wish(), shut("type", "rare")),
-    "with a shut tenant": (wish(), shut("tenant", "tenant 0")),
-    "with a shut queue": (wish(), shut("queue", "mail")),
-    "without suspects": (wish(suspects="without"), ""),
-    "of suspects": (wish(suspects="only"), ""),
-    "of rested jobs": (wish(untouched=30.0), ""),
+CLAIMS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "one": (claim_values(), ""),
+    "many": (claim_values(room=200), ""),
+    "with the oldest": (claim_values(room=20, aged=2), ""),
+    "of one type": (claim_values(types=("rare",)), ""),
+    "with a shut type": (claim_values(), shut("type", "rare")),
+    "with a shut tenant": (claim_values(), shut("tenant", "tenant 0")),
+    "with a shut queue": (claim_values(), shut("queue", "mail")),
+    "without suspects": (claim_values(suspects="without"), ""),
+    "of suspects": (claim_values(suspects="only"), ""),
+    "of rested jobs": (claim_values(untouched=30.0), ""),
 }
 
 
-@pytest.mark.parametrize("kind", WISHES)
+@pytest.mark.parametrize("kind", CLAIMS)
 async def test_a_claim_reads_its_lanes_in_the_order_of_their_index(world: World, kind: str) -> None:
-    arguments, given = WISHES[kind]
+    arguments, given = CLAIMS[kind]
 
     plan = await world.explain("claim", arguments, given=given)
 
@@ -77,9 +77,9 @@ def _bounded(read: dict[str, Any]) -> bool:
     return "run_at" in condition and ">=" in condition and "run_at <=" in condition
 
 
-@pytest.mark.parametrize("kind", sorted(WISHES.keys() - {"many", "with the oldest"}))
+@pytest.mark.parametrize("kind", sorted(CLAIMS.keys() - {"many", "with the oldest"}))
 async def test_a_claim_of_one_job_touches_few_pages(world: World, kind: str) -> None:
-    arguments, given = WISHES[kind]
+    arguments, given = CLAIMS[kind]
 
     plan = await world.explain("claim", arguments, given=given)
 
@@ -88,7 +88,7 @@ async def test_a_claim_of_one_job_touches_few_pages(world: World, kind: str) -> 
 
 
 async def test_a_claim_with_everything_shut_reads_no_job(world: World) -> None:
-    plan = await world.explain("claim", wish(), given=shut("all", ""))
+    plan = await world.explain("claim", claim_values(), given=shut("all", ""))
 
     assert plan.rows_read("jobs") == 0
 
@@ -96,7 +96,7 @@ async def test_a_claim_with_everything_shut_reads_no_job(world: World) -> None:
 def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Callable[[int, bool], str]) -> None:
     async def buffers(name: str) -> int:
         async with visiting(name) as world:
-            return (await world.explain("claim", wish())).buffers
+            return (await world.explain("claim", claim_values())).buffers
 
     shallow, deep = (asyncio.run(buffers(databases(jobs, True))) for jobs in (SHALLOW, DEEP))
 
@@ -143,8 +143,8 @@ async def test_given_a_held_snapshot_a_claim_starts_above_the_dead(own: str) -> 
         await many_in_one_lane(world, "now() - interval '2 hours' + i * interval '1 millisecond'")
         floor = max(Floor(record["run_at"], record["id"]) for record in await world.connection.fetch(PASSED))
 
-        below = await world.explain("claim", wish(lanes=LANE))
-        above = await world.explain("claim", wish(lanes=LANE, floor=floor))
+        below = await world.explain("claim", claim_values(lanes=LANE))
+        above = await world.explain("claim", claim_values(lanes=LANE, floor=floor))
 
     assert below.buffers > MOST_BUFFERS  # or this story has no dead in it
     assert above.buffers <= MOST_BUFFERS
@@ -155,7 +155,7 @@ async def test_given_a_held_snapshot_a_claim_starts_above_the_dead_of_its_own_en
         await many_in_one_lane(world, "now() - interval '2 hours'")
         floor = max(Floor(record["run_at"], record["id"]) for record in await world.connection.fetch(PASSED))
 
-        plan = await world.explain("claim", wish(lanes=LANE, floor=floor))
+        plan = await world.explain("claim", claim_values(lanes=LANE, floor=floor))
 
     assert plan.buffers <= MOST_BUFFERS
 
@@ -203,7 +203,7 @@ def endings(statement: str, leases: list[Lease]) -> tuple[Any, ...]:
         return rows.finish_arguments(
             [Transition(lease=lease, verb=Verb.SUCCEED, attempt=1) for lease in leases], reach=reach
         )
-    return rows.settle_arguments(
+    return rows.finish_staying_arguments(
         [Transition(lease=lease, verb=Verb.FAIL, attempt=1) for lease in leases], reach=Reach.PLAIN
     )
 
@@ -236,7 +236,7 @@ async def test_a_rescue_looks_at_running_jobs_only_and_once(world: World) -> Non
     assert plan.indexes("jobs") <= {"jobs_running", "jobs_pkey"}
     assert plan.rows_read("jobs") <= 4 * (
         RUNNING + LIMITED
-    )  # who holds what, whose holder is dead, the verdict, the write
+    )  # jobs by holder, holders that are dead, the verdict, the write
 
 
 async def test_a_burial_reads_no_jobs(world: World) -> None:

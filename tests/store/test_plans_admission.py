@@ -1,4 +1,4 @@
-"""The plans of admission: claims with limits, slots that come back, and those who are parked, however many."""
+"""The plans of admission: claims with limits, slots that are released, and parked jobs, however many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.store.sql import query
 from windlass.store.sqlite.connection import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
-from .plans import CRAWL, KEYS, LANES, LIMITED, MOST_BUFFERS, RUNNING, Plan, visiting, wish
+from .plans import CRAWL, KEYS, LANES, LIMITED, MOST_BUFFERS, RUNNING, Plan, claim_values, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ SELECT 'domain:idle ' || i, 'domain', 2 FROM generate_series(1, 20000) AS i ORDE
 
 
 def limited(room: int = 1) -> tuple[Any, ...]:
-    return wish(room=room, lanes=[CRAWL])
+    return claim_values(room=room, lanes=[CRAWL])
 
 
 # A claim
@@ -59,11 +59,11 @@ async def test_a_claim_of_one_job_with_limits_touches_few_pages(world: World) ->
     plan = await world.explain("claim_limited", limited())
 
     assert plan.part("picked").buffers <= MOST_BUFFERS
-    assert plan.part("stile").rows_read("limit_counters") == 1
+    assert plan.part("counter").rows_read("limit_counters") == 1
 
 
-async def test_a_claim_without_limits_knows_no_turnstile(world: World) -> None:
-    plan = await world.explain("claim", wish(lanes=LANES))
+async def test_a_claim_without_limits_reads_no_limit_counter(world: World) -> None:
+    plan = await world.explain("claim", claim_values(lanes=LANES))
 
     assert not plan.reads("limit_counters")
     assert not plan.reads("limits")
@@ -93,7 +93,7 @@ async def test_a_claim_is_not_dearer_beside_keys_that_nobody_waits_for(own: str)
     assert after <= before + 20
 
 
-async def test_the_lanes_do_not_show_who_is_parked(own: str) -> None:
+async def test_the_lanes_do_not_show_parked_jobs(own: str) -> None:
     before = await buffers(own, "lanes", (["usual"],))
     after = await buffers(own, "lanes", (["usual"],), CROWD)
 
@@ -130,7 +130,7 @@ async def test_a_crowd_at_a_key_makes_its_slot_no_dearer(own: str) -> None:
 
 
 async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: World) -> None:
-    plan = await world.explain("parked_keys", ("[]",))
+    plan = await world.explain("parked_keys")
 
     assert plan.nodes[0]["Actual Rows"] == FULL
     assert plan.indexes("jobs") == {"jobs_parked"}
@@ -138,8 +138,8 @@ async def test_keys_with_parked_jobs_are_found_without_reading_the_jobs(world: W
 
 
 async def test_a_crowd_at_a_key_is_one_step_of_the_look_for_keys(own: str) -> None:
-    before = await buffers(own, "parked_keys", ("[]",))
-    after = await buffers(own, "parked_keys", ("[]",), CROWD)
+    before = await buffers(own, "parked_keys", ())
+    after = await buffers(own, "parked_keys", (), CROWD)
 
     assert after <= before + 2 * FULL  # a level more of the index for each key
 
@@ -161,12 +161,12 @@ async def test_a_look_at_a_key_reads_no_other_jobs(world: World, statement: str,
 
 
 def test_a_plan_tells_its_parts() -> None:
-    """The words of these tests mean something: a part is found, and another is not."""
+    """The helpers of these tests work: a part of a plan is found, and a missing one is not."""
     plan = Plan({"Node Type": "Result", "Plans": [{"Node Type": "Sort", "Subplan Name": "CTE picked"}]})
 
     assert plan.part("picked").kinds() == {"Sort"}
     with pytest.raises(ValueError, match="not enough"):
-        plan.part("stile")
+        plan.part("counter")
 
 
 # SQLite

@@ -1,4 +1,4 @@
-"""Plans under statistics that are wrong: no statement of the hot path may walk over a table it should look into.
+"""Plans under statistics that are wrong: no statement of the hot path may scan a table that it should enter by key.
 
 PostgreSQL believes a table as large as the last ANALYZE or VACUUM found it. After a quiet minute that is one row in
 thousands of pages: then every walk over a whole index looks like one row, and a join may be turned round. So each
@@ -23,11 +23,11 @@ from .plans import (
     RUNNING,
     USUAL,
     Plan,
+    claim_values,
     literal,
     populate,
     statement,
     visiting,
-    wish,
 )
 from .test_plans import RESCUE, endings
 
@@ -42,8 +42,8 @@ FEW = 20  # jobs that a statement is about
 BESIDE = 3_000  # rows of each other table that it is not about
 TABLES = ("jobs", "limit_counters", "waits", "edges", "keys", "steps", "signals")
 
-# A statement may look at each of its rows in a few places (find, lock, write, tell), and at what it steps over.
-# Those who hold slots are counted by a walk over the running jobs.
+# A statement may read each of its rows in a few places (find, lock, write, return), and the rows it steps over.
+# Jobs that hold slots are counted by a scan of the running jobs.
 MOST_ROWS = 12 * FEW
 WALKS_RUNNING = {"make_limit_counters", "count_slots"}
 MOST_COMPARED = 4 * FEW * FEW  # between what a statement was given and what it found of that
@@ -76,10 +76,10 @@ class Hot:
         keys = [f"domain:{5 * place}" for place in range(1, FEW + 1)]
         jobs = [lease.job for lease in leases]
         self.statements: dict[str, tuple[Any, ...]] = {
-            "claim": wish(room=FEW),
-            "claim with the oldest": wish(room=FEW, aged=2),
-            "claim_by_creation": wish(room=1, lanes=[CRAWL._replace(limited=False)]),
-            "claim_limited": wish(room=FEW, lanes=[CRAWL]),
+            "claim": claim_values(room=FEW),
+            "claim with the oldest": claim_values(room=FEW, aged=2),
+            "claim_by_creation": claim_values(room=1, lanes=[CRAWL._replace(limited=False)]),
+            "claim_limited": claim_values(room=FEW, lanes=[CRAWL]),
             "lanes": (["usual", "rare"],),
             "finish": endings("finish", leases),
             "finish_with_slots": endings("finish_with_slots", limited),
@@ -89,7 +89,7 @@ class Hot:
             "charge": (payload([{"job": each.job, "token": each.token, "cents": 3} for each in leases]),),
             "rescue": (*RESCUE[:2], FEW, *RESCUE[3:]),
             "unpark": ('["domain:5", "domain:10"]',),
-            "parked_keys": ("[]",),
+            "parked_keys": (),
             "release_slots": (payload([{"key": key, "n": 1} for key in keys]),),
             "make_limit_counters": (payload([*keys, "domain:new"]),),
             "count_slots": (),
@@ -190,16 +190,18 @@ async def test_whatever_is_believed_of_the_tables_each_statement_touches_its_own
                 dear.setdefault(name, []).extend(complaints(name, plan, f"{rows} rows in {pages} pages"))
             await connection.execute("ROLLBACK TO SAVEPOINT truth")
         await connection.execute("ROLLBACK")
-    told = [f"{name}: {len(words)}, as {words[0]}" for name, words in dear.items() if words]
-    assert not told, "\n" + "\n".join(told)
+    problems = [f"{name}: {len(words)}, as {words[0]}" for name, words in dear.items() if words]
+    assert not problems, "\n" + "\n".join(problems)
 
 
 async def run(connection: Any, prepared: str, arguments: tuple[Any, ...]) -> Plan:
     values = f"({', '.join(map(literal, arguments))})" if arguments else ""
     await connection.execute("SAVEPOINT unwritten")
-    told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE {prepared} {values}")
+    answer = await connection.fetchval(
+        f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE {prepared} {values}"
+    )
     await connection.execute("ROLLBACK TO SAVEPOINT unwritten")
-    return Plan(json.loads(told)[0]["Plan"])
+    return Plan(json.loads(answer)[0]["Plan"])
 
 
 def complaints(name: str, plan: Plan, believed: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from servers import postgres_database
-from windlass.store.postgres.pool import connect
+from windlass.store.postgres.connections.pool import connect
 
 pytestmark = pytest.mark.postgres
 

@@ -218,7 +218,7 @@ async def test_beats_claims_and_idle_marks_are_no_wake_ups(file_rig: Rig) -> Non
 
     await file_rig.store.set_idle(file_rig.worker, idle=True)
     (job,) = await file_rig.claim()
-    await file_rig.settle(job.lease, Verb.SUCCEED)
+    await file_rig.write(job.lease, Verb.SUCCEED)
     heartbeat = file_rig.store.heartbeat()
     await heartbeat.beat(file_rig.worker, 30)
     await heartbeat.close()
@@ -296,12 +296,12 @@ def test_parameters_are_rewritten_and_nothing_else() -> None:
 
 async def test_the_claim_walks_its_index_and_never_sorts(file_rig: Rig, tmp_path: Path) -> None:
     lane = {"queue": "q", "phase_rank": 0, "priority": 0, "tenant": "t", "limited": False}
-    wish = {"types": "[]", "suspects": "with", "untouched": 0, "now": 0, "until": 0, "limit": 1}
+    values = {"types": "[]", "suspects": "with", "untouched": 0, "now": 0, "until": 0, "limit": 1}
     begin = {"after_at": 0, "after_id": "", "full": None}
 
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         statement = ordered_query("sqlite", "due_jobs", "run_at")
-        due = connection.execute(f"EXPLAIN QUERY PLAN {statement}", lane | wish | begin).fetchall()
+        due = connection.execute(f"EXPLAIN QUERY PLAN {statement}", lane | values | begin).fetchall()
         lanes = connection.execute(
             f"EXPLAIN QUERY PLAN {query('sqlite', 'lanes')}", {"queues": None, "now": 0}
         ).fetchall()
@@ -340,7 +340,7 @@ def open_folder() -> Iterator[Path]:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root may write everything; the story needs somebody who may not."""
+    """Root may write everything; the test needs a user who may not."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""Words for the stories of schedules: one that is declared, its next tick, and what became of its ticks."""
+"""Helpers for the tests of schedules: a declared one, its next tick, and what became of its ticks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def outcomes(rig: Rig) -> list[str]:
 
 
 async def overlapping(rig: Rig, overlap: str, **options: Any) -> UUID:
-    """A schedule whose first job waits in the queue; the next tick has come."""
+    """A schedule with its first job still queued; the next tick has come."""
     await declare(rig, overlap=overlap, **options)
     await to_next(rig)
     assert await rig.store.tick("nightly") == FIRED

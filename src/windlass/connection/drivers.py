@@ -189,7 +189,7 @@ class Sqlite(CallerConnection):
         cursor = self._conn.cursor()
         cursor.row_factory = None
         try:
-            rows: Rows = cursor.execute(translate(sql, "name_parameters"), name_parameters(values)).fetchall()
+            rows: Rows = cursor.execute(translate(sql, "named"), name_parameters(values)).fetchall()
         finally:
             cursor.close()
         return rows
@@ -219,7 +219,7 @@ class Aiosqlite(AwaitedConnection):
     async def _fetch(self, sql: str, values: tuple[object, ...]) -> Rows:
         async with self._conn.cursor() as cursor:
             cursor.row_factory = None
-            await cursor.execute(translate(sql, "name_parameters"), name_parameters(values))
+            await cursor.execute(translate(sql, "named"), name_parameters(values))
             return [tuple(row) for row in await cursor.fetchall()]
 
 

@@ -77,7 +77,15 @@ class WorkerParts:
             state, self.completer, self.coordinator, queues=queues, types=types
         )
         self.sweeper = Sweeper(state)
-        services: list[Service] = [
+        services = self._make_services(queues)
+        if steady:
+            services.append(self.coordinator)
+        self.services = {service.name: service for service in services}
+
+    def _make_services(self, queues: tuple[str, ...] | None) -> list[Service]:
+        """Everything that a worker does again and again, in the order in which it starts."""
+        state = self.state
+        return [
             self.discovery,
             self.sweeper,
             Timers(state),
@@ -89,6 +97,3 @@ class WorkerParts:
             WakeupListener(state, queues=queues),
             Cancels(state),
         ]
-        if steady:
-            services.append(self.coordinator)
-        self.services = {service.name: service for service in services}

@@ -342,13 +342,13 @@ async def _connect(url: str) -> Any:
     try:
         import asyncpg
 
-        from windlass.store.postgres.pool import translated
+        from windlass.store.postgres.connections.pool import translate_error
     except ImportError:
         raise ConfigError("PostgreSQL needs asyncpg; run: pip install 'windlass[postgres]'") from None
     try:
         return await asyncpg.connect(url)
     except Exception as error:
-        raise translated(error, read_address(url)) from error
+        raise translate_error(error, read_address(url)) from error
 
 
 _pools: dict[tuple[str, str], _DatabasePool] = {}

@@ -1,1 +1,1 @@
-"""Programs of the stories whose handlers run in processes of their own."""
+"""Programs for the tests of handlers that run in child processes."""

@@ -1,4 +1,4 @@
-"""Jobs that take tokens, hold everybody back and cost something, in every isolation."""
+"""Jobs that take tokens, hold a bucket back and cost something, in every isolation."""
 
 from __future__ import annotations
 

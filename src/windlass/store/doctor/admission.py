@@ -225,7 +225,7 @@ def _read_file(url: str) -> AdmissionState:
 
 
 async def _read_server(url: str) -> AdmissionState:
-    from windlass.store.postgres.pool import connect
+    from windlass.store.postgres.connections.pool import connect
 
     connection = await connect(url, pooler=True)
     try:

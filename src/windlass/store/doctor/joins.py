@@ -99,7 +99,7 @@ def _read_file(url: str, slack: float) -> list[WaitingJobs]:
 
 
 async def _read_server(url: str, slack: float) -> list[WaitingJobs]:
-    from windlass.store.postgres.pool import connect
+    from windlass.store.postgres.connections.pool import connect
 
     connection = await connect(url, pooler=True)
     try:

@@ -1,7 +1,7 @@
 """A checkup of PostgreSQL: version, clock, pooler, plans, snapshots, vacuum, partitions, and what both stores share.
 
-The connection is made as a pooler would want it, without settings at its start, so that the checkup gets through where
-a misconfigured worker does not.
+The connection is opened as a pooler requires it, without settings at its start, so that the checkup works where a
+misconfigured worker does not.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from windlass.store.doctor.checkup import (
     warning,
 )
 from windlass.store.migrate import newest
+from windlass.store.postgres.connections.pool import BEGIN, connect
 from windlass.store.postgres.floors import BEGINNING
 from windlass.store.postgres.migrator import current
-from windlass.store.postgres.pool import BEGIN, connect
 from windlass.store.sql import ordered_query, query
 
 if TYPE_CHECKING:
     from windlass.config import Settings
 
-OLDEST = 130_000  # PostgreSQL 13, as server_version_num says it
-SKEW = 1.0  # seconds between the clocks before it is worth a word
-HELD = 60.0  # seconds a transaction may take before it is named
-SLOT_BEHIND = 1_000_000  # transactions
-DEAD_ROWS = 100_000  # of the jobs table, when they are also more than the live ones
-NOBODY = UUID(int=0)
+OLDEST = 130_000  # PostgreSQL 13, as server_version_num reports it
+SKEW = 1.0  # seconds between the clocks before it is reported
+HELD = 60.0  # seconds a transaction may take before it is reported
+SLOT_BEHIND = 1_000_000  # transactions a replication slot may lag behind before it is reported
+DEAD_ROWS = 100_000  # of the jobs table: more are reported if they also outnumber the live rows
+NO_WORKER = UUID(int=0)
 
 Check = Callable[[Any], Awaitable[list[Finding]]]
 
@@ -70,7 +70,7 @@ class PostgresCheckup:
         except StoreError as error:
             return [problem("database", str(error))]
         try:
-            findings = await self._try(self._look_at_server, connection, "database")
+            findings = await self._try(self._check_server, connection, "database")
             findings += await self._try(self._schema, connection, "schema")
             if findings[-1].level is Level.OK:
                 for check in (
@@ -88,14 +88,14 @@ class PostgresCheckup:
             await connection.close()
 
     async def _try(self, check: Check, connection: Any, name: str) -> list[Finding]:
-        """A question that this user may not ask is a warning, and the others are still asked."""
+        """Run one check. If this user may not run it, that is a warning, and the other checks still run."""
         try:
             return await check(connection)
         except (asyncpg.PostgresError, OverflowError) as error:
             return [not_checked(name, error)]
 
     async def _schema(self, connection: Any) -> list[Finding]:
-        """Ours, of which number; or one of that name that is not ours."""
+        """Check the schema's number, and that the schema of that name is Windlass's."""
         where = masked(self._settings.url)
         try:
             number = await current(connection)
@@ -112,7 +112,7 @@ class PostgresCheckup:
 
     # The server
 
-    async def _look_at_server(self, connection: Any) -> list[Finding]:
+    async def _check_server(self, connection: Any) -> list[Finding]:
         await connection.execute("SELECT")  # the first round trip pays for the connection, not for the clock
         before = time.time()
         server = self._server = await connection.fetchrow(query("postgres", "doctor_server"))
@@ -135,14 +135,14 @@ class PostgresCheckup:
         return ok("database", f"PostgreSQL {server['version']} at {where}")
 
     def _clock(self, skew: float, half: float) -> Finding:
-        """The database's clock decides about jobs; this machine's only colours what commands print."""
+        """Compare the clocks. The database's decides about jobs; this machine's only affects what commands print."""
         if abs(skew) - half <= SKEW:
             return ok("clock", f"within {spell(max(abs(skew), 0.001))} of the database's")
         direction = "behind" if skew > 0 else "ahead of"
         return warning("clock", f"this machine is {spell(abs(skew))} {direction} the database", "timedatectl")
 
     async def _pooler(self, connection: Any, *, pooled: bool) -> Finding:
-        """A pooler hands out keys of its own: the process id in it is not that of the server's process."""
+        """Compare the settings with the connection. `pooled`: its key is a pooler's own and not the server's."""
         settings = self._settings
         if not pooled:
             if settings.pooler is None:
@@ -161,14 +161,14 @@ class PostgresCheckup:
         if settings.direct_url is None:
             return warning(
                 "pooler",
-                f"in front; without a direct URL nobody can LISTEN; jobs are found every {spell(settings.poll)}",
+                f"in front; without a direct URL no session can LISTEN; jobs are found every {spell(settings.poll)}",
                 "set WINDLASS_DIRECT_URL to the database behind it",
             )
         return await self._direct(connection, settings.direct_url)
 
     async def _direct(self, connection: Any, url: str) -> Finding:
-        """Whether the direct URL leads behind the pooler, and to the same jobs."""
-        which = "SELECT id FROM windlass.installation"
+        """Check that the direct URL leads past the pooler, and to the same jobs."""
+        which = query("postgres", "installation")
         try:
             direct = await connect(url)
         except StoreError as error:
@@ -196,19 +196,19 @@ class PostgresCheckup:
     # Plans and tables
 
     async def _plans(self, connection: Any) -> list[Finding]:
-        """The claim as the engine runs it must enter jobs by its own index."""
+        """Check that the engine's claim reads jobs by its own index."""
         await connection.execute(BEGIN)
         try:
             lane = await connection.fetchrow(query("postgres", "lanes"), [])
             lanes = [[value] for value in (lane[:5] if lane is not None else ("default", 0, 0, "default", False))]
-            told = await connection.fetchval(
+            plan = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {ordered_query('postgres', 'claim', 'run_at')}",
-                *(NOBODY, 100, NOBODY, ["?"], 0, "with", 0.0, *lanes, [100]),
-                *([BEGINNING.run_at], [BEGINNING.id], False, [None], None),
+                *(NO_WORKER, 100, NO_WORKER, ["?"], 0, "with", 0.0, *lanes, [100]),
+                *([BEGINNING.run_at], [BEGINNING.id], [None], False, None),
             )
         finally:
             await connection.execute("ROLLBACK")
-        nodes = list(_walk(json.loads(told)[0]["Plan"]))
+        nodes = list(_walk(json.loads(plan)[0]["Plan"]))
         scans = [
             node["Node Type"] for node in nodes if node.get("Relation Name") == "jobs" and "Seq" in node["Node Type"]
         ]
@@ -237,7 +237,7 @@ class PostgresCheckup:
             findings.append(warning("vacuum", f"{row['dead_rows']:,} dead rows in jobs", "VACUUM windlass.jobs"))
         if row["default_used"]:
             findings.append(
-                warning("history", "finished jobs went into the default partition: nobody had prepared their day")
+                warning("history", "finished jobs went into the default partition: their day had no partition")
             )
         elif not row["prepared"] and row["alive"]:
             findings.append(warning("history", "tomorrow has no partition yet; a live worker should have prepared it"))
@@ -245,16 +245,16 @@ class PostgresCheckup:
             findings.append(ok("history", "each day has its partition"))
         return findings
 
-    # What both stores are asked
+    # Checks of both stores
 
     async def _types(self, connection: Any) -> list[Finding]:
         rows = await connection.fetch(query("postgres", "doctor_types"))
         return check_types([UnservedType(*row) for row in rows])
 
     async def _holders(self, connection: Any) -> list[Finding]:
-        gone = [Holder(*row) for row in await connection.fetch(query("postgres", "doctor_holders"))]
+        silent = [Holder(*row) for row in await connection.fetch(query("postgres", "doctor_holders"))]
         alive = (await connection.fetchrow(query("postgres", "doctor_tables")))["alive"]
-        return check_holders(self._settings, alive, gone)
+        return check_holders(self._settings, alive, silent)
 
     async def _rows(self, connection: Any) -> list[Finding]:
         row = await connection.fetchrow(query("postgres", "doctor_rows"))
@@ -266,24 +266,24 @@ class PostgresCheckup:
 
 
 def _holder(row: Any) -> Finding:
-    """Who holds a snapshot, and the statement that ends it."""
+    """What holds a snapshot, and the statement that ends it."""
     if row["kind"] == "slot":
         return warning(
             "snapshots",
             f"replication slot {row['name']} ({row['state']}) is {row['age']:,.0f} transactions behind",
-            f"if nobody needs it: SELECT pg_drop_replication_slot('{row['name']}')",
+            f"if no replica needs it: SELECT pg_drop_replication_slot('{row['name']}')",
         )
     age = spell(round(row["age"]))
     if row["kind"] == "prepared":
         return warning(
             "snapshots",
-            f"a prepared transaction of {row['owner']} waits since {age}: {row['name']}",
+            f"a prepared transaction of {row['owner']} has waited for {age}: {row['name']}",
             f"ROLLBACK PREPARED '{row['name']}'",
         )
-    who = f"{row['owner']} ({row['application_name']})" if row["application_name"] else row["owner"]
+    owner = f"{row['owner']} ({row['application_name']})" if row["application_name"] else row["owner"]
     return warning(
         "snapshots",
-        f"{who} is in one transaction since {age}, {row['state']}: {' '.join((row['query'] or '').split())}",
+        f"{owner} has been in one transaction for {age}, {row['state']}: {' '.join((row['query'] or '').split())}",
         f"if it may end: SELECT pg_terminate_backend({row['name']})",
     )
 

@@ -1,4 +1,4 @@
-"""Settling on PostgreSQL: plain jobs in one statement, the others in a transaction that looks after what follows.
+"""Finishing on PostgreSQL: plain jobs in one statement, other jobs in a transaction that also writes what follows.
 
 In:   transitions of runtime/completer.py, each under a lease
 Out:  the jobs' rows as the transitions say, where the lease is current; a lost lease changes nothing
@@ -9,157 +9,142 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from windlass.model.outcome import Transition
 from windlass.model.state import FINISHING, SETTLING, State, Verb
 from windlass.store.parts.admission import charge, hold_back, release_slots
 from windlass.store.parts.consequences import write_flow
-from windlass.store.parts.statements import Rows, Statement, Statements, aexecute, run
+from windlass.store.parts.statements import run
 from windlass.store.postgres import rows
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
-T = TypeVar("T")
-
-WITH_OTHERS = frozenset({Verb.WAIT, Verb.ADVANCE})
+FOLLOWED_VERBS = frozenset({Verb.WAIT, Verb.ADVANCE})
+"""Transitions that always change more than their own job."""
 
 
 class Reach(IntEnum):
-    """Which rows a statement may settle: the others belong to a transaction that looks after the rest."""
+    """Which jobs a statement may finish; the parameter `reach` of `finish` and `finish_staying`."""
 
-    PLAIN = 0  # neither limits nor anything that follows
-    LIMITED = 1  # they may hold slots
-    ALL = 2  # their end may change more than themselves
+    PLAIN = 0  # jobs without limits that are not followed
+    LIMITED = 1  # also jobs with limits: the caller releases their slots
+    ALL = 2  # also followed jobs: the caller writes what follows them, in the same transaction
 
 
 class Written(NamedTuple):
-    """What transitions came to: the states of those whose lease was current, and keys."""
+    """The result of transitions: the new states of jobs with a current lease, and limit keys."""
 
     states: dict[UUID, State]
-    slots: list[list[str]]  # to be given back; or, where that was done, those at which jobs are parked
+    keys: list[list[str]]  # of slots to release; after `finish_with_slots`, the keys that have parked jobs
 
-    def joined(self, other: Written) -> Written:
-        return Written({**self.states, **other.states}, self.slots + other.slots)
+    def merged(self, other: Written) -> Written:
+        return Written({**self.states, **other.states}, self.keys + other.keys)
 
 
 NOTHING = Written({}, [])
 
 
-class Runner:
-    """Runs the generators of `store/parts/` on one connection, and remembers whom to wake afterwards."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self.queues: set[str] = set()
-        self.let_in: set[str] = set()  # the same, of jobs that were parked
-
-    async def execute(self, statements: Statements[T]) -> T:
-        return await aexecute(statements, self._run)
-
-    async def _run(self, statement: Statement) -> Rows:
-        values = () if statement.payload is None else (statement.payload,)
-        answer: Rows = await self._connection.fetch(query("postgres", statement.name), *values)
-        queues = self.let_in if statement.unparks else self.queues
-        queues |= statement.queues_to_wake(answer)
-        return answer
-
-
-def in_order(transitions: Sequence[Transition]) -> list[Transition]:
-    """By job id, so that concurrent finishers lock in one order."""
+def sort_by_job(transitions: Sequence[Transition]) -> list[Transition]:
+    """Sort transitions by job id, so that concurrent finishes lock in one order."""
     if any(transition.verb not in FINISHING | SETTLING for transition in transitions):
         raise ValueError("only the verbs of a lease's holder can be settled")
     return sorted(transitions, key=lambda transition: transition.lease.job)
 
 
-async def finish_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
-    """Transitions that end their job and change nothing but the job and its slots, in one statement.
-
-    A job that somebody began to wait for since its claim is left alone, and is missing from the answer.
-    """
-    reach = Reach.LIMITED if any(t.limited for t in transitions) else Reach.PLAIN
-    return await _finish(connection, transitions, reach, gives_back=True)
-
-
-async def settle_plain(connection: Any, transitions: Sequence[Transition]) -> Written:
-    """The same for those after which the job stays and holds no slots."""
-    return await _settle(connection, transitions, Reach.PLAIN)
-
-
-def plain(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
-    """Those that `finish_plain` may write, and those that `settle_plain` may."""
-    alone = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
+def split_plain(transitions: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
+    """The transitions for `finish_plain_ending`, and those for `finish_plain_staying`."""
+    plain = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
     return (
-        [t for t in alone if t.verb in FINISHING],
-        [t for t in alone if t.verb in SETTLING and not t.limited],
+        [t for t in plain if t.verb in FINISHING],
+        [t for t in plain if t.verb in SETTLING and not t.limited],
     )
 
 
-async def let_in(connection: Any, given_back: Sequence[Sequence[str]]) -> set[str]:
-    """Slots of these keys were given back, and that is committed: let in who is parked there; returns their queues.
+async def finish_plain_ending(connection: Any, transitions: Sequence[Transition]) -> Written:
+    """Write transitions that end their job and change only the job and its slots, in one statement.
 
-    A claim that parks holds the key's lock, so that whoever it parked before the slot came back is seen here. If this
-    process dies first, the next rescan of any worker lets them in.
+    A job that another job began to wait for since the claim is left alone, and is missing from the result.
     """
-    runner = Runner(connection)
-    await runner.execute(run("unpark", sorted(key for keys in given_back for key in keys), unparks=True))
-    return runner.let_in
+    reach = Reach.LIMITED if any(t.limited for t in transitions) else Reach.PLAIN
+    return await _finish_ending(connection, transitions, reach, releases=True)
 
 
-async def settle_rest(runner: Runner, connection: Any, transitions: Sequence[Transition]) -> dict[UUID, State]:
-    """All other transitions, in the caller's transaction, with everything that follows them.
+async def finish_plain_staying(connection: Any, transitions: Sequence[Transition]) -> Written:
+    """Write transitions after which the job keeps its row and holds no slots, in one statement."""
+    return await _finish_staying(connection, transitions, Reach.PLAIN)
 
-    Slots come last: their limit_counters are locked by every claim of the same keys, and until the commit.
+
+async def unpark(connection: Any, keys_of_batch: Sequence[Sequence[str]]) -> set[str]:
+    """Unpark jobs on keys with released slots, after the commit of that release; returns the queues of these jobs.
+
+    A claim that parks a job holds the key's counter row, so that a job that was parked before the release is visible
+    here. If this process dies first, the next rescan of any worker unparks the jobs.
+    """
+    runner = PostgresRunner(connection)
+    await runner.execute(run("unpark", sorted(key for keys in keys_of_batch for key in keys), unparks=True))
+    return runner.unparked
+
+
+async def finish_in_transaction(
+    runner: PostgresRunner, connection: Any, transitions: Sequence[Transition]
+) -> dict[UUID, State]:
+    """Write any transitions, in the caller's transaction, with everything that follows them.
+
+    Slots come last: every claim of the same keys locks their counter rows too, and the locks last until the commit.
     """
     await runner.execute(charge(t for t in transitions if t.charged))
-    written = await _write(connection, [t for t in transitions if not _is_followed(t)], Reach.LIMITED)
-    # What is missing became followed since its claim, or its lease is lost.
+    written = await _finish_all(connection, [t for t in transitions if not _is_followed(t)], Reach.LIMITED)
+    # A job that is missing became followed since its claim, or its lease is lost.
     rest = [t for t in transitions if t.job not in written.states]
     if rest:
-        written = written.joined(await _settle_followed(runner, connection, rest))
+        written = written.merged(await _finish_followed(runner, connection, rest))
     await runner.execute(hold_back((t.hold for t in transitions if t.hold and t.job in written.states), strict=False))
-    await runner.execute(release_slots(written.slots))
+    await runner.execute(release_slots(written.keys))
     return written.states
 
 
-async def _settle_followed(runner: Runner, connection: Any, transitions: Sequence[Transition]) -> Written:
+async def _finish_followed(runner: PostgresRunner, connection: Any, transitions: Sequence[Transition]) -> Written:
     advancing = [(t, t.flow.advance) for t in transitions if t.flow is not None and t.flow.advance is not None]
     written = NOTHING
     if advancing:
         arguments = rows.advance_arguments(advancing)
-        written = _told(await connection.fetch(query("postgres", "advance"), *arguments))
+        written = _written(await connection.fetch(query("postgres", "advance"), *arguments))
         runner.queues |= {to.queue for transition, to in advancing if transition.job in written.states}
-    # A job that somebody asked to cancel does not advance: it ends as settle.sql lets it.
+    # A job with a request to cancel does not advance: `finish_staying` moves it to the history as cancelled.
     rest = [t for t in transitions if t.job not in written.states]
-    written = written.joined(await _write(connection, rest, Reach.ALL))
-    settled = [(t, written.states[t.job]) for t in transitions if t.job in written.states]
-    return written.joined(Written(dict(await runner.execute(write_flow(settled))), []))
+    written = written.merged(await _finish_all(connection, rest, Reach.ALL))
+    finished = [(t, written.states[t.job]) for t in transitions if t.job in written.states]
+    return written.merged(Written(dict(await runner.execute(write_flow(finished))), []))
 
 
 def _is_followed(transition: Transition) -> bool:
-    return transition.flow is not None or transition.followed or transition.verb in WITH_OTHERS
+    return transition.flow is not None or transition.followed or transition.verb in FOLLOWED_VERBS
 
 
-async def _write(connection: Any, transitions: Sequence[Transition], reach: Reach) -> Written:
-    finished = await _finish(connection, [t for t in transitions if t.verb in FINISHING], reach, gives_back=False)
-    return finished.joined(await _settle(connection, [t for t in transitions if t.verb in SETTLING], reach))
+async def _finish_all(connection: Any, transitions: Sequence[Transition], reach: Reach) -> Written:
+    ending = [t for t in transitions if t.verb in FINISHING]
+    staying = [t for t in transitions if t.verb in SETTLING]
+    ended = await _finish_ending(connection, ending, reach, releases=False)
+    return ended.merged(await _finish_staying(connection, staying, reach))
 
 
-async def _finish(connection: Any, ending: Sequence[Transition], reach: Reach, *, gives_back: bool) -> Written:
+async def _finish_ending(connection: Any, ending: Sequence[Transition], reach: Reach, *, releases: bool) -> Written:
     if not ending:
         return NOTHING
-    name = "finish_with_slots" if gives_back and reach >= Reach.LIMITED else "finish"
-    return _told(await connection.fetch(query("postgres", name), *rows.finish_arguments(ending, reach=reach)))
+    name = "finish_with_slots" if releases and reach >= Reach.LIMITED else "finish"
+    return _written(await connection.fetch(query("postgres", name), *rows.finish_arguments(ending, reach=reach)))
 
 
-async def _settle(connection: Any, staying: Sequence[Transition], reach: Reach) -> Written:
+async def _finish_staying(connection: Any, staying: Sequence[Transition], reach: Reach) -> Written:
     if not staying:
         return NOTHING
-    arguments = rows.settle_arguments(staying, reach=reach)
-    return _told(await connection.fetch(query("postgres", "finish_staying"), *arguments))
+    arguments = rows.finish_staying_arguments(staying, reach=reach)
+    return _written(await connection.fetch(query("postgres", "finish_staying"), *arguments))
 
 
-def _told(records: Sequence[Any]) -> Written:
+def _written(records: Sequence[Any]) -> Written:
     return Written(
         {record[0]: rows.STATES[record[1]] for record in records},
         [record[2] for record in records if record[2] is not None],

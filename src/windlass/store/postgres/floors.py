@@ -1,10 +1,10 @@
-"""Claim floors: how a claim avoids walking over the dead.
+"""Claim floors: where a claim begins in a lane, so that it does not read the index entries of finished jobs.
 
 Under a held snapshot (a report, a dump) the index entries of finished jobs cannot be removed and pile up in front of
-the first live one. A floor per lane (queue, phase rank, priority, tenant) remembers the last (run_at, id) that this
-worker has drained past; a claim looks only from there on. One claim per poll goes without it and finds what committed
-late. Correctness never depends on a floor, only on the rescan: a floor that is wrong costs one poll. Lanes of jobs with
-limits have none: a job that was parked comes back to its old place.
+the first live entry. A floor per lane (queue, phase rank, priority, tenant) keeps the last (run_at, id) that this
+worker claimed; a claim reads the lane only from there on. One claim per poll ignores the floors and finds jobs that
+committed late. Correctness never depends on a floor, only on the rescan: a wrong floor costs one poll. Lanes of jobs
+with limits have no floor: a parked job comes back to its old place.
 
 Both run_at and id, because a whole COPY has one run_at: 10,065 buffers for a claim of one among 5,000 dead entries with
 run_at alone, 23 with both.
@@ -20,21 +20,21 @@ from uuid import UUID
 from windlass.model.job import Job
 
 KEPT_SCANS = 60
-"""A lane that was empty in so many scans is forgotten; until then a woken worker looks there without a scan."""
+"""A lane is forgotten after it was empty in so many scans. Until then a woken worker reads it without a scan."""
 
 
 class Lane(NamedTuple):
-    """A run of the claim index: jobs that differ only in run_at and id."""
+    """A range of the claim's index: jobs that differ only in run_at and id."""
 
     phase_rank: int
     urgency: int  # -priority
     queue: str
     tenant: str
-    limited: bool  # its jobs have limits
+    limited: bool  # whether its jobs have limits
 
 
 class Floor(NamedTuple):
-    """Where to begin in a lane."""
+    """Where a claim begins in a lane."""
 
     run_at: datetime
     id: UUID
@@ -44,14 +44,14 @@ BEGINNING = Floor(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
 class Floors:
-    """The lanes one worker knows, with their floors."""
+    """The lanes that one worker knows, with their floors."""
 
     def __init__(self) -> None:
         self._floors: dict[Lane, Floor] = {}
-        self._unseen: dict[Lane, int] = {}
+        self._unseen: dict[Lane, int] = {}  # scans in a row that found the lane empty
 
-    def scanned(self, lanes: Iterable[Lane]) -> None:
-        """A scan of the index saw these lanes: learn new ones, forget those that stay empty."""
+    def record_scan(self, lanes: Iterable[Lane]) -> None:
+        """Record the lanes of a scan: add new lanes, forget lanes that stay empty."""
         seen = set(lanes)
         for lane in seen:
             self._floors.setdefault(lane, BEGINNING)
@@ -62,20 +62,20 @@ class Floors:
                 del self._floors[lane], self._unseen[lane]
 
     def lanes(self, queues: tuple[str, ...] | None, *, rescan: bool) -> list[tuple[Lane, Floor]]:
-        """The lanes of a claim, each with where to begin."""
+        """The lanes of a claim, each with its floor."""
         chosen = sorted(lane for lane in self._floors if queues is None or lane.queue in queues)
         return [(lane, BEGINNING if rescan or lane.limited else self._floors[lane]) for lane in chosen]
 
     def lower(self) -> None:
-        """The clock was set back: what comes now is below every floor."""
+        """Drop all floors after the clock was set back: jobs that are enqueued now are below every floor."""
         self._floors = dict.fromkeys(self._floors, BEGINNING)
 
-    def drained(self, jobs: Iterable[Job]) -> None:
-        """These were claimed: nothing due is left below the last of each lane. A rescan may lower a floor again."""
+    def record_claimed(self, jobs: Iterable[Job]) -> None:
+        """Raise the floor of each lane to its last claimed job: no due job is left below. A rescan may lower it."""
         last: dict[Lane, Floor] = {}
         for job in jobs:
             if job.limits is not None:
-                continue  # one that is let in again comes below any floor
+                continue  # a job that is unparked comes back below any floor
             lane = Lane(job.phase_rank, -job.priority, job.queue, job.tenant, False)
             floor = Floor(job.run_at, job.id)
             if lane not in last or last[lane] < floor:

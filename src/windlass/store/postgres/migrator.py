@@ -1,4 +1,4 @@
-"""Migrations on PostgreSQL: all that are missing in one transaction, under one lock that ends with it."""
+"""Migrations on PostgreSQL: all missing migrations in one transaction, under one lock that ends with it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import asyncpg
 
 from windlass.address import read_address
 from windlass.store.migrate import Migration, missing
+from windlass.store.postgres.connections.pool import PIN_LOCALLY, connect, transact, translate_error
 from windlass.store.postgres.partitions import AUDIT, HISTORY
-from windlass.store.postgres.pool import PIN_LOCALLY, connect, transact, translated
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ LOCK = 0x57494E444C415353  # "WINDLASS": a transaction's advisory lock, which al
 
 
 class PostgresMigrator:
-    """One migrator at a time; who comes second waits, and finds nothing left to do.
+    """One migrator at a time: a second one waits, and then has nothing left to apply.
 
-    Everything happens in one transaction without a named statement, as a pooler of transactions wants it: there may be
-    one, whether it was declared or not.
+    Everything happens in one transaction without a named statement, as a transaction pooler requires: there may be one,
+    whether it was declared or not.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,7 +42,7 @@ class PostgresMigrator:
         try:
             return await transact(connection, begin, work)
         except asyncpg.PostgresError as error:
-            raise translated(error, read_address(self.url)) from error
+            raise translate_error(error, read_address(self.url)) from error
         finally:
             await connection.close()
 
@@ -67,7 +67,7 @@ class PostgresMigrator:
 
 
 async def current(connection: Any) -> int:
-    """The schema's number; 0 where there is none."""
+    """The schema's number; 0 if there is no schema."""
     if await connection.fetchval("SELECT to_regclass('windlass.migrations') IS NULL"):
         return 0
     return int(await connection.fetchval("SELECT coalesce(max(number), 0) FROM windlass.migrations"))

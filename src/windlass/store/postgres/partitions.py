@@ -1,8 +1,8 @@
 """Partitions of the history and the audit, one per day: prepared a few days ahead, dropped whole when they are too old.
 
-Every DDL statement here wants a lock that could queue behind a long reader and stop every finish behind itself. So it
-waits half a second at most; what did not work is tried again in the next round. Rows of a day that nobody prepared
-are in the default partition, and leave it by a paged delete.
+Every DDL statement here takes a lock that could queue behind a long reader and block every finish behind itself. So it
+waits half a second at most; a statement that gave up is tried again in the next round. Rows of a day without a
+partition are in the default partition, and a paged delete removes them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import asyncpg
 
-AHEAD = 3  # days
-LOCK_WAIT = "500ms"
+AHEAD = 3  # days that have a partition before they begin
+LOCK_WAIT = "500ms"  # for the lock of a DDL statement
 PAGE = 5_000  # rows of the default partition per delete
 GIVES_UP = (asyncpg.LockNotAvailableError, asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError)
 
 
-class Daily:
-    """A table with one partition per day and a default one."""
+class DailyTable:
+    """A table with one partition per day and a default partition."""
 
     def __init__(self, table: str, column: str) -> None:
         self._table = table
@@ -28,13 +28,13 @@ class Daily:
         self._name = re.compile(rf"^{table}_(\d{{4}})(\d{{2}})(\d{{2}})$", re.ASCII)
 
     async def prepare(self, connection: Any) -> None:
-        """Make the partitions of today and the next days."""
+        """Create the partitions of today and the next days."""
         now: datetime = await connection.fetchval("SELECT windlass.now() AT TIME ZONE 'UTC'")
         known = {day for _, day in await self._existing(connection)}
         for offset in range(AHEAD + 1):
             day = now.date() + timedelta(days=offset)
             if day not in known:
-                await _guarded(
+                await _run_or_give_up(
                     connection,
                     f"CREATE TABLE IF NOT EXISTS windlass.{self._table}_{day:%Y%m%d} PARTITION OF "
                     f"windlass.{self._table} FOR VALUES FROM ('{day}T00:00:00Z') TO "
@@ -42,19 +42,19 @@ class Daily:
                 )
 
     async def prune(self, connection: Any, *, age: float) -> None:
-        """Drop the partitions whose last row is older than `age` seconds, and page such rows out of the default."""
+        """Drop partitions with only rows older than `age` seconds, and delete such rows from the default by pages."""
         horizon: datetime = await connection.fetchval(
             "SELECT (windlass.now() - make_interval(secs => $1::float8)) AT TIME ZONE 'UTC'", age
         )
         for name, day in await self._existing(connection):
             if day + timedelta(days=1) <= horizon.date():
-                await _guarded(connection, f"DROP TABLE IF EXISTS windlass.{name}")
+                await _run_or_give_up(connection, f"DROP TABLE IF EXISTS windlass.{name}")
         default = f"{self._table}_default"
         while await connection.fetchval(
             f"WITH old AS (SELECT ctid FROM windlass.{default}"
             f" WHERE {self._column} < windlass.now() - make_interval(secs => $1::float8) LIMIT $2),"
-            f" gone AS (DELETE FROM windlass.{default} USING old WHERE {default}.ctid = old.ctid RETURNING 1)"
-            " SELECT count(*) = $2 FROM gone",
+            f" deleted AS (DELETE FROM windlass.{default} USING old WHERE {default}.ctid = old.ctid RETURNING 1)"
+            " SELECT count(*) = $2 FROM deleted",
             age,
             PAGE,
         ):
@@ -70,14 +70,15 @@ class Daily:
         return [(name, date(*map(int, match.groups()))) for name, match in found if match is not None]
 
 
-HISTORY = Daily("history", "finished_at")
-AUDIT = Daily("audit", "at")
+HISTORY = DailyTable("history", "finished_at")
+AUDIT = DailyTable("audit", "at")
 
 
-async def _guarded(connection: Any, statement: str) -> None:
-    """Run DDL that gives up instead of waiting: a later round does what this one could not.
+async def _run_or_give_up(connection: Any, statement: str) -> None:
+    """Run DDL that gives up instead of waiting for its lock: a later round tries again.
 
-    By hand: behind a pooler a transaction is open already that the driver did not begin, and it would refuse its own.
+    The statements are sent by hand: behind a pooler a transaction is open that the driver did not begin, and the driver
+    would refuse to begin its own.
     """
     inside = connection.is_in_transaction()
     await connection.execute("SAVEPOINT partition" if inside else "BEGIN")

@@ -1,4 +1,4 @@
-"""Looking at jobs, workers, queues and the audit: what changes nothing."""
+"""Reads of jobs, workers, queues and the audit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
 from windlass.store.sql import LAST, audit_query, query, search_query
 
 
-class Looks(Session):
-    """The reading half of the store."""
+class PostgresReads(Session):
+    """The part of the store that only reads."""
 
     async def recall(self, job: UUID) -> Recollection:
         steps: dict[str, str] = {}
@@ -38,17 +38,17 @@ class Looks(Session):
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
         records = await self._fetch(query("postgres", "find_many"), jobs)
-        return {job.id: job for job in map(rows.shown, records)}
+        return {job.id: job for job in map(rows.job_to_show, records)}
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.shown(record) for record in await self._fetch(query("postgres", "slot_holders"), key, page)]
+        return [rows.job_to_show(record) for record in await self._fetch(query("postgres", "slot_holders"), key, page)]
 
     async def waiters(self, key: str, *, page: int = 50) -> list[Job]:
-        return [rows.shown(record) for record in await self._fetch(query("postgres", "parked_jobs"), key, page)]
+        return [rows.job_to_show(record) for record in await self._fetch(query("postgres", "parked_jobs"), key, page)]
 
     async def find(self, job: UUID) -> Job | None:
         records = await self._fetch(query("postgres", "find"), job)
-        return rows.shown(records[0]) if records else None
+        return rows.job_to_show(records[0]) if records else None
 
     async def counts(self) -> dict[State, int]:
         counted = dict.fromkeys(State, 0)
@@ -62,7 +62,7 @@ class Looks(Session):
     async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
         condition, parameters = where(filter, POSTGRES, 3)
         records = await self._fetch(search_query("postgres", condition), min(page, MOST_ROWS), below, *parameters)
-        return [rows.shown(record) for record in records]
+        return [rows.job_to_show(record) for record in records]
 
     async def queues(self) -> list[QueueRow]:
         return [QueueRow(**record) for record in await self._fetch(query("postgres", "queues"))]

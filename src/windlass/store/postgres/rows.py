@@ -1,4 +1,4 @@
-"""Between PostgreSQL's rows and Windlass's values."""
+"""Converts between PostgreSQL's rows and Windlass's values."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def job(record: Sequence[Any]) -> Job:
     return Job(*values)
 
 
-def shown(record: Sequence[Any]) -> Job:
-    """A row that somebody looks at. An infinite time comes without a zone, as the first or the last there is."""
+def job_to_show(record: Sequence[Any]) -> Job:
+    """A job that is only shown. The driver returns an infinite time as the first or last there is, without a zone."""
     values = [
         value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
         for value in record[:WIDTH]
@@ -53,7 +53,7 @@ def lane(record: Any) -> Lane:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether the table's defaults say the rest, so that the job may go in by COPY."""
+    """Whether COPY may insert the job: the table's defaults fill all other columns."""
     return (
         is_simple(job)
         and job.delay is None
@@ -76,7 +76,7 @@ def copy_row(job: NewJob) -> tuple[Any, ...]:
 
 
 def finish_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:
-    """The parameters of `finish.sql`."""
+    """The parameters of `finish` and `finish_with_slots`."""
     return (
         [t.lease.job for t in transitions],
         [t.lease.token for t in transitions],
@@ -96,8 +96,8 @@ def finish_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[
     )
 
 
-def settle_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:
-    """The parameters of `settle.sql`."""
+def finish_staying_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:
+    """The parameters of `finish_staying`."""
     return (
         [t.lease.job for t in transitions],
         [t.lease.token for t in transitions],
@@ -119,7 +119,7 @@ def settle_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[
 
 
 def advance_arguments(transitions: Sequence[tuple[Transition, Advance]]) -> tuple[Any, ...]:
-    """The parameters of `advance.sql`."""
+    """The parameters of `advance`."""
     return (
         [t.lease.job for t, _ in transitions],
         [t.lease.token for t, _ in transitions],

@@ -1,4 +1,4 @@
-"""One way to the database: statements, transactions with what follows them, and wake-ups after the commit."""
+"""A store's session: single statements, transactions, and wake-ups after the commit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from windlass.errors import StoreError
 from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
 from windlass.store.parts.statements import Statements
-from windlass.store.postgres.finish import Runner
-from windlass.store.postgres.pool import Pool
+from windlass.store.postgres.connections.pool import ConnectionPool
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
 
 class Session(AdmissionPart, SchedulesPart):
-    """What every part of the store asks through."""
+    """What every part of the store uses to reach the database."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
         self._pool = pool
         self.contact = pool.contact
@@ -38,33 +38,34 @@ class Session(AdmissionPart, SchedulesPart):
     async def _execute(self, sql: str, *args: Any) -> None:
         await self._pool.run(lambda connection: connection.execute(sql, *args))
 
-    async def _transact(self, work: Callable[[Runner, Any], Awaitable[T]]) -> T:
-        """Do `work` of several statements in a transaction, and wake afterwards; tried anew after a deadlock."""
+    async def _transact(self, work: Callable[[PostgresRunner, Any], Awaitable[T]]) -> T:
+        """Run `work` of several statements in a transaction, again after a deadlock; then wake idle workers."""
         queues: set[str] = set()
 
-        async def followed(connection: Any) -> T:
-            runner = Runner(connection)
+        async def work_and_keep_queues(connection: Any) -> T:
+            runner = PostgresRunner(connection)
             answer = await work(runner, connection)
-            queues.update(runner.queues | runner.let_in)
+            queues.update(runner.queues | runner.unparked)
             return answer
 
-        answer = await self._pool.transact(followed)
+        answer = await self._pool.transact(work_and_keep_queues)
         self.wake_later(queues)
         return answer
 
     async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
-        """Drive a generator in a transaction of its own; made anew for every try."""
+        """Run a generator's statements in a transaction of their own. Each try makes the generator anew."""
         return await self._transact(lambda runner, _: runner.execute(statements()))
 
     async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
-        """Drive a generator without a transaction: each of its statements stands for itself.
+        """Run a generator's statements without a transaction: each statement commits by itself.
 
-        Nobody is woken for what a look lets in: a worker that cannot run it would wake itself, and let in the next.
+        No worker is woken for jobs that are unparked here: a worker that cannot run such a job would wake itself, and
+        unpark the next one.
         """
-        return await self._pool.run(lambda connection: Runner(connection).execute(statements()))
+        return await self._pool.run(lambda connection: PostgresRunner(connection).execute(statements()))
 
     def wake_later(self, queues: set[str]) -> None:
-        """After a commit: wake idle workers without keeping the caller, and once for many enqueues."""
+        """Wake idle workers after a commit, without keeping the caller, and once for many enqueues."""
         self._to_wake |= queues
         if self._to_wake and (self._waking is None or self._waking.done()):
             self._waking = asyncio.get_running_loop().create_task(self._wake_idle())

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL, through asyncpg: batches, one round trip each, nothing that waits on the hot path.
+"""The store on PostgreSQL, through asyncpg: one round trip per batch, and no lock waits on the hot path.
 
 In:   a NewJob, in `enqueue`
 Out:  its row, and a wake-up for the workers that are idle
@@ -20,43 +20,36 @@ import asyncpg
 from windlass import failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
-from windlass.model import audit
 from windlass.model.flow import Memory
 from windlass.model.job import Lease, NewJob
 from windlass.model.outcome import Progress, Transition
-from windlass.model.state import State, Verb, sources, target
+from windlass.model.state import State, Verb
 from windlass.store import masked
 from windlass.store.contact import Contact
 from windlass.store.migrate import check
 from windlass.store.parts.admission import charge, release_slots
-from windlass.store.parts.consequences import (
-    after_operation,
-    bury_crashed,
-    enqueue_jobs,
-    is_simple,
-    record_job_action,
-    send_signal,
-    wake_due_jobs,
-)
+from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.parts.refusals import OPERATIONS, refusal, signal_refusal
 from windlass.store.parts.rescue import CrashRules, RescuePart
 from windlass.store.parts.statements import Statements, run
-from windlass.store.postgres import partitions, rows
-from windlass.store.postgres.claim import Claiming
-from windlass.store.postgres.finish import Runner, finish_plain, in_order, let_in, plain, settle_plain, settle_rest
-from windlass.store.postgres.heartbeat import PostgresHeartbeat
-from windlass.store.postgres.migrator import current
-from windlass.store.postgres.pool import POOLER, Pool, reports_read_only
-from windlass.store.postgres.transaction import PostgresTransaction
-from windlass.store.postgres.wakeups import CHANNEL, listening
-from windlass.store.protocol import (
-    RESCUES_PER_CRASH,
-    Finished,
-    Held,
-    NewWorker,
-    Swept,
+from windlass.store.postgres import operate, partitions, rows, sweep
+from windlass.store.postgres.claim import PostgresClaims
+from windlass.store.postgres.connections.heartbeat import PostgresHeartbeat
+from windlass.store.postgres.connections.pool import POOLER, ConnectionPool, reports_read_only
+from windlass.store.postgres.connections.wakeups import CHANNEL, listen, listen_to_nothing
+from windlass.store.postgres.finish import (
+    finish_in_transaction,
+    finish_plain_ending,
+    finish_plain_staying,
+    sort_by_job,
+    split_plain,
+    unpark,
 )
+from windlass.store.postgres.migrator import current
+from windlass.store.postgres.runner import PostgresRunner
+from windlass.store.postgres.transaction import PostgresTransaction
+from windlass.store.protocol import Finished, Held, NewWorker, Swept
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -65,11 +58,11 @@ log = logging.getLogger("windlass")
 
 PRUNE_PAGE = 5_000  # rows of each table per statement
 COPY_FROM = 20  # jobs: from here on COPY costs less than the INSERT
-UNKNOWN_EVERY = 12  # sweeps: holders that nobody knows come from a restored backup or a stray DELETE only
-ENGINE_CONNECTIONS = 3  # claim, settle, and everything else: handlers' transactions never take these
+UNKNOWN_EVERY = 12  # sweeps: jobs name an unknown worker only after a restored backup or a stray DELETE
+ENGINE_CONNECTIONS = 3  # one to claim, one to finish, one for the rest: handlers' transactions never take these
 
 
-class PostgresStore(Claiming, RescuePart):
+class PostgresStore(PostgresClaims, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(
@@ -85,7 +78,7 @@ class PostgresStore(Claiming, RescuePart):
         self.direct_url = direct_url or (None if pooler else url)
         self.pooler = pooler is not None
         size = connections + ENGINE_CONNECTIONS
-        super().__init__(Pool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
+        super().__init__(ConnectionPool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
         self._for_handlers = asyncio.Semaphore(connections)
         self._sweeps = 0
 
@@ -93,16 +86,16 @@ class PostgresStore(Claiming, RescuePart):
         await self._pool.open()
         try:
             if not self.pooler and await self._pool.is_pooled():
-                await self._go_through_pooler()
+                await self._use_pooler()
             check("postgres", await self._pool.run(current), masked(self.url))
         except BaseException:
             await self._pool.close()
             raise
 
-    async def _go_through_pooler(self) -> None:
-        """It was not declared. If it pools transactions, named statements would be mixed up with those of others."""
+    async def _use_pooler(self) -> None:
+        """Work as with a declared pooler. If it pools transactions, sessions would mix up their named statements."""
         log.warning(
-            "a pooler is in front of %s, and nothing was said of it; working as with WINDLASS_POOLER=transaction, "
+            "a pooler is in front of %s and was not declared; working as with WINDLASS_POOLER=transaction, "
             "and finding jobs by polling; %s",
             masked(self.url),
             POOLER,
@@ -119,10 +112,10 @@ class PostgresStore(Claiming, RescuePart):
         await self._pool.close()
 
     async def location(self) -> str:
-        """Which installation this is, to compare with a caller's connection."""
-        return f"postgres:{await self._value('SELECT id FROM windlass.installation')}"
+        """The installation's id, to compare with a caller's connection."""
+        return f"postgres:{await self._value(query('postgres', 'installation'))}"
 
-    # The way in
+    # Enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
         if not jobs:
@@ -149,7 +142,7 @@ class PostgresStore(Claiming, RescuePart):
         self.wake_later({job.queue for job in fresh if job.delay is None and job.run_at is None})
         return existing
 
-    # A worker's life
+    # Workers
 
     async def register(self, worker: NewWorker) -> None:
         await self._execute(
@@ -170,15 +163,15 @@ class PostgresStore(Claiming, RescuePart):
         return PostgresHeartbeat(self.direct_url or self.url, pooler=self.pooler and self.direct_url is None)
 
     async def set_idle(self, worker: UUID, *, idle: bool) -> None:
-        await self._execute("UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead", worker, idle)
+        await self._execute(query("postgres", "set_idle"), worker, idle)
 
     def wakeups(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        return _silence() if self.direct_url is None else listening(self.direct_url, self._pool.expired)
+        return listen_to_nothing() if self.direct_url is None else listen(self.direct_url, self._pool.on_expired)
 
     async def wake(self, message: str) -> None:
         await self._execute("SELECT pg_notify($1, $2)", CHANNEL, message)
 
-    # A job's life
+    # Running jobs
 
     async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
         try:
@@ -187,7 +180,7 @@ class PostgresStore(Claiming, RescuePart):
         except Exception as error:
             if not _is_unreadable(error):
                 raise
-            return await self._held_one_by_one(worker, known)  # one row that cannot be read spoils them all
+            return await self._held_one_by_one(worker, known)  # one row that cannot be read makes the whole fetch fail
 
     async def _held_one_by_one(self, worker: UUID, known: Collection[UUID]) -> Held:
         held = Held(jobs=[], unreadable=[])
@@ -206,17 +199,17 @@ class PostgresStore(Claiming, RescuePart):
     async def finish(self, transitions: Sequence[Transition]) -> Finished:
         if failpoints.armed:
             failpoints.hit("finish.before")
-        ordered = in_order(transitions)
+        ordered = sort_by_job(transitions)
         states: dict[UUID, State] = {}
         queues: set[str] = set()
         left: frozenset[UUID] = frozenset()
         try:
-            await self._settle_plain(ordered, states, queues)
-            # What is missing is followed, perhaps since its claim, or lost its lease: the second way tells.
+            await self._finish_plain(ordered, states, queues)
+            # A job that is missing is followed, perhaps since its claim, or its lease is lost: the transaction decides.
             rest = [transition for transition in ordered if transition.job not in states]
             if rest:
-                states |= await self._transact(partial(self._settle_rest, rest, queues))
-        except Exception:  # asked again, the database says the same of what is left, and then nothing is written
+                states |= await self._transact(partial(self._finish_rest, rest, queues))
+        except Exception:  # a retry of the rest alone meets the same error, and then nothing was written
             if not states:
                 raise
             left = frozenset(transition.job for transition in ordered if transition.job not in states)
@@ -225,34 +218,35 @@ class PostgresStore(Claiming, RescuePart):
         lost = frozenset(t.job for t in ordered if t.job not in states) - left
         return Finished(states=states, lost=lost, left=left, let_in=frozenset(queues))
 
-    async def _settle_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
-        """A statement and a commit for those that end, and one for those that stay: each tells what it wrote."""
-        ending, staying = plain(ordered)
+    async def _finish_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
+        """One statement and commit for jobs that end, and one for jobs that stay. Each adds what it wrote."""
+        ending, staying = split_plain(ordered)
         if ending:
-            written, parked_at = await self._pool.run(lambda connection: finish_plain(connection, ending))
+            written, parked_keys = await self._pool.run(lambda connection: finish_plain_ending(connection, ending))
             states.update(written)
-            if parked_at:
-                with suppress(StoreError):  # the slots are back: whoever waits there is found by the next rescan
-                    queues |= await self._pool.run(lambda connection: let_in(connection, parked_at))
+            if parked_keys:
+                with suppress(StoreError):  # the slots are released: the next rescan unparks the jobs
+                    queues |= await self._pool.run(lambda connection: unpark(connection, parked_keys))
         if staying:
-            states.update((await self._pool.run(lambda connection: settle_plain(connection, staying))).states)
+            states.update((await self._pool.run(lambda connection: finish_plain_staying(connection, staying))).states)
 
-    async def _settle_rest(
-        self, rest: Sequence[Transition], queues: set[str], runner: Runner, connection: Any
+    async def _finish_rest(
+        self, rest: Sequence[Transition], queues: set[str], runner: PostgresRunner, connection: Any
     ) -> dict[UUID, State]:
-        settled = await settle_rest(runner, connection, rest)
-        # Told to the caller, who may take them itself: waking everybody for every slot would be a stampede.
-        queues |= runner.let_in
-        runner.let_in.clear()
-        return settled
+        states = await finish_in_transaction(runner, connection, rest)
+        # The caller gets these queues and may claim the jobs itself: to wake every worker for every slot would be a
+        # stampede.
+        queues |= runner.unparked
+        runner.unparked.clear()
+        return states
 
     async def put_aside(self, lease: Lease, reason: str) -> bool:
-        async def work(runner: Runner, connection: Any) -> bool:
+        async def bury(runner: PostgresRunner, connection: Any) -> bool:
             records = await connection.fetch(query("postgres", "bury_unreadable"), lease.job, lease.token, reason)
             await runner.execute(release_slots(record["limits"] for record in records))
             return bool(records)
 
-        return await self._transact(work)
+        return await self._transact(bury)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         values = (lease.job, lease.token, memory.name, memory.value)
@@ -261,12 +255,12 @@ class PostgresStore(Claiming, RescuePart):
     async def signal(self, job: UUID, name: str, payload: str, *, actor: str | None = None) -> bool:
         def send() -> Statements[bool]:
             if not (yield from run("lock_job", [job])):
-                raise Ended
+                raise operate.NotAllowed
             return (yield from send_signal(job, name, payload, actor))
 
         try:
             return await self._run_in_transaction(send)
-        except Ended:
+        except operate.NotAllowed:
             raise signal_refusal(job, name, await self.find(job)) from None
 
     async def record(self, progress: Sequence[Progress]) -> None:
@@ -284,7 +278,7 @@ class PostgresStore(Claiming, RescuePart):
             await self._run_in_transaction(lambda: charge(costs))
 
     async def cancel_requests(self, worker: UUID) -> list[UUID]:
-        records = await self._fetch("SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested", worker)
+        records = await self._fetch(query("postgres", "cancel_requests"), worker)
         return [record[0] for record in records]
 
     async def settled_by(self, lease: Lease) -> bool:
@@ -299,7 +293,7 @@ class PostgresStore(Claiming, RescuePart):
                 yield transaction
             finally:
                 if not transaction.committed and reports_read_only(connection):
-                    await self._pool.expire()  # here, because a handler may keep the error to itself
+                    await self._pool.expire()  # here, because a handler may swallow the error
                 if not transaction.ended:
                     await self._roll_back(transaction, connection)
                 if transaction.committed:
@@ -308,13 +302,13 @@ class PostgresStore(Claiming, RescuePart):
                     connection.terminate()
 
     async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
-        """A connection that cannot roll back (it is gone, or a fenced-out thread still uses it) is not used again."""
+        """Roll back, or end a connection that cannot: it is closed, or a thread that lost its lease still uses it."""
         try:
             await transaction.rollback()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             connection.terminate()
 
-    # Sweeping and housekeeping
+    # Sweep and prune
 
     async def sweep(
         self,
@@ -342,28 +336,15 @@ class PostgresStore(Claiming, RescuePart):
         return Swept(deaths=deaths, rescued=rescued[State.QUEUED], dead_after_crashes=rescued[State.DEAD])
 
     async def _rescue(self, rules: CrashRules, page: int, jobs: Collection[UUID], *, only: bool) -> list[State]:
-        """One page; what follows the death of the condemned is written with it."""
-
-        async def work(runner: Runner, connection: Any) -> list[State]:
-            most, counts, blames = rules.max_crashes, rules.crash_counts, rules.blames
-            asked = (most, RESCUES_PER_CRASH * most, page, list(jobs), only, counts, blames)
-            records = await connection.fetch(query("postgres", "rescue"), *asked)
-            await runner.execute(bury_crashed((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
-            await runner.execute(release_slots(r["limits"] for r in records))
-            return [rows.STATES[record["status"]] for record in records]
-
-        return await self._transact(work)
+        return await self._transact(
+            lambda runner, connection: sweep.rescue(runner, connection, rules, page, jobs, only=only)
+        )
 
     async def _orphans(self, page: int, but: Collection[UUID]) -> list[UUID]:
         return [record[0] for record in await self._fetch(query("postgres", "orphans"), page, list(but))]
 
     async def _rescue_bare(self, rules: CrashRules, job: UUID) -> list[State]:
-        async def work(runner: Runner, connection: Any) -> list[State]:
-            records = await connection.fetch(query("postgres", "rescue_bare"), job, *rules)
-            await runner.execute(release_slots(record["limits"] for record in records))
-            return [rows.STATES[record["status"]] for record in records]
-
-        return await self._transact(work)
+        return await self._transact(lambda runner, connection: sweep.rescue_bare(runner, connection, rules, job))
 
     async def wake_due(self, *, page: int = 500) -> int:
         return await self._run_in_transaction(lambda: wake_due_jobs(page))
@@ -382,51 +363,19 @@ class PostgresStore(Claiming, RescuePart):
             while await self._value(query("postgres", step), history, PRUNE_PAGE) == PRUNE_PAGE:
                 pass
 
-    # Looking and operating
+    # Operate
 
     async def operate(self, verb: Verb, job: UUID, *, actor: str | None = None) -> State | None:
         if verb not in OPERATIONS:
             raise ValueError(f"{verb.value!r} is not an operator's verb; there are: {', '.join(OPERATIONS)}")
-
-        async def work(runner: Runner, connection: Any) -> State | None:
-            if verb is Verb.DISCARD:
-                await runner.execute(record_job_action(audit.OPERATIONS[verb], actor, job))
-            state = await self._change(connection, verb, job)
-            await runner.execute(after_operation(verb, job, state, actor))
-            return state
-
         try:
-            return await self._transact(work)
-        except Ended:
+            return await self._transact(
+                lambda runner, connection: operate.operate(runner, connection, verb, job, actor)
+            )
+        except operate.NotAllowed:
             raise refusal(verb, job, await self.find(job)) from None
-
-    async def _change(self, connection: Any, verb: Verb, job: UUID) -> State | None:
-        answer = await connection.fetchval(query("postgres", verb.value), job, sorted(sources(verb)))
-        if answer is None:
-            raise Ended
-        if verb is not Verb.CANCEL:
-            return target(verb)
-        state = rows.STATES[answer]
-        if state is not State.RUNNING and state not in sources(verb):
-            raise Ended
-        return State.RUNNING if state is State.RUNNING else State.CANCELLED
-
-
-class Ended(Exception):
-    """The job is not in a state that allows this: what was begun is rolled back."""
-
-
-@asynccontextmanager
-async def _silence() -> AsyncIterator[AsyncIterator[str]]:
-    """Behind a transaction pooler nobody can listen: the poll does it."""
-
-    async def nothing() -> AsyncIterator[str]:
-        await asyncio.Event().wait()
-        yield ""
-
-    yield nothing()
 
 
 def _is_unreadable(error: Exception) -> bool:
-    """Whether a row was there and could not be read: a time that no program knows, a document of another shape."""
+    """Whether a row exists and cannot be read: a time out of range, or a document of another shape."""
     return not isinstance(error, StoreError) or isinstance(error.__cause__, OverflowError)

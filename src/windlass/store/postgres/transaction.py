@@ -13,38 +13,39 @@ from windlass.model.job import Lease, NewJob
 from windlass.model.outcome import Transition
 from windlass.store.parts.consequences import enqueue_jobs, is_simple
 from windlass.store.parts.statements import Statements
-from windlass.store.postgres.finish import Runner, settle_rest
-from windlass.store.postgres.pool import PIN, PIN_LOCALLY
-from windlass.store.postgres.sqlstate import lost_an_attempt, lost_its_statements
+from windlass.store.postgres.connections.pool import PIN, PIN_LOCALLY
+from windlass.store.postgres.connections.sqlstate import lost_an_attempt, lost_its_statements
+from windlass.store.postgres.finish import finish_in_transaction
+from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
-CLEAN = "RESET ALL; RESET ROLE; SELECT pg_catalog.pg_advisory_unlock_all()"
-"""What a handler set for its session ends with its transaction; in the same round trip."""
-GRACE = 1_000  # milliseconds between our limit and the server's
+RESET = "RESET ALL; RESET ROLE; SELECT pg_catalog.pg_advisory_unlock_all()"
+"""Undoes what a handler set for its session, in the round trip that ends its transaction."""
+GRACE = 1_000  # milliseconds by which the server's limit is longer than ours
 
 
 class PostgresTransaction:
-    """One open transaction on a connection of its own; capped, so that the engine never holds a long snapshot."""
+    """One open transaction on a connection of its own. Its time is capped: the engine never holds a long snapshot."""
 
     windlass_dialect = "postgres"
 
     def __init__(self, connection: Any, *, clock: Clock, limit: float, pooler: bool = False) -> None:
         self._connection = connection
         self._pin = f"; {PIN_LOCALLY}" if pooler else ""
-        self._clean = CLEAN if pooler else f"{CLEAN}; {PIN}"
+        self._reset = RESET if pooler else f"{RESET}; {PIN}"
         self._clock = clock
         self._limit = limit
         self._began = clock.monotonic()
         self._savepoints = 0
         self.ended = False
         self.committed = False
-        self.spoilt = False  # the connection lost its prepared statements: nobody uses it after this
+        self.spoilt = False  # the connection lost its prepared statements and is not used again
         self.queues: set[str] = set()  # to be woken after the commit
 
     async def begin(self) -> None:
-        milliseconds = max(1, int(self._limit * 1000)) + GRACE  # our own word comes first: it knows why
+        milliseconds = max(1, int(self._limit * 1000)) + GRACE  # our own error comes first: it names the reason
         await self._connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             f" SET LOCAL statement_timeout = {milliseconds};"
@@ -71,10 +72,10 @@ class PostgresTransaction:
         return existing
 
     async def finish(self, transition: Transition) -> bool:
-        runner = Runner(self._connection)
-        settled = await self._watch(settle_rest(runner, self._connection, [transition]))
-        self.queues |= runner.queues | runner.let_in
-        return bool(settled)
+        runner = PostgresRunner(self._connection)
+        states = await self._watch(finish_in_transaction(runner, self._connection, [transition]))
+        self.queues |= runner.queues | runner.unparked
+        return bool(states)
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return bool(
@@ -84,7 +85,7 @@ class PostgresTransaction:
         )
 
     async def _run_in_transaction(self, statements: Statements[T]) -> T:
-        runner = Runner(self._connection)
+        runner = PostgresRunner(self._connection)
         answer = await self._watch(runner.execute(statements))
         self.queues |= runner.queues
         return answer
@@ -117,7 +118,7 @@ class PostgresTransaction:
                 "lease; put it last in the handler, or set a longer WINDLASS_LEASE"
             )
         self.ended = True
-        await self._connection.execute(f"COMMIT; {self._clean}")
+        await self._connection.execute(f"COMMIT; {self._reset}")
         self.committed = True
 
     def lost(self, error: Exception) -> bool:
@@ -125,4 +126,4 @@ class PostgresTransaction:
 
     async def rollback(self) -> None:
         self.ended = True
-        await self._connection.execute(f"ROLLBACK; {self._clean}")
+        await self._connection.execute(f"ROLLBACK; {self._reset}")

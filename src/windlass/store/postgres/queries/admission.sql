@@ -1,19 +1,25 @@
 -- Admission: gates, budgets, tenants.
 
 -- fragment: closed
--- What keeps jobs from starting now: closed gates and spent budgets.
-SELECT kind, name FROM windlass.gates WHERE state <> 'open'
+-- What keeps jobs from starting now: gates that are not open, and spent budgets.
+SELECT kind, name, state FROM windlass.gates WHERE state <> 'open'
     UNION ALL
-    SELECT kind, name FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
+    SELECT kind, name, 'spent' FROM windlass.budgets WHERE {budget_spent}
+
+-- fragment: budget_spent
+-- A budget that allows no further cost in the current window.
+(cents = 0 OR (spent >= cents AND until > windlass.now()))
 
 -- name: gates
--- Every gate that somebody touched, closed ones first.
+-- List every gate that was ever set, closed gates first.
 SELECT kind, name, state, reason, actor, extract(epoch FROM since)::float8
   FROM windlass.gates
  ORDER BY state = 'open', kind, name
 
 -- name: set_gate
--- Open or close a gate; one that is so already keeps its time.   $1 [{kind, name, state, reason, actor}]
+-- Open or close a gate. A gate that is in this state already keeps its time.
+--
+--   $1 [{kind, name, state, reason, actor}]
 INSERT INTO windlass.gates (kind, name, state, reason, actor)
 SELECT kind, name, state, reason, actor
   FROM json_to_recordset(CAST($1 AS json)) AS new (kind text, name text, state text, reason text, actor text)
@@ -22,22 +28,23 @@ SELECT kind, name, state, reason, actor
        state = excluded.state, reason = excluded.reason, actor = excluded.actor
 
 -- name: closures
--- Everything that keeps jobs from starting now.
-SELECT kind, name, state FROM windlass.gates WHERE state <> 'open'
+-- List everything that keeps jobs from starting now: gates, budgets, and buckets that are held back.
+{closed}
 UNION ALL
-SELECT kind, name, 'spent' FROM windlass.budgets WHERE cents = 0 OR (spent >= cents AND until > windlass.now())
-UNION ALL
-SELECT 'bucket', key, 'held' FROM windlass.limit_counters WHERE held_until > windlass.now()
+SELECT 'bucket', key, 'held' FROM windlass.limit_counters
+ WHERE held_until > windlass.now()
 
 -- name: budgets
--- Budgets with what the window that is now has cost.
+-- List the budgets, each with the cost of its current window.
 SELECT kind, name, cents, seconds, CASE WHEN until > windlass.now() THEN spent ELSE 0 END,
        extract(epoch FROM CASE WHEN until > windlass.now() THEN until ELSE windlass.window_end(seconds) END)::float8
   FROM windlass.budgets
  ORDER BY kind, name
 
 -- name: set_budget
--- A budget, new or changed. What its window has cost already counts: the ledger knows.   $1 [{kind, name, cents, seconds}]
+-- Set a budget, new or changed. The cost that its window already has counts: it is read from the ledger.
+--
+--   $1 [{kind, name, cents, seconds}]
 INSERT INTO windlass.budgets (kind, name, cents, seconds, until, spent)
 SELECT kind, name, cents, seconds, windlass.window_end(seconds),
        coalesce((SELECT sum(ledger.cents) FROM windlass.ledger
@@ -50,15 +57,19 @@ SELECT kind, name, cents, seconds, windlass.window_end(seconds),
    SET cents = excluded.cents, seconds = excluded.seconds, until = excluded.until, spent = excluded.spent
 
 -- name: drop_budget
--- Forget a budget.   $1 [{kind, name}]
+-- Delete a budget.
+--
+--   $1 [{kind, name}]
 DELETE FROM windlass.budgets
- USING json_to_recordset(CAST($1 AS json)) AS gone (kind text, name text)
- WHERE budgets.kind = gone.kind AND budgets.name = gone.name
+ USING json_to_recordset(CAST($1 AS json)) AS dropped (kind text, name text)
+ WHERE budgets.kind = dropped.kind AND budgets.name = dropped.name
 RETURNING budgets.name
 
 -- name: charge
--- What running attempts cost in all, each under its lease: what is new goes into the job, the ledger, and the budgets of
--- its tenant and its queue, whose window moves on first where it is over.   $1 [{job, token, cents}], sorted
+-- Record what running attempts cost in all, each under its lease. The new part of the cost goes into the job, the
+-- ledger, and the budgets of the job's tenant and queue. A budget begins its next window first if its window is over.
+--
+--   $1 [{job, token, cents}], sorted
 WITH cost AS MATERIALIZED (
     SELECT * FROM json_to_recordset(CAST($1 AS json)) AS cost (job uuid, token uuid, cents bigint)
 ), held AS MATERIALIZED (
@@ -68,19 +79,19 @@ WITH cost AS MATERIALIZED (
      WHERE cost.cents > jobs.cost_cents
      ORDER BY cost.job
        FOR UPDATE OF jobs
-), written AS (
+), jobs_written AS (
     UPDATE windlass.jobs SET cost_cents = held.cents FROM held WHERE jobs.id = ANY (ARRAY[held.id])
-), entered AS (
+), ledger_written AS (
     INSERT INTO windlass.ledger (job, fence, tenant, queue, type, cents)
     SELECT id, fence, tenant, queue, type, more FROM held
-), due AS MATERIALIZED (
+), charged AS MATERIALIZED (
     SELECT budgets.kind, budgets.name, sum(held.more)::bigint AS more
       FROM windlass.budgets
       JOIN held ON CASE budgets.kind WHEN 'tenant' THEN held.tenant ELSE held.queue END = budgets.name
      GROUP BY budgets.kind, budgets.name
 ), locked AS MATERIALIZED (
-    SELECT budgets.kind, budgets.name, due.more
-      FROM due
+    SELECT budgets.kind, budgets.name, charged.more
+      FROM charged
       JOIN windlass.budgets USING (kind, name)
      ORDER BY budgets.kind, budgets.name
        FOR UPDATE OF budgets
@@ -93,14 +104,13 @@ UPDATE windlass.budgets
 RETURNING budgets.kind, budgets.name
 
 -- name: tenants
--- Tenants that have a weight or jobs, or cost something in the last 24 hours.
+-- List the tenants that have a weight or jobs, or that cost something in the last 24 hours.
 WITH counted AS (
     SELECT tenant,
-           count(*) FILTER (WHERE status IN ('queued', 'failed'))::int AS queued,
+           count(*) FILTER (WHERE {claimable_status})::int AS queued,
            count(*) FILTER (WHERE status = 'running')::int AS running,
            count(*) FILTER (WHERE parked_on IS NOT NULL)::int AS parked,
-           extract(epoch FROM windlass.now() - min(run_at)
-               FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'))::float8 AS lag
+           extract(epoch FROM windlass.now() - min(run_at) FILTER (WHERE {overdue}))::float8 AS lag
       FROM windlass.jobs
      GROUP BY tenant
 ), cost AS (
@@ -118,17 +128,21 @@ SELECT name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), coalesc
  ORDER BY name
 
 -- name: set_weight
--- A tenant's weight; a row where it is another one than before.   $1 [{name, weight}]
+-- Set a tenant's weight. Returns a row if the weight changed.
+--
+--   $1 [{name, weight}]
 INSERT INTO windlass.tenants (name, weight)
 SELECT name, weight FROM json_to_recordset(CAST($1 AS json)) AS new (name text, weight float8)
     ON CONFLICT (name) DO UPDATE SET weight = excluded.weight WHERE tenants.weight <> excluded.weight
 RETURNING name
 
 -- name: prune_admission
--- What admission left behind, a page of each: limit_counters nobody came through for an hour, ledger rows and ticks whose time
--- has passed. The answer is the size of the fullest page.   $1 seconds   $2 page
+-- Delete what admission no longer needs, a page of each kind: counter rows that no claim touched for an hour, and
+-- ledger rows and ticks that are too old. Returns the size of the fullest page.
 --
--- A claim may take a slot of a turnstile that was just found idle: the conditions are checked again under its lock.
+--   $1 age in seconds   $2 page
+--
+-- A claim may take a slot of a counter that was just found idle: the conditions are checked again under the row's lock.
 WITH idle AS (
     DELETE FROM windlass.limit_counters
      WHERE key = ANY (ARRAY (
@@ -142,7 +156,7 @@ WITH idle AS (
        AND used = 0 AND touched_at < windlass.now() - interval '1 hour'
  RETURNING 1
 ), old_costs AS (
-    -- At least for two months: a budget that is set counts what its window has cost already.
+    -- Ledger rows stay for at least two months: a budget that is set counts what its window has cost already.
     DELETE FROM windlass.ledger
      WHERE ctid = ANY (ARRAY (
             SELECT ledger.ctid

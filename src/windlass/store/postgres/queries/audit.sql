@@ -1,7 +1,9 @@
 -- Audit: one row per final transition and per action of an operator.
 
 -- name: audit
--- The audit, newest first.   $1 page   $2 below this number   {where}: of one job, of one action
+-- List the audit, newest first.
+--
+--   $1 page   $2 below this number   $3 … the conditions on a job or an action
 SELECT number, at, action, actor, job, type, queue, tenant, reason, subject
   FROM windlass.audit
  WHERE number < $2::bigint{where}
@@ -9,7 +11,9 @@ SELECT number, at, action, actor, job, type, queue, tenant, reason, subject
  LIMIT $1::int
 
 -- name: record_job_action
--- What an operator did to a job, wherever its row is.   $1 [{action, actor, job}]
+-- Record what an operator did to a job, in whichever table its row is.
+--
+--   $1 [{action, actor, job}]
 INSERT INTO windlass.audit (action, actor, job, type, queue, tenant, reason)
 SELECT done.action, done.actor, found.id, found.type, found.queue, found.tenant, found.reason
   FROM json_to_recordset(CAST($1 AS json)) AS done (action text, actor text, job uuid)
@@ -20,7 +24,9 @@ SELECT done.action, done.actor, found.id, found.type, found.queue, found.tenant,
     LIMIT 1) AS found
 
 -- name: record_subject_action
--- What an operator did to something that is no job.   $1 [{action, actor, subject, reason}]
+-- Record what an operator did to something that is not a job.
+--
+--   $1 [{action, actor, subject, reason}]
 INSERT INTO windlass.audit (action, actor, subject, reason)
 SELECT action, actor, subject, reason
   FROM json_to_recordset(CAST($1 AS json)) AS new (action text, actor text, subject text, reason text)

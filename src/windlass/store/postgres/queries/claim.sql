@@ -1,73 +1,51 @@
--- Claim: where due jobs are, and leasing them.
-
--- name: lanes
--- Where claimable jobs are: one row per (queue, phase rank, priority, tenant, limited), in the order of a claim.
+-- Claim: where due jobs are, and how they are leased to a worker.
 --
--- A loose index scan: each step jumps to the first entry after the lane it knows, so that the cost is one descent
--- per lane and not one row per job. `next_in` tells when the first job that is still to come is due, for a worker that
--- wants to sleep until then; only of types it knows ($1), or it would wake for jobs of others.
--- Where that job had been due when it was `written`, the clock was set back since; a time years ahead is nobody's clock.
-WITH RECURSIVE lane AS (
-    (SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
-       FROM windlass.jobs
-      WHERE status IN ('queued', 'failed') AND parked_on IS NULL
-      ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
-      LIMIT 1)
-    UNION ALL
-    SELECT following.queue, following.phase_rank, following.urgency, following.tenant, following.limited
-      FROM lane
-     CROSS JOIN LATERAL (
-        SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
-          FROM windlass.jobs
-         WHERE status IN ('queued', 'failed') AND parked_on IS NULL
-           AND (queue, phase_rank, (-priority), tenant, (limits IS NOT NULL))
-               > (lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited)
-         ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
-         LIMIT 1) AS following
-)
-SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited,
-       coalesce(tenants.weight, 1.0) AS weight,
-       ahead.next_in, ahead.written, extract(epoch FROM windlass.now())::float8 AS clock,
-       (SELECT extract(epoch FROM max(seen_at))::float8 FROM windlass.installation) AS seen
-  FROM lane
-  LEFT JOIN windlass.tenants ON tenants.name = lane.tenant
-  LEFT JOIN LATERAL (
-        SELECT extract(epoch FROM jobs.run_at - windlass.now())::float8 AS next_in,
-               CASE WHEN jobs.run_at <= greatest(jobs.created_at, jobs.updated_at)
-                         AND greatest(jobs.created_at, jobs.updated_at) < windlass.now() + interval '10 years'
-                    THEN extract(epoch FROM greatest(jobs.created_at, jobs.updated_at))::float8 END AS written
-          FROM windlass.jobs
-         WHERE {in_lane}
-           AND jobs.run_at > windlass.now() AND jobs.run_at < '9999-12-31' AND jobs.type = ANY ($1::text[])
-         ORDER BY jobs.run_at
-         LIMIT 1) AS ahead ON true
- ORDER BY lane.phase_rank, lane.urgency, lane.queue
-
--- The parameters of both claims:
+-- The parameters of `claim` and `claim_limited`:
 --
---   $1 worker   $2 room   $3 token   $4 types   $5 places for the oldest jobs of any priority
---   $6 suspects: with, without or only   $7 seconds for which a job must be untouched
---   the lanes, in the order in which equal lanes are served:
---   $8 queue   $9 phase rank   $10 -priority   $11 tenant   $12 whether its jobs have limits   $13 quota
---   $14, $15 the floor: run_at and id   $17 of a lane's second offer: how many jobs its first offer covered, else null
---   $16 whether the ages of the lanes' first jobs matter
---   $18 after the clock was set back: up to this time, in seconds since the epoch, the claim also takes jobs that were
---       due before; null if the clock was not set back
---   $19 (claim_limited only) the most skipped jobs to park in this claim; 0 = park none, refused jobs stay claimable
+--   $1  worker
+--   $2  room: the most jobs to claim
+--   $3  token of the new leases
+--   $4  types that the worker knows
+--   $5  places for the oldest jobs of any priority
+--   $6  suspects: with, without or only
+--   $7  seconds for which a job must have been untouched
+--       The lanes to read, as arrays of equal length. Lanes that are equal in rank are served in this order:
+--   $8  queue
+--   $9  phase rank
+--   $10 urgency (-priority)
+--   $11 tenant
+--   $12 limited: whether the lane's jobs have limits
+--   $13 quota: the most jobs to take from the lane
+--   $14 floor, run_at: the lane is read from (run_at, id) on
+--   $15 floor, id
+--   $16 skip: null for a lane's first offer; for its second offer, the number of jobs that the first offer covers
+--   $17 heads: whether lanes are ordered by the age of their first jobs
+--   $18 set back: after the clock was set back, the time (seconds since the epoch) up to which the claim also takes
+--       jobs that were due before; null if the clock was not set back
+--   $19 parks (`claim_limited` only): the most skipped jobs to park in this claim; 0 = park none, refused jobs stay
+--       claimable
 --
--- Why it is written like this:
+-- Why both are written like this:
+--
 --   MATERIALIZED and the join to the UPDATE: `UPDATE … WHERE id IN (SELECT … LIMIT 10)` may run its subquery once per
 --   row, and has claimed 1,000 rows under another plan.
 --   LATERAL runs lane by lane. It stops, with its locks, as soon as the outer LIMIT is reached.
 --   SKIP LOCKED leaves out rows that another claim, a finish or an operator holds: a claim waits for no lock.
 
+-- fragment: claimable_status
+-- The states in which a job waits for a claim.
+jobs.status IN ('queued', 'failed')
+
+-- fragment: in_claim_index
+-- The rows of the index jobs_claim: jobs that wait for a claim and are not parked.
+{claimable_status} AND jobs.parked_on IS NULL
+
 -- fragment: in_lane
--- The jobs of a lane that a claim could take: not ended, not running, not waiting, not parked. The claim's index holds
--- exactly these rows.
+-- The jobs of a lane that a claim could take: not ended, not running, not waiting, not parked.
 jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
            AND (-jobs.priority) = lane.urgency AND jobs.tenant = lane.tenant
            AND (jobs.limits IS NOT NULL) = lane.limited
-           AND jobs.status IN ('queued', 'failed') AND jobs.parked_on IS NULL
+           AND {in_claim_index}
 
 -- fragment: due
 -- A job that is due now; and, after the clock was set back, a job that was due by its own times.
@@ -93,24 +71,26 @@ jobs.fence < 9223372036854775806 AND jobs.attempt < 2147483646
            -- gates of types; the gates of queues and tenants, and budgets, are checked per lane
            AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type')
            AND {readable}
-           -- suspects: jobs whose worker died while it held them
+           -- suspects: jobs that a worker held when it died
            AND CASE $6::text WHEN 'with' THEN true WHEN 'only' THEN jobs.crashes > 0 ELSE jobs.crashes = 0 END
-           AND (jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8) OR jobs.updated_at > windlass.now())
+           AND (jobs.updated_at <= windlass.now() - make_interval(secs => $7::float8)
+                OR jobs.updated_at > windlass.now())
 
 -- fragment: not_full
 -- The job has no limits, or none of its keys is known to be full.
 (NOT lane.limited OR (
-                jobs.limits[1] NOT IN (SELECT key FROM crowded)
+                jobs.limits[1] NOT IN (SELECT key FROM full_keys)
                 AND (cardinality(jobs.limits) = 1 OR NOT EXISTS (
-                     SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded)))))
+                     SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM full_keys)))))
 
 -- fragment: lanes_of_claim
-open AS MATERIALIZED (
-    SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited, lane.quota, lane.floor_at, lane.floor_id,
-           lane.place, lane.skip,
-           -- Queues of one priority are served by time: the queue with the oldest first job comes first, so that no queue
-           -- starves. A tenant's jobs with limits and its jobs without limits are ordered in the same way.
-           CASE WHEN $16::boolean THEN (
+-- The lanes of the claim that no gate and no spent budget closes, in the order in which they are served.
+open_lanes AS MATERIALIZED (
+    SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited, lane.quota, lane.floor_at,
+           lane.floor_id, lane.place, lane.skip,
+           -- Queues of one priority are served by time: the queue with the oldest first job comes first, so that no
+           -- queue starves. A tenant's jobs with limits and its jobs without limits are ordered in the same way.
+           CASE WHEN $17::boolean THEN (
                SELECT jobs.run_at
                  FROM windlass.jobs
                 WHERE {in_lane}
@@ -119,7 +99,7 @@ open AS MATERIALIZED (
                 ORDER BY jobs.run_at, jobs.id
                 LIMIT 1) END AS head
       FROM unnest($8::text[], $9::int[], $10::int[], $11::text[], $12::boolean[], $13::int[], $14::timestamptz[],
-                  $15::uuid[], $17::int[]) WITH ORDINALITY
+                  $15::uuid[], $16::int[]) WITH ORDINALITY
            AS lane (queue, phase_rank, urgency, tenant, limited, quota, floor_at, floor_id, skip, place)
      -- A worker that was declared dead while it was frozen claims nothing: its jobs would only have to be rescued.
      WHERE EXISTS (SELECT FROM windlass.workers WHERE workers.id = $1::uuid AND NOT workers.dead)
@@ -128,19 +108,73 @@ open AS MATERIALIZED (
        AND lane.queue NOT IN (SELECT name FROM closed WHERE kind = 'queue')
        AND lane.tenant NOT IN (SELECT name FROM closed WHERE kind = 'tenant')
 ), lane AS MATERIALIZED (
-    SELECT open.*
-      FROM open
+    SELECT open_lanes.*
+      FROM open_lanes
      ORDER BY phase_rank, urgency, min(head) OVER (PARTITION BY phase_rank, urgency, queue) NULLS LAST, queue,
               skip IS NOT NULL, min(place) OVER (PARTITION BY phase_rank, urgency, queue, tenant), head NULLS LAST
 )
 
+-- fragment: leased
+-- What a claim writes into a job.
+status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
+           claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
+
+-- name: lanes
+-- List where claimable jobs are: one row per (queue, phase rank, priority, tenant, limited), in the order of a claim.
+--
+--   $1 types that the worker knows
+--
+-- A loose index scan: each step jumps to the first entry after the lane it knows, so that the cost is one descent per
+-- lane and not one row per job.
+-- `next_in` is the time until the lane's first job that is not due yet, for a worker that wants to sleep until then. It
+-- counts known types only: otherwise the worker would wake for jobs that it cannot run.
+-- `written` is set if that job was due when its row was written: then the clock was set back since. A time more than
+-- ten years ahead is no clock's time and does not count.
+WITH RECURSIVE lane AS (
+    (SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
+       FROM windlass.jobs
+      WHERE {in_claim_index}
+      ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
+      LIMIT 1)
+    UNION ALL
+    SELECT following.queue, following.phase_rank, following.urgency, following.tenant, following.limited
+      FROM lane
+     CROSS JOIN LATERAL (
+        SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
+          FROM windlass.jobs
+         WHERE {in_claim_index}
+           AND (queue, phase_rank, (-priority), tenant, (limits IS NOT NULL))
+               > (lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited)
+         ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
+         LIMIT 1) AS following
+)
+SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited,
+       coalesce(tenants.weight, 1.0) AS weight,
+       ahead.next_in, ahead.written, extract(epoch FROM windlass.now())::float8 AS clock,
+       (SELECT extract(epoch FROM max(seen_at))::float8 FROM windlass.installation) AS seen
+  FROM lane
+  LEFT JOIN windlass.tenants ON tenants.name = lane.tenant
+  LEFT JOIN LATERAL (
+        SELECT extract(epoch FROM jobs.run_at - windlass.now())::float8 AS next_in,
+               CASE WHEN jobs.run_at <= greatest(jobs.created_at, jobs.updated_at)
+                         AND greatest(jobs.created_at, jobs.updated_at) < windlass.now() + interval '10 years'
+                    THEN extract(epoch FROM greatest(jobs.created_at, jobs.updated_at))::float8 END AS written
+          FROM windlass.jobs
+         WHERE {in_lane}
+           AND jobs.run_at > windlass.now() AND jobs.run_at < '9999-12-31' AND jobs.type = ANY ($1::text[])
+         ORDER BY jobs.run_at
+         LIMIT 1) AS ahead ON true
+ ORDER BY lane.phase_rank, lane.urgency, lane.queue
+
 -- name: claim
--- Lease up to $2 due jobs to worker $1, from lanes whose jobs have no limits. One round trip.
+-- Lease up to $2 due jobs to worker $1, from lanes of jobs without limits. One round trip.
+--
+--   $1 … $18: at the top of this file
 WITH closed AS MATERIALIZED (
     {closed}
 ), {lanes_of_claim}, oldest AS MATERIALIZED (
-    -- Ageing: a few places go to the oldest due jobs of any priority. One descent per lane, and none at all when $5 is 0.
-    -- The outer level takes the locks and checks the state again: a row may have gone in between.
+    -- Ageing: a few places go to the oldest due jobs of any priority. One descent per lane, and none at all when $5 is
+    -- 0. The outer level takes the locks and checks the state again: a row may have gone in between.
     SELECT jobs.id, jobs.limits
       FROM windlass.jobs
      WHERE jobs.id = ANY (ARRAY (
@@ -155,7 +189,7 @@ WITH closed AS MATERIALIZED (
              ORDER BY first.run_at, first.id
              LIMIT $5::int))
        -- coalesce, so that the claim's index does not fit: the planner would walk it instead of looking up a few ids.
-       AND jobs.status IN ('queued', 'failed') AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
+       AND {claimable_status} AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
      LIMIT $5::int
        FOR UPDATE SKIP LOCKED
 ), picked AS MATERIALIZED (
@@ -174,8 +208,7 @@ WITH closed AS MATERIALIZED (
      LIMIT $2::int - (SELECT count(*) FROM oldest)
 )
 UPDATE windlass.jobs
-   SET status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
-       claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
+   SET {leased}
   -- ANY makes PostgreSQL look each id up; a join could walk over the whole index (ARCHITECTURE.md, look-ups).
   -- count(*) OVER () makes PostgreSQL finish selecting before it updates. Otherwise the rows that a lane's first offer
   -- claimed would be missing from the lane, and OFFSET of its second offer would skip jobs that were not claimed.
@@ -185,23 +218,26 @@ UPDATE windlass.jobs
 RETURNING {columns}, chosen.aged
 
 -- name: claim_limited
--- The same for lanes whose jobs may have limits. A candidate is claimed if every limit key it has is below its limit;
--- otherwise it is parked on the first full key.
+-- Lease up to $2 due jobs to worker $1, from lanes of jobs with or without limits. A candidate is claimed if every
+-- limit key it has is below its limit; otherwise it is parked on the first full key.
 --
--- A counter row that another claim or a finish holds is skipped: its jobs stay where they are. A key without a counter
--- row is returned as unknown; the caller makes the row and claims again. A candidate counts against each of its keys
--- whether or not it is claimed, so that a claim may leave a slot unused but never takes a slot too many. A claim that
--- parks a job holds the counter's lock: a slot that is released is either counted here, or its transaction sees the
--- parked job.
+--   $1 … $19: at the top of this file
+--
+-- A counter row that another claim or a finish holds is skipped: its jobs stay where they are.
+-- A key without a counter row is returned as unknown; the caller makes the row and claims again.
+-- A candidate counts against each of its keys whether or not it is claimed, so that a claim may leave a slot unused but
+-- never takes a slot too many.
+-- A claim that parks a job holds the counter's lock: a slot that is released is either counted here, or its transaction
+-- sees the parked job.
 WITH closed AS MATERIALIZED (
     {closed}
-), crowded AS MATERIALIZED (
+), full_keys AS MATERIALIZED (
     SELECT key
       FROM windlass.limit_counters
-     WHERE crowded AND windlass.room(most, used, period, burst, next_at, held_until) = 0
+     WHERE full_hint AND windlass.room(most, used, period, burst, next_at, held_until) = 0
 ), {lanes_of_claim}, oldest AS MATERIALIZED (
-    -- Ageing: a few places go to the oldest due jobs of any priority. One descent per lane, and none at all when $5 is 0.
-    -- The outer level takes the locks and checks the state again: a row may have gone in between.
+    -- Ageing: a few places go to the oldest due jobs of any priority. One descent per lane, and none at all when $5 is
+    -- 0. The outer level takes the locks and checks the state again: a row may have gone in between.
     SELECT jobs.id, jobs.limits
       FROM windlass.jobs
      WHERE jobs.id = ANY (ARRAY (
@@ -217,7 +253,7 @@ WITH closed AS MATERIALIZED (
              ORDER BY first.run_at, first.id
              LIMIT $5::int))
        -- coalesce, so that the claim's index does not fit: the planner would walk it instead of looking up a few ids.
-       AND jobs.status IN ('queued', 'failed') AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
+       AND {claimable_status} AND coalesce(jobs.parked_on, '') = '' AND NOT jobs.cancel_requested
      LIMIT $5::int
        FOR UPDATE SKIP LOCKED
 ), picked AS MATERIALIZED (
@@ -239,13 +275,14 @@ WITH closed AS MATERIALIZED (
     SELECT id, limits, aged, row_number() OVER () AS place
       FROM (SELECT id, limits, true AS aged FROM oldest UNION ALL SELECT id, limits, false FROM picked) AS found
 ), wanted AS MATERIALIZED (
+    -- The declared keys of each candidate; `nth` counts the candidates of one key.
     SELECT chosen.id, need.key, row_number() OVER (PARTITION BY need.key ORDER BY chosen.place) AS nth
       FROM chosen
      CROSS JOIN LATERAL unnest(chosen.limits) AS need (key)
      WHERE split_part(need.key, ':', 1) IN (SELECT name FROM windlass.limits)
-), passed AS MATERIALIZED (
-    -- How far each lane was walked: to its last pick, or to its end where there was room for more. As two values, so that
-    -- the next step ends there in the index and does not look at what comes after.
+), walked AS MATERIALIZED (
+    -- How far each lane was read: to its last pick, or to its end if there was room for more. Two values, so that the
+    -- scan of `skipped` ends there in the index and reads no later job.
     SELECT lane.*,
            CASE WHEN coalesce(last.n, 0) < lane.quota AND (SELECT count(*) FROM chosen) < $2::int THEN 'infinity'
                 ELSE coalesce(last.run_at, '-infinity') END AS end_at,
@@ -257,69 +294,74 @@ WITH closed AS MATERIALIZED (
              WHERE picked.lane = lane.place
              ORDER BY picked.run_at DESC, picked.id DESC
              LIMIT 1) AS last ON true
-     WHERE $19::int > 0 AND lane.limited AND EXISTS (SELECT FROM crowded)
-), excess AS MATERIALIZED (
-    SELECT over.id, over.key
-      FROM passed AS lane
+     WHERE $19::int > 0 AND lane.limited AND EXISTS (SELECT FROM full_keys)
+), skipped AS MATERIALIZED (
+    -- Due jobs in that part of each lane that the claim passed over, because one of their keys is full.
+    SELECT passed_over.id, passed_over.key
+      FROM walked AS lane
      CROSS JOIN LATERAL (
         SELECT jobs.id, (SELECT need.key FROM unnest(jobs.limits) AS need (key)
-                          WHERE need.key IN (SELECT key FROM crowded) LIMIT 1) AS key
+                          WHERE need.key IN (SELECT key FROM full_keys) LIMIT 1) AS key
           FROM windlass.jobs
          WHERE {in_lane}
            AND jobs.run_at <= windlass.now()
            AND (jobs.run_at, jobs.id) < (lane.end_at, lane.end_id)
-           AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM crowded))
+           AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM full_keys))
            AND {readable}
          ORDER BY jobs.run_at, jobs.id
          LIMIT $19::int
-           FOR UPDATE SKIP LOCKED) AS over
+           FOR UPDATE SKIP LOCKED) AS passed_over
      LIMIT $19::int
-), stile AS MATERIALIZED (
-    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room, crowded AND used > 0 AS marked,
-           period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
+), counter AS MATERIALIZED (
+    -- The counter rows of all these keys, locked in the order of keys. `was_full`: a claim left the key full, and not
+    -- all of its slots were released since.
+    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room,
+           full_hint AND used > 0 AS was_full, period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
       FROM windlass.limit_counters
-     WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM excess))
+     WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM skipped))
      ORDER BY key
        FOR UPDATE SKIP LOCKED
 ), refused AS MATERIALIZED (
+    -- Candidates that meet a full key, or a key without a counter row that this claim could lock.
     SELECT DISTINCT ON (wanted.id) wanted.id, wanted.key
       FROM wanted
-      LEFT JOIN stile USING (key)
-     WHERE stile.key IS NULL OR wanted.nth > stile.room
-     ORDER BY wanted.id, stile.key IS NULL
+      LEFT JOIN counter USING (key)
+     WHERE counter.key IS NULL OR wanted.nth > counter.room
+     ORDER BY wanted.id, counter.key IS NULL
 ), taken AS MATERIALIZED (
     SELECT wanted.key, count(*)::int AS n
       FROM wanted
      WHERE wanted.id NOT IN (SELECT id FROM refused)
      GROUP BY wanted.key
 ), full_now AS MATERIALIZED (
-    SELECT stile.key FROM stile LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= stile.room
-), late AS MATERIALIZED (
-    SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM excess) AS late
+    SELECT counter.key FROM counter LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= counter.room
+), to_park AS MATERIALIZED (
+    SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM skipped) AS not_claimed
      WHERE $19::int > 0 AND key IN (SELECT key FROM full_now)
-), turn AS MATERIALIZED (
-    SELECT stile.key, coalesce(taken.n, 0) AS n, stile.key IN (SELECT key FROM full_now) OR stile.marked AS crowded,
-           stile.key IN (SELECT key FROM late) AS parks
-      FROM stile
+), counter_change AS MATERIALIZED (
+    SELECT counter.key, coalesce(taken.n, 0) AS n,
+           counter.key IN (SELECT key FROM full_now) OR counter.was_full AS full_hint,
+           counter.key IN (SELECT key FROM to_park) AS parks
+      FROM counter
       LEFT JOIN taken USING (key)
-), turned AS (
+), counters_written AS (
     UPDATE windlass.limit_counters
-       SET used = CASE WHEN most IS NULL THEN used ELSE used + turn.n END,
-           next_at = CASE WHEN period IS NULL OR turn.n = 0 THEN next_at
-                          ELSE greatest(next_at, windlass.now()) + make_interval(secs => turn.n * period) END,
-           crowded = turn.crowded, parked = limit_counters.parked OR turn.parks, touched_at = windlass.now()
-      FROM turn
-     WHERE limit_counters.key = ANY (ARRAY[turn.key])
-       AND (turn.n > 0 OR turn.parks OR limit_counters.crowded <> turn.crowded)
+       SET used = CASE WHEN most IS NULL THEN used ELSE used + counter_change.n END,
+           next_at = CASE WHEN period IS NULL OR counter_change.n = 0 THEN next_at
+                          ELSE greatest(next_at, windlass.now()) + make_interval(secs => counter_change.n * period) END,
+           full_hint = counter_change.full_hint, has_parked = limit_counters.has_parked OR counter_change.parks,
+           touched_at = windlass.now()
+      FROM counter_change
+     WHERE limit_counters.key = ANY (ARRAY[counter_change.key])
+       AND (counter_change.n > 0 OR counter_change.parks OR limit_counters.full_hint <> counter_change.full_hint)
 ), parked AS (
-    UPDATE windlass.jobs SET parked_on = late.key
-      FROM late
-     WHERE jobs.id = ANY (ARRAY[late.id])
+    UPDATE windlass.jobs SET parked_on = to_park.key
+      FROM to_park
+     WHERE jobs.id = ANY (ARRAY[to_park.id])
  RETURNING jobs.id
 ), claimed AS (
     UPDATE windlass.jobs
-       SET status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
-           claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
+       SET {leased}
       FROM chosen
      WHERE jobs.id = ANY (ARRAY[chosen.id]) AND chosen.id NOT IN (SELECT id FROM refused)
  RETURNING {columns}, chosen.aged
@@ -327,16 +369,18 @@ WITH closed AS MATERIALIZED (
 SELECT claimed.*,
        (SELECT array_agg(DISTINCT wanted.key)
           FROM wanted
-         WHERE wanted.key NOT IN (SELECT key FROM stile)
-           AND NOT EXISTS (SELECT FROM windlass.limit_counters WHERE limit_counters.key = wanted.key OFFSET 0)) AS unknown,
+         WHERE wanted.key NOT IN (SELECT key FROM counter)
+           AND NOT EXISTS (SELECT FROM windlass.limit_counters
+                            WHERE limit_counters.key = wanted.key OFFSET 0)) AS unknown,
        (SELECT count(*) FROM refused)::int AS refused,
-       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM stile))::int AS busy,
+       -- refused because another transaction holds the counter row
+       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM counter))::int AS busy,
        (SELECT count(*) FROM parked)::int AS parked,
-       -- Seconds until the first of the buckets that turned somebody away has its next token.
+       -- seconds until the first of the buckets that refused a job has its next token
        (SELECT min(greatest(0.0, extract(epoch FROM greatest(held_until, next_at + make_interval(
                    secs => (coalesce(taken.n, 0) - burst + 1) * period)) - windlass.now())::float8))
-          FROM stile
+          FROM counter
           LEFT JOIN taken USING (key)
-         WHERE period IS NOT NULL AND stile.key IN (SELECT key FROM refused)) AS token_in
+         WHERE period IS NOT NULL AND counter.key IN (SELECT key FROM refused)) AS token_in
   FROM (VALUES (1)) AS always (one)
   LEFT JOIN claimed ON true

@@ -1,13 +1,13 @@
 -- Doctor: what `windlass doctor` reads.
 
 -- name: doctor_schema
--- The tables of the schema, whoever made them.
+-- List the tables of the schema, whichever program made them.
 SELECT array_agg(relname::text ORDER BY relname)
   FROM pg_class
  WHERE relnamespace = to_regnamespace('windlass') AND relkind IN ('r', 'p', 'v', 'm')
 
 -- name: doctor_server
--- The server in one row: its version, its time, the process that answers, and settings that a promise rests on.
+-- Read the server in one row: its version, its time, the process that answers, and settings that a promise rests on.
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::int AS number,
        extract(epoch FROM clock_timestamp())::float8 AS clock,
@@ -20,14 +20,14 @@ SELECT current_setting('server_version') AS version,
        pg_has_role('pg_read_all_stats', 'usage') AS sees_all
 
 -- name: doctor_tables
--- The tables in one row: autovacuum switched off, dead rows, broken or missing indexes, the history's partitions.
+-- Read the tables in one row: autovacuum switched off, dead rows, broken or missing indexes, the history's partitions.
 SELECT coalesce((SELECT 'autovacuum_enabled=false' = ANY (reloptions) FROM pg_class
                   WHERE oid = 'windlass.jobs'::regclass), false) AS autovacuum_off,
        (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass) AS dead_rows,
        (SELECT n_live_tup FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass) AS live_rows,
        ARRAY (SELECT wanted.name
-                FROM unnest(ARRAY['jobs_pkey', 'jobs_claim', 'jobs_parked', 'jobs_running', 'jobs_cancel', 'history_id'])
-                     AS wanted (name)
+                FROM unnest(ARRAY['jobs_pkey', 'jobs_claim', 'jobs_parked', 'jobs_running', 'jobs_cancel',
+                                  'history_id']) AS wanted (name)
                WHERE NOT EXISTS (
                       SELECT FROM pg_index
                        WHERE indexrelid = to_regclass('windlass.' || wanted.name) AND indisvalid)) AS broken_indexes,
@@ -37,9 +37,11 @@ SELECT coalesce((SELECT 'autovacuum_enabled=false' = ANY (reloptions) FROM pg_cl
        (SELECT count(*) FROM windlass.workers WHERE NOT dead AND alive_until > windlass.now()) AS alive
 
 -- name: doctor_snapshots
--- Who keeps VACUUM from removing dead rows: transactions of this database that are older than $1 seconds and hold a
--- snapshot or wrote something, prepared transactions nobody finished, and replication slots left behind by $2
--- transactions. A vacuum's own snapshot holds nothing back.
+-- List what keeps VACUUM from removing dead rows: old transactions of this database that hold a snapshot or wrote
+-- something, prepared transactions that were never finished, and replication slots that lag behind. A vacuum's own
+-- snapshot keeps nothing.
+--
+--   $1 seconds   $2 transactions
 SELECT 'session' AS kind, pid::text AS name, usename::text AS owner, application_name, state,
        extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age, left(query, 80) AS query
   FROM pg_stat_activity
@@ -59,14 +61,11 @@ SELECT 'slot', slot_name::text, NULL, plugin::text, CASE WHEN active THEN 'activ
  LIMIT 20
 
 -- name: doctor_rows
--- Claimable jobs that no claim takes (sound.sql says which), with the id of one; and how many seconds the newest time in
--- the store lies ahead of the clock.
+-- Count claimable jobs that no claim takes, because their row is not readable, with the id of one; and the seconds that
+-- the newest time in the store lies ahead of the clock.
 WITH odd AS MATERIALIZED (
     SELECT id FROM windlass.jobs
-     WHERE status IN ('queued', 'failed')
-       AND (fence >= 9223372036854775806 OR attempt >= 2147483646
-            OR least(run_at, created_at, finished_at) < '0001-01-01 00:00+00'
-            OR greatest(created_at, finished_at) > '9999-12-31 23:59:59+00' OR run_at = 'infinity')
+     WHERE {claimable_status} AND (NOT ({readable}) OR run_at = 'infinity')
 ), newest AS MATERIALIZED (
     SELECT greatest(max(created_at), max(updated_at), (SELECT max(seen_at) FROM windlass.installation)) AS at
       FROM windlass.jobs
@@ -77,11 +76,12 @@ SELECT (SELECT count(*) FROM odd) AS odd, (SELECT min(id::text) FROM odd) AS exa
   FROM newest
 
 -- name: doctor_types
--- Due jobs that no live worker would claim, by type and queue: grouped first, so that workers are asked once per group.
+-- List due jobs that no live worker would claim, by type and queue. Jobs are grouped first, so that the workers are
+-- read once per group.
 WITH due AS MATERIALIZED (
     SELECT type, queue, count(*) AS jobs, min(run_at) AS oldest
       FROM windlass.jobs
-     WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'
+     WHERE {overdue}
      GROUP BY type, queue
 )
 SELECT type, queue, jobs, extract(epoch FROM windlass.now() - oldest)::float8 AS lag
@@ -94,7 +94,8 @@ SELECT type, queue, jobs, extract(epoch FROM windlass.now() - oldest)::float8 AS
  LIMIT 20
 
 -- name: doctor_holders
--- Workers that are gone, with the jobs they still hold, longest first: dead or silent ones, and ids that no row explains.
+-- List workers that are gone, with the jobs they still hold, longest first: dead or silent workers, and ids without a
+-- row.
 SELECT workers.name, count(jobs.id) AS jobs,
        greatest(0, extract(epoch FROM windlass.now() - workers.alive_until))::float8 AS silent
   FROM windlass.workers
@@ -109,10 +110,14 @@ SELECT NULL, count(*), extract(epoch FROM windlass.now() - max(jobs.updated_at))
  ORDER BY silent DESC
 
 -- name: doctor_joins
--- How many jobs wait, and which of them nothing would ever wake: each kind with its count and one of its jobs. Every
--- write that touches a wait commits with what it depends on, so that one snapshot must never show any of these; only
--- `met` may be seen for a moment, since an arrival leaves a waiter that somebody holds to the next look at the timers.
---   $1  seconds a timer may be late
+-- Count the waiting jobs, and the waiting jobs that nothing would ever wake: each kind with its count and one of its
+-- jobs.
+--
+--   $1 seconds a timer may be late
+--
+-- Every write that touches a wait commits with what it depends on, so that one snapshot must never show any of these.
+-- Only `met` may be seen for a moment: an arrival leaves a waiting job with a locked row to the next check of the
+-- timers.
 WITH waiting AS MATERIALIZED (
     SELECT jobs.id, waits.job, waits.need, waits.pending, waits.succeeded, waits.signal, waits.wake_at, edges.*
       FROM windlass.jobs
@@ -140,8 +145,8 @@ SELECT kind, count(*), min(id::text)
  GROUP BY kind
 
 -- name: doctor_slots
--- Limits whose slots in use are not those of running jobs. A claim and whatever ends an attempt write both in one
--- transaction, so that one snapshot must never show any of these.
+-- List limits with other used slots than those of running jobs. A claim writes both in one transaction, and so does
+-- everything that ends an attempt: one snapshot must never show any of these.
 WITH held AS MATERIALIZED (
     SELECT taken.key, count(*)::int AS jobs
       FROM windlass.jobs
@@ -156,11 +161,9 @@ SELECT limit_counters.key, limit_counters.used, coalesce(held.jobs, 0)
  ORDER BY limit_counters.key
 
 -- name: doctor_parked
--- Keys that have room while jobs are parked on them which some worker could take now: how many, and which comes next.
+-- List keys that have room while jobs are parked on them that a worker could take now: how many, and which comes next.
 WITH closed AS MATERIALIZED (
-    SELECT kind, name FROM windlass.gates WHERE state <> 'open'
-    UNION ALL
-    SELECT kind, name FROM windlass.budgets WHERE CASE WHEN until > windlass.now() THEN spent ELSE 0 END >= cents
+    {closed}
 ), known AS MATERIALIZED (
     SELECT DISTINCT unnest(types) AS type FROM windlass.workers WHERE NOT dead
 )
@@ -179,31 +182,37 @@ SELECT jobs.parked_on, count(*)::int,
  ORDER BY jobs.parked_on
 
 -- name: doctor_gates
--- Gates that are closed, the longest first.
+-- List the gates that are closed, the longest first.
 SELECT kind, name, state, reason, actor, greatest(0, extract(epoch FROM windlass.now() - since))::float8 AS age
   FROM windlass.gates
  WHERE state <> 'open'
  ORDER BY since, kind, name
 
 -- name: doctor_budgets
--- Budgets that are spent in the window that is now.
+-- List the budgets that are spent in the current window.
 SELECT kind, name, cents, CASE WHEN until > windlass.now() THEN spent ELSE 0 END AS spent,
        extract(epoch FROM CASE WHEN until > windlass.now() THEN until ELSE windlass.window_end(seconds) END
            - windlass.now())::float8 AS opens
   FROM windlass.budgets
- WHERE CASE WHEN until > windlass.now() THEN spent ELSE 0 END >= cents
+ WHERE {budget_spent}
  ORDER BY kind, name
 
 -- name: doctor_schedules
--- Schedules whose next tick should have fired long ago.   $1 seconds that are not long
+-- List schedules with a next tick that should have fired long ago.
+--
+--   $1 seconds that are not long
 SELECT name, extract(epoch FROM windlass.now() - next_at)::float8 AS late
   FROM windlass.schedules
  WHERE NOT paused AND next_at < windlass.now() - make_interval(secs => $1::float8)
  ORDER BY next_at, name
 
 -- name: doctor_forgotten
--- Live workers that name fewer jobs than name them. Counted are jobs that were claimed well before the worker last told how
--- many it holds: all of them were held then, whatever has ended since.   $1 seconds that a claim's answer may take
+-- List live workers that report fewer jobs than name them.
+--
+--   $1 seconds that the answer to a claim may take
+--
+-- Only jobs that were claimed well before the worker last reported its number count: it held all of them then, whatever
+-- has ended since.
 SELECT workers.name, workers.held, count(*)::int
   FROM windlass.workers
   JOIN windlass.jobs ON jobs.worker = workers.id AND jobs.status = 'running'

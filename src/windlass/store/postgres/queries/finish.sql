@@ -1,43 +1,35 @@
 -- Finish: the transitions that the holder of a lease writes.
 
 -- fragment: history_columns
+-- The columns of the history, in the order in which every statement writes them.
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
-        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed,
-        cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-        attempts, followed, consequences, key_scope, limits
+        finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
+        failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
+        error, attempts, followed, consequences, key_scope, limits
 
 -- fragment: ended
--- Move finished jobs to the history, each under its lease: one statement, one round trip.
---
---   $1 ids (sorted, so that concurrent finishers lock in one order)   $2 tokens   $3 statuses   $4 outputs
---   $5 errors   $6 attempt entries   $7 seconds since the start   $8 totals   $9 processed   $10 failed
---   $11 cost   $12 attempts that count   $13 reasons   $14 actions for the audit (null: no row)   $15 which
---   jobs may be finished: 0 plain ones, 1 also those that hold slots, 2 also those whose end changes more than themselves;
---   only who gives back the slots, or looks after the rest in the same transaction, says so
---
--- A lease that is not current matches nothing, and its id is missing from the answer. A token means running (a CHECK of
--- the table); saying so again would let the planner walk jobs_running, dead entries and all, instead of the key.
--- ANY, so that each id is looked up and no join can walk over the whole index instead (ARCHITECTURE.md, look-ups).
+-- Move jobs that ended to the history, each under its lease. The parameters are those of `finish`.
 WITH ending AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::json[], $5::json[], $6::json[], $7::float8[],
                          $8::int[], $9::int[], $10::int[], $11::bigint[], $12::int[], $13::text[], $14::text[])
         AS ending (id, token, status, output, error, entry, elapsed, total, processed, failed, cost_cents, attempt,
                    reason, action)
-), gone AS (
+), deleted AS (
     DELETE FROM windlass.jobs
      USING ending
      WHERE jobs.id = ANY (ARRAY[ending.id]) AND jobs.token = ending.token
        AND ($15::int = 2 OR NOT jobs.followed AND ($15::int = 1 OR jobs.limits IS NULL))
  RETURNING jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at,
-           jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.cancel_requested,
-           jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace, jobs.input,
-           jobs.error AS last_error, jobs.output AS last_output, jobs.attempts, jobs.followed, jobs.consequences, jobs.key_scope, jobs.limits, ending.status, ending.output, ending.error, ending.entry,
+           jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank,
+           jobs.cancel_requested, jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace,
+           jobs.input, jobs.error AS last_error, jobs.output AS last_output, jobs.attempts, jobs.followed,
+           jobs.consequences, jobs.key_scope, jobs.limits, ending.status, ending.output, ending.error, ending.entry,
            ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
            ending.reason, ending.action
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
-    SELECT action, id, type, queue, tenant, reason FROM gone WHERE action IS NOT NULL
-), kept AS (
+    SELECT action, id, type, queue, tenant, reason FROM deleted WHERE action IS NOT NULL
+), archived AS (
     INSERT INTO windlass.history (
         {history_columns})
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at,
@@ -46,46 +38,89 @@ WITH ending AS MATERIALIZED (
            pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
            CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
            followed, consequences, key_scope, limits
-      FROM gone
+      FROM deleted
     RETURNING id, status, limits
 )
 
 -- name: finish
--- Move jobs that ended to the history. Returns the keys whose slots the caller has to release.
+-- Move jobs that ended to the history, each under its lease: one statement, one round trip. Returns the keys of the
+-- slots that the caller has to release.
+--
+--   $1  ids, sorted, so that concurrent finishes lock in one order
+--   $2  tokens
+--   $3  statuses
+--   $4  outputs
+--   $5  errors
+--   $6  attempt entries
+--   $7  seconds since the start
+--   $8  totals
+--   $9  processed
+--   $10 failed
+--   $11 cost in cents
+--   $12 attempts that count
+--   $13 reasons
+--   $14 actions for the audit; null writes no row
+--   $15 reach: which jobs may be finished. 0: plain jobs. 1: also jobs that hold slots; the caller releases these in
+--       the same transaction. 2: also followed jobs; the caller writes what follows them in the same transaction.
+--
+-- A lease that is not current matches nothing, and its id is missing from the result. A row with a token is running (a
+-- CHECK of the table). A condition on the status would let the planner walk jobs_running, with all its dead entries,
+-- instead of the primary key.
+-- ANY makes PostgreSQL look each id up; a join could walk over the whole index (ARCHITECTURE.md, look-ups).
 {ended}
-SELECT id, status, limits FROM kept
+SELECT id, status, limits FROM archived
 
 -- name: finish_with_slots
--- The same, and release the slots of these jobs in the same round trip. The first row returns the keys that have parked jobs.
-{ended}, back AS MATERIALIZED (
-    -- As in release.sql, in the statement that ends the jobs: one round trip. What they held is counted when everything
-    -- else is written, so that the limit_counters are locked for no longer than they must be; and in the order of their index,
-    -- as an engine's session reads them.
+-- Move jobs that ended to the history and release their slots, in one round trip. The first row returns the keys that
+-- have parked jobs.
+--
+--   $1 … $15 as in `finish`
+--
+-- It does what `release_slots` does. The slots are counted when everything else is written, so that the counter rows
+-- are locked for no longer than they must be. The rows are locked in the order of their index: an engine's session
+-- reads them through it.
+{ended}, released_slots AS MATERIALIZED (
     SELECT jsonb_object_agg(held.key, n) AS slots, array_agg(held.key) AS keys
-      FROM (SELECT slot.key, count(*) AS n FROM kept, unnest(kept.limits) AS slot (key) GROUP BY slot.key) AS held
-), released AS (
+      FROM (SELECT slot.key, count(*) AS n
+              FROM archived, unnest(archived.limits) AS slot (key)
+             GROUP BY slot.key) AS held
+), counters_written AS (
     UPDATE windlass.limit_counters
-       SET used = CASE WHEN counted THEN greatest(0, used - ((SELECT slots FROM back) ->> key)::int) ELSE used END,
-           crowded = crowded AND used > ((SELECT slots FROM back) ->> key)::int, touched_at = windlass.now()
-     WHERE key = ANY ((SELECT keys FROM back)::text[]) AND most IS NOT NULL
- RETURNING key, parked
+       SET used = CASE WHEN counted THEN greatest(0, used - ((SELECT slots FROM released_slots) ->> key)::int)
+                       ELSE used END,
+           full_hint = full_hint AND used > ((SELECT slots FROM released_slots) ->> key)::int,
+           touched_at = windlass.now()
+     WHERE key = ANY ((SELECT keys FROM released_slots)::text[]) AND most IS NOT NULL
+ RETURNING key, has_parked
 )
 SELECT id, status,
-       CASE WHEN row_number() OVER () = 1 THEN (SELECT array_agg(key) FROM released WHERE parked) END
-  FROM kept
+       CASE WHEN row_number() OVER () = 1 THEN (SELECT array_agg(key) FROM counters_written WHERE has_parked) END
+  FROM archived
 
 -- name: finish_staying
--- Transitions after which the job stays here, each under its lease: fail, bury, wait, release, snooze, advance.
+-- Write transitions after which the job keeps its row, each under its lease: fail, bury, wait, release, snooze,
+-- advance.
 --
---   $1 ids (sorted)   $2 tokens   $3 statuses   $4 seconds until it is due (null: keeps its place)   $5 attempts that count   $6 crashes
---   $7 errors (null keeps the last one)   $8 attempt entries   $9 reasons   $10 totals   $11 processed
---   $12 failed   $13 cost   $14 seconds since the start   $15 actions for the audit   $16 which jobs may
---   be settled: 0 plain ones, 1 also those that hold slots, 2 also those whose end changes more than themselves; only the
---   transaction that looks after the rest says so
+--   $1  ids, sorted
+--   $2  tokens
+--   $3  statuses
+--   $4  seconds until the job is due; null: the job keeps its place
+--   $5  attempts that count
+--   $6  crashes
+--   $7  errors; null keeps the last one
+--   $8  attempt entries
+--   $9  reasons
+--   $10 totals
+--   $11 processed
+--   $12 failed
+--   $13 cost in cents
+--   $14 seconds since the start
+--   $15 actions for the audit
+--   $16 reach, as $15 of `finish`
 --
--- Locks first and in id order, because an operator's bulk action may hold some of the rows. A job that somebody asked
--- to cancel and that would become claimable again goes to the history as cancelled instead: after a request to cancel
--- nothing starts any more.
+-- The rows are locked first and in the order of ids, because an operator's bulk action may hold some of them.
+-- A job with a request to cancel that would become claimable again goes to the history as cancelled instead: after a
+-- request to cancel, the job does not start again.
 WITH ending AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::int[], $6::int[], $7::json[], $8::json[],
                          $9::text[], $10::int[], $11::int[], $12::int[], $13::bigint[], $14::float8[], $15::text[])
@@ -112,7 +147,7 @@ WITH ending AS MATERIALIZED (
       FROM held
      WHERE jobs.id = ANY (ARRAY[held.id]) AND NOT held.cancelled
  RETURNING jobs.id, jobs.status, jobs.type, jobs.queue, jobs.tenant, jobs.reason, jobs.limits
-), gone AS (
+), deleted AS (
     DELETE FROM windlass.jobs
      USING held
      WHERE jobs.id = ANY (ARRAY[held.id]) AND held.cancelled
@@ -120,14 +155,16 @@ WITH ending AS MATERIALIZED (
 ), archived AS (
     INSERT INTO windlass.history (
         {history_columns})
-    SELECT gone.id, gone.token, gone.worker, gone.parent, gone.copied_from, gone.fence, gone.run_at, gone.created_at,
-           windlass.now(), gone.claimed_at, windlass.now() - make_interval(secs => held.elapsed), windlass.now(),
-           held.cost_cents, gone.priority, held.attempt, gone.max_attempts, held.crashes, gone.rescues, gone.phase_rank, held.total,
-           held.processed, held.failed, true, 'cancelled', gone.tenant, gone.queue, gone.type, gone.phase,
-           gone.pipeline, gone.key, gone.trace, gone.reason, gone.input, gone.output, coalesce(held.error, gone.error),
-           CASE WHEN held.entry IS NULL THEN gone.attempts ELSE windlass.remember(gone.attempts, held.entry) END,
-           gone.followed, gone.consequences, gone.key_scope, gone.limits
-      FROM gone
+    SELECT deleted.id, deleted.token, deleted.worker, deleted.parent, deleted.copied_from, deleted.fence,
+           deleted.run_at, deleted.created_at, windlass.now(), deleted.claimed_at,
+           windlass.now() - make_interval(secs => held.elapsed), windlass.now(), held.cost_cents, deleted.priority,
+           held.attempt, deleted.max_attempts, held.crashes, deleted.rescues, deleted.phase_rank, held.total,
+           held.processed, held.failed, true, 'cancelled', deleted.tenant, deleted.queue, deleted.type,
+           deleted.phase, deleted.pipeline, deleted.key, deleted.trace, deleted.reason, deleted.input, deleted.output,
+           coalesce(held.error, deleted.error),
+           CASE WHEN held.entry IS NULL THEN deleted.attempts ELSE windlass.remember(deleted.attempts, held.entry) END,
+           deleted.followed, deleted.consequences, deleted.key_scope, deleted.limits
+      FROM deleted
       JOIN held USING (id)
     RETURNING id, status, type, queue, tenant, reason, limits
 ), audited AS (
@@ -142,14 +179,29 @@ WITH ending AS MATERIALIZED (
 SELECT id, status, limits FROM kept UNION ALL SELECT id, status, limits FROM archived
 
 -- name: advance
--- To the next phase of a pipeline, each under its lease. What somebody asked to cancel stays, for settle.sql to end.
+-- Move jobs to the next phase of their pipeline, each under its lease. A job with a request to cancel stays as it is,
+-- for `finish_staying` to end.
 --
---   $1 ids (sorted)   $2 tokens   $3 types   $4 queues   $5 phases   $6 ranks   $7 attempts allowed there   $8 outputs
---   $9 attempt entries   $10 totals   $11 processed   $12 failed   $13 cost   $14 seconds since the start   $15 seconds until it is due
+--   $1  ids, sorted
+--   $2  tokens
+--   $3  types
+--   $4  queues
+--   $5  phases
+--   $6  phase ranks
+--   $7  attempts allowed there
+--   $8  outputs
+--   $9  attempt entries
+--   $10 totals
+--   $11 processed
+--   $12 failed
+--   $13 cost in cents
+--   $14 seconds since the start
+--   $15 seconds until the job is due
 --   $16 limits there
 WITH moving AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::json[],
-                         $9::json[], $10::int[], $11::int[], $12::int[], $13::bigint[], $14::float8[], $15::float8[], $16::json[])
+                         $9::json[], $10::int[], $11::int[], $12::int[], $13::bigint[], $14::float8[], $15::float8[],
+                         $16::json[])
         AS moving (id, token, type, queue, phase, phase_rank, max_attempts, output, entry, total, processed, failed,
                    cost_cents, elapsed, delay, limits)
 ), held AS MATERIALIZED (
@@ -160,8 +212,8 @@ WITH moving AS MATERIALIZED (
        FOR UPDATE OF jobs
 )
 UPDATE windlass.jobs
-   SET status = 'queued', token = NULL, worker = NULL, run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
-       updated_at = windlass.now(),
+   SET status = 'queued', token = NULL, worker = NULL, updated_at = windlass.now(),
+       run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
        type = held.type, queue = held.queue, phase = held.phase, phase_rank = held.phase_rank,
        max_attempts = held.max_attempts, attempt = 0, crashes = 0, output = held.output, error = NULL, reason = NULL,
        attempts = CASE WHEN held.entry IS NULL THEN jobs.attempts
@@ -174,19 +226,26 @@ UPDATE windlass.jobs
 RETURNING jobs.id, jobs.status, held.left_behind
 
 -- name: bury_unreadable
--- End a job with the least that can be written, under its lease: what it left behind could not be stored, or could not be
--- read. Its history of attempts and its error stay as they are.   $1 id   $2 token   $3 reason
+-- Mark a job dead with the least that can be written, under its lease: its outcome could not be stored, or its row
+-- could not be read. Its attempts and its error stay as they are.
+--
+--   $1 id   $2 token   $3 reason
 UPDATE windlass.jobs
-   SET status = 'dead', token = NULL, worker = NULL, reason = $3, finished_at = windlass.now(), updated_at = windlass.now()
+   SET status = 'dead', token = NULL, worker = NULL, reason = $3, finished_at = windlass.now(),
+       updated_at = windlass.now()
  WHERE id = $1 AND token = $2
 RETURNING limits
 
 -- name: finished_by_lease
--- Did this very lease finish its job? Asked when the answer to a commit was lost.   $1 id   $2 token
+-- Check whether exactly this lease finished its job. A worker asks when the answer to a commit was lost.
+--
+--   $1 id   $2 token
 SELECT EXISTS (SELECT FROM windlass.history WHERE id = $1 AND token = $2)
 
 -- name: record_progress
--- Progress of running jobs, each under its lease, ids sorted.   $1 ids   $2 tokens   $3 totals   $4 processed   $5 failed
+-- Write the progress of running jobs, each under its lease.
+--
+--   $1 ids, sorted   $2 tokens   $3 totals   $4 processed   $5 failed
 UPDATE windlass.jobs
    SET total = mark.total, processed = mark.processed, failed = mark.failed, updated_at = windlass.now()
   FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[]) AS mark (id, token, total, processed, failed)

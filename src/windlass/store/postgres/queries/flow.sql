@@ -1,14 +1,18 @@
 -- Flow: waits, edges, links, signals.
 
 -- name: insert_links
--- Names under which a job finds others.   $1 [{job, name, target, place}]
+-- Write the names under which a job finds other jobs.
+--
+--   $1 [{job, name, target, place}]
 INSERT INTO windlass.links (job, name, target, place)
 SELECT job, name, target, place
   FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, target uuid, place int)
     ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, place = excluded.place
 
 -- name: links
--- The jobs that this one knows by name, as they are now.   $1 id
+-- List the jobs that a job knows by name, with their current states.
+--
+--   $1 id
 SELECT links.name, links.target, found.status, found.output::text, found.error::text
   FROM windlass.links
   LEFT JOIN LATERAL (
@@ -20,19 +24,21 @@ SELECT links.name, links.target, found.status, found.output::text, found.error::
  ORDER BY links.place, links.name
 
 -- name: children
--- The jobs that these created and that have not ended. Those that run are asked to stop; the others are the answer.
+-- Return the jobs that these jobs created, that have not ended and do not run. Running children get a request to
+-- cancel.
+--
 --   $1 [id]
 WITH found AS MATERIALIZED (
     SELECT jobs.id
       FROM windlass.jobs
-     WHERE jobs.parent = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+     WHERE jobs.parent = ANY ({ids})
 ), child AS MATERIALIZED (
     SELECT jobs.id, jobs.status
       FROM found
       JOIN windlass.jobs ON jobs.id = ANY (ARRAY[found.id]) AND jobs.status <> 'dead'
      ORDER BY found.id
        FOR UPDATE OF jobs
-), asked AS (
+), requested AS (
     UPDATE windlass.jobs SET cancel_requested = true, updated_at = windlass.now()
       FROM child
      WHERE jobs.id = ANY (ARRAY[child.id]) AND child.status = 'running'
@@ -40,7 +46,9 @@ WITH found AS MATERIALIZED (
 SELECT id FROM child WHERE status <> 'running'
 
 -- name: ended_jobs
--- Jobs that just ended and whose end changes more than themselves.   $1 [id]
+-- Read jobs that just ended and are followed: their end changes more than themselves.
+--
+--   $1 [id]
 WITH ids AS MATERIALIZED (
     SELECT value::uuid AS id FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)
 )
@@ -57,22 +65,26 @@ SELECT jobs.id, jobs.status, jobs.tenant, jobs.trace, jobs.input::text, jobs.out
  WHERE jobs.followed
 
 -- name: ended_states
--- States of jobs that are in the history, or whose key for ever tells that they succeeded.   $1 [id]
+-- Read the states of jobs that are in the history, or succeeded by the record of a permanent key.
+--
+--   $1 [id]
 SELECT id, status
   FROM windlass.history
- WHERE id = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE id = ANY ({ids})
 UNION
 SELECT job, 'succeeded'
   FROM windlass.keys
- WHERE job = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE job = ANY ({ids})
    AND forever AND NOT free AND ended_at IS NOT NULL
 
 -- name: mark_followed
--- Somebody waits for these jobs: their end changes more than themselves. Locks in id order.   $1 [id]
+-- Mark jobs that another job waits for: their end changes more than themselves. Locks in the order of ids.
+--
+--   $1 [id]
 WITH held AS MATERIALIZED (
     SELECT jobs.id
       FROM windlass.jobs
-     WHERE jobs.id = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+     WHERE jobs.id = ANY ({ids})
      ORDER BY jobs.id
        FOR UPDATE
 )
@@ -82,15 +94,17 @@ UPDATE windlass.jobs SET followed = true
 RETURNING jobs.id, jobs.status
 
 -- name: lock_wait_graph
--- Until the commit, no other transaction can close a cycle of waits.
+-- Until the commit, no other transaction adds waits: two of them together could close a cycle.
 SELECT pg_advisory_xact_lock(7745966692414833)
 
 -- name: cycles
--- Jobs that would wait for one that waits, over any number of others, for them.   $1 [{job, awaited}]
-WITH RECURSIVE wish AS MATERIALIZED (
-    SELECT job, awaited FROM json_to_recordset(CAST($1 AS json)) AS wish (job uuid, awaited uuid)
+-- Find jobs that would wait for a job that waits, directly or over other jobs, for them.
+--
+--   $1 [{job, awaited}]
+WITH RECURSIVE new_wait AS MATERIALIZED (
+    SELECT job, awaited FROM json_to_recordset(CAST($1 AS json)) AS new_wait (job uuid, awaited uuid)
 ), chain AS (
-    SELECT job, awaited FROM wish
+    SELECT job, awaited FROM new_wait
     UNION
     -- LATERAL and a scalar subquery, so that each step is a descent of an index and never a scan of all waits.
     SELECT chain.job, following.awaited
@@ -105,7 +119,9 @@ WITH RECURSIVE wish AS MATERIALIZED (
 SELECT DISTINCT job FROM chain WHERE awaited = job
 
 -- name: insert_edges
--- Who waits for whom.   $1 [{awaited, waiter, fence, policy, done, ok}]
+-- Write which job waits for which.
+--
+--   $1 [{awaited, waiter, fence, policy, done, ok}]
 INSERT INTO windlass.edges (awaited, waiter, fence, policy, done, ok)
 SELECT awaited, waiter, fence, policy, done, ok
   FROM json_to_recordset(CAST($1 AS json))
@@ -114,12 +130,16 @@ SELECT awaited, waiter, fence, policy, done, ok
    SET fence = excluded.fence, policy = excluded.policy, done = excluded.done, ok = excluded.ok
 
 -- name: begin_waits
--- Jobs that are waiting by now; the answer are those whose signal has come already: their rows are locked, so that one
--- which is sent from here on finds them waiting.   $1 [{job, fence, need, pending, succeeded, bad, total, batch, signal, delay}]
+-- Write what jobs wait for. Returns the jobs that have their signal already.
+--
+--   $1 [{job, fence, need, pending, succeeded, bad, total, batch, signal, delay}]
+--
+-- The rows of these jobs are locked, so that a signal that is sent from now on finds them waiting.
 WITH new AS MATERIALIZED (
     SELECT * FROM json_to_recordset(CAST($1 AS json))
-        AS new (job uuid, fence bigint, need int, pending int, succeeded int, bad int, total int, batch boolean, signal text, delay float8)
-), put AS (
+        AS new (job uuid, fence bigint, need int, pending int, succeeded int, bad int, total int, batch boolean,
+                signal text, delay float8)
+), written AS (
     INSERT INTO windlass.waits (job, fence, need, pending, succeeded, bad, total, batch, signal, wake_at)
     SELECT job, fence, need, pending, succeeded, bad, total, batch, signal,
            windlass.now() + make_interval(secs => delay) FROM new
@@ -133,7 +153,9 @@ SELECT new.job
  WHERE EXISTS (SELECT FROM windlass.signals WHERE signals.job = new.job AND signals.name = new.signal OFFSET 0)
 
 -- name: mark_arrivals
--- Awaited jobs ended: mark their edges, once.   $1 [{awaited, ok}]
+-- Mark the edges of awaited jobs that ended, each edge once.
+--
+--   $1 [{awaited, ok}]
 UPDATE windlass.edges
    SET done = true, ok = ended.ok OR edges.policy = 'continue'
   FROM json_to_recordset(CAST($1 AS json)) AS ended (awaited uuid, ok boolean)
@@ -141,10 +163,13 @@ UPDATE windlass.edges
 RETURNING edges.waiter, edges.fence, edges.awaited, edges.policy, ended.ok
 
 -- name: count_arrivals
--- Arrivals on their waiters. The lock on a waiter's row, in one order, makes one arrival the last.
+-- Count arrivals on the waiting jobs. The rows of the waits are locked in one order, so that exactly one arrival is the
+-- last.
+--
 --   $1 [{job, fence, arrived, succeeded, bad}]
 WITH arrived AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS arrived (job uuid, fence bigint, arrived int, succeeded int, bad int)
+    SELECT * FROM json_to_recordset(CAST($1 AS json))
+        AS arrived (job uuid, fence bigint, arrived int, succeeded int, bad int)
 ), held AS MATERIALIZED (
     SELECT waits.job, arrived.arrived, arrived.succeeded, arrived.bad
       FROM arrived
@@ -160,13 +185,16 @@ UPDATE windlass.waits
 RETURNING waits.job, waits.fence, waits.need, waits.pending, waits.succeeded, waits.batch
 
 -- name: count_batch
--- A batch's counters, as its wait has them now, on the job that waits. A row that somebody holds is skipped: the next
--- arrival, or the wake-up, says it all again.   $1 [id]
+-- Write a batch's counters, as its wait has them now, into the job that waits.
+--
+--   $1 [id]
+--
+-- A row that another transaction holds is skipped: the next arrival, or the wake-up, writes all counters again.
 WITH held AS MATERIALIZED (
     SELECT jobs.id, waits.total, waits.total - waits.pending - waits.bad AS processed, waits.bad
       FROM windlass.jobs
       JOIN windlass.waits ON waits.job = ANY (ARRAY[jobs.id]) AND waits.batch
-     WHERE jobs.id = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+     WHERE jobs.id = ANY ({ids})
        AND jobs.status = 'waiting'
      ORDER BY jobs.id
        FOR UPDATE OF jobs SKIP LOCKED
@@ -177,19 +205,24 @@ UPDATE windlass.jobs
  WHERE jobs.id = ANY (ARRAY[held.id])
 
 -- name: fatal_edges
--- Edges that decide a wait whatever else may come.   $1 [id]
+-- Find edges that decide a wait, whatever else may arrive.
+--
+--   $1 [id]
 SELECT edges.waiter, edges.policy, edges.awaited
   FROM windlass.edges
- WHERE edges.waiter = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE edges.waiter = ANY ({ids})
    AND edges.done AND NOT edges.ok AND edges.policy IN ('fail', 'skip')
    AND edges.fence = (SELECT waits.fence FROM windlass.waits WHERE waits.job = edges.waiter)
 
 -- name: wake_waiting
--- What these jobs waited for is there, or cannot come. A row that somebody holds is skipped.   $1 [id]
+-- Queue jobs after their wait: what they waited for arrived, or cannot arrive. A row that another transaction holds
+-- is skipped.
+--
+--   $1 [id]
 WITH held AS MATERIALIZED (
     SELECT jobs.id
       FROM windlass.jobs
-     WHERE jobs.id = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+     WHERE jobs.id = ANY ({ids})
        AND jobs.status = 'waiting'
      ORDER BY jobs.id
        FOR UPDATE SKIP LOCKED
@@ -200,7 +233,10 @@ UPDATE windlass.jobs SET status = 'queued', run_at = windlass.now(), updated_at 
 RETURNING jobs.id, jobs.queue
 
 -- name: due_waits
--- Waiting jobs whose time is up, and those whose need is met and whom nobody could wake; nothing waits.   $1 [page]
+-- Find waiting jobs that time out now, and waiting jobs with a met need that could not be woken, because their row was
+-- locked at that moment. Waits for no lock.
+--
+--   $1 [page]
 WITH due AS MATERIALIZED (
     (SELECT job FROM windlass.waits WHERE wake_at <= windlass.now() ORDER BY wake_at LIMIT 1000)
     UNION
@@ -213,22 +249,24 @@ SELECT waits.job
    FOR UPDATE SKIP LOCKED
 
 -- name: bury_waiting
--- What these jobs waited for cannot come: they die. A row that somebody holds is skipped.   $1 [{id, reason}]
-WITH lost AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS lost (id uuid, reason text)
+-- Mark jobs dead because what they waited for cannot arrive. A row that another transaction holds is skipped.
+--
+--   $1 [{id, reason}]
+WITH abandoned AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS abandoned (id uuid, reason text)
 ), held AS MATERIALIZED (
-    SELECT lost.id, lost.reason
-      FROM lost
-      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[lost.id]) AND jobs.status = 'waiting'
-     ORDER BY lost.id
+    SELECT abandoned.id, abandoned.reason
+      FROM abandoned
+      JOIN windlass.jobs ON jobs.id = ANY (ARRAY[abandoned.id]) AND jobs.status = 'waiting'
+     ORDER BY abandoned.id
        FOR UPDATE OF jobs SKIP LOCKED
 ), dead AS (
     UPDATE windlass.jobs
-       SET status = 'dead', reason = lost.reason, finished_at = windlass.now(), updated_at = windlass.now(),
-           error = json_build_object('type', 'Abandoned', 'message', lost.reason, 'attempt', jobs.attempt,
+       SET status = 'dead', reason = held.reason, finished_at = windlass.now(), updated_at = windlass.now(),
+           error = json_build_object('type', 'Abandoned', 'message', held.reason, 'attempt', jobs.attempt,
                                      'attemptedAt', windlass.now())
-      FROM held AS lost
-     WHERE jobs.id = ANY (ARRAY[lost.id])
+      FROM held
+     WHERE jobs.id = ANY (ARRAY[held.id])
  RETURNING jobs.id, jobs.type, jobs.queue, jobs.tenant, jobs.reason
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
@@ -237,50 +275,65 @@ WITH lost AS MATERIALIZED (
 SELECT id FROM dead
 
 -- name: reopen_edges
--- A job comes back from its end: whoever still waits for it waits for it again.   $1 [id]
-WITH again AS MATERIALIZED (
+-- Count a job as not ended again, because it came back: jobs that still wait for it wait for it again.
+--
+--   $1 [id]
+WITH reopened AS MATERIALIZED (
     SELECT edges.awaited, edges.waiter, edges.fence, edges.ok
       FROM windlass.edges
-     WHERE edges.awaited = (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+     WHERE edges.awaited = {id}
        AND edges.done
        FOR UPDATE
 )
 UPDATE windlass.edges SET done = false, ok = false
-  FROM again
- WHERE (edges.awaited, edges.waiter) BETWEEN (again.awaited, again.waiter) AND (again.awaited, again.waiter)
-RETURNING edges.waiter, edges.fence, again.ok
+  FROM reopened
+ WHERE (edges.awaited, edges.waiter) BETWEEN (reopened.awaited, reopened.waiter) AND (reopened.awaited, reopened.waiter)
+RETURNING edges.waiter, edges.fence, reopened.ok
 
 -- name: delete_edges
--- These jobs ended: nobody counts for them any more. Before unwait.sql, in the order in which arrivals lock.   $1 [id]
+-- Delete the edges of waiting jobs that ended. Runs before `delete_waits`, in the order in which arrivals lock.
+--
+--   $1 [id]
 DELETE FROM windlass.edges
- WHERE waiter = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE waiter = ANY ({ids})
 
 -- name: delete_waits
--- These jobs wait for nothing any more.   $1 [id]
+-- Delete the waits of jobs that ended.
+--
+--   $1 [id]
 DELETE FROM windlass.waits
- WHERE job = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE job = ANY ({ids})
 
 -- name: wait_of_job
--- What a job waits for.   $1 id
+-- Read what a job waits for.
+--
+--   $1 id
 SELECT need, pending, succeeded, signal, wake_at FROM windlass.waits WHERE job = $1
 
 -- name: awaits_signal
--- Whether a job waits for this very signal.   $1 [{job, name}]
+-- Check whether a job waits for exactly this signal.
+--
+--   $1 [{job, name}]
 SELECT waits.job
   FROM windlass.waits
   JOIN json_to_recordset(CAST($1 AS json)) AS sent (job uuid, name text)
     ON waits.job = ANY (ARRAY[sent.job]) AND waits.signal = sent.name
 
 -- name: insert_signal
--- The first signal of a name is kept; a JSON null comes out of the record as none.   $1 [{job, name, payload}]
+-- Keep the first signal of a name. A JSON null leaves the record as SQL's NULL, hence the coalesce.
+--
+--   $1 [{job, name, payload}]
 INSERT INTO windlass.signals (job, name, payload)
-SELECT job, name, coalesce(payload, 'null') FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, payload json)
+SELECT job, name, coalesce(payload, 'null')
+  FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, payload json)
     ON CONFLICT (job, name) DO NOTHING
 RETURNING job
 
 -- name: prune_flow
--- What outlived its job, a page of each: names, steps and signals of jobs that are gone, and keys that refuse nobody. The
--- answer is the size of the fullest page.   $1 seconds   $2 page
+-- Delete what outlived its job, a page of each kind: links, steps and signals of jobs that are gone, and keys that
+-- refuse no job. Returns the size of the fullest page.
+--
+--   $1 age in seconds   $2 page
 WITH horizon AS MATERIALIZED (
     SELECT windlass.now() - make_interval(secs => $1::float8) AS at
 ), old_links AS (

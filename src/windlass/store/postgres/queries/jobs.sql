@@ -1,9 +1,24 @@
 -- Jobs: enqueue, find, search, count.
 
+-- fragment: ids
+-- The ids that $1 carries as JSON: [id].
+ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+
+-- fragment: id
+-- The only id that $1 carries as JSON: [id].
+(SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+
+-- fragment: overdue
+-- Jobs that wait for a claim and are due. A time that is infinite was written by hand and has no age.
+{claimable_status} AND jobs.run_at <= windlass.now() AND jobs.run_at > '-infinity'
+
 -- name: enqueue
--- New jobs, in whatever transaction this runs: one JSON array as the only parameter, so that every driver can carry
--- it (asyncpg, psycopg, SQLAlchemy), whatever its placeholders look like. Statement time: a delay inside a long
--- transaction counts from this call.
+-- Insert new jobs, in whatever transaction this runs.
+--
+--   $1 [job], in the encoding of store/parts/encoding.py
+--
+-- One JSON array is the only parameter, so that every driver can carry it (asyncpg, psycopg, SQLAlchemy), whatever its
+-- placeholders look like. The clock is the statement's time: a delay inside a long transaction counts from this call.
 INSERT INTO windlass.jobs (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline,
                            phase, phase_rank, trace, copied_from, consequences, followed, status, key_scope, limits)
 SELECT new.id, new.tenant, new.queue, new.type, new.priority, new.input, new.max_attempts,
@@ -18,25 +33,32 @@ SELECT new.id, new.tenant, new.queue, new.type, new.priority, new.input, new.max
                key_scope text, limits json)
 
 -- name: find
--- One job, wherever it is. One statement and so one snapshot: a job on its way to the history is in one place only.
+-- Find one job, in whichever table its row is.
+--
+--   $1 id
+--
+-- One statement and so one snapshot: a job that is moved to the history is found in exactly one place.
 SELECT {columns} FROM windlass.jobs WHERE jobs.id = $1
 UNION ALL
 SELECT {columns} FROM windlass.history AS jobs WHERE jobs.id = $1
 
 -- name: find_many
--- Jobs by their ids, wherever they are.   $1 ids
+-- Find jobs by their ids, in whichever table their rows are.
+--
+--   $1 ids
 SELECT {columns} FROM windlass.jobs WHERE jobs.id = ANY ($1::uuid[])
 UNION ALL
 SELECT {columns} FROM windlass.history AS jobs WHERE jobs.id = ANY ($1::uuid[])
 
 -- name: search
--- Jobs that match a filter, newest first, a page at a time: ids are UUIDv7, so that their order is the order of creation
--- and a page begins below the last id of the one before. `{where}` comes from store/parts/search.py and holds parameters only.
+-- Find jobs that match a filter, newest first, a page at a time.
 --
---   $1 page   $2 begin below this id (null: at the top)   $3 … the filter's own
+--   $1 page   $2 begin below this id; null: at the top   $3 … the filter's own
 --
--- coalesce and not "$2 IS NULL OR …": a comparison with one value is where an index scan begins, an OR is a filter that
--- walks over every page before.
+-- Ids are UUIDv7: their order is the order of creation, and a page begins below the last id of the page before. The
+-- condition comes from store/parts/search.py and holds parameters only.
+-- coalesce and not "$2 IS NULL OR …": an index scan can begin at a comparison with one value; an OR is a filter that
+-- reads every page before.
 (SELECT {columns} FROM windlass.jobs
   WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
   ORDER BY jobs.id DESC LIMIT $1)
@@ -47,34 +69,42 @@ UNION ALL
 ORDER BY id DESC LIMIT $1
 
 -- name: count_by_state
+-- Count the jobs in each state.
 SELECT status, count(*)::bigint AS jobs FROM windlass.jobs GROUP BY status
 UNION ALL
 SELECT status, count(*)::bigint FROM windlass.history GROUP BY status
 
 -- name: queues
--- Every queue with its jobs by state, and since when its oldest due job waits.
+-- List every queue with its jobs by state, and how long its oldest due job has waited.
 SELECT queue,
        count(*) FILTER (WHERE status = 'queued') AS queued,
        count(*) FILTER (WHERE status = 'running') AS running,
        count(*) FILTER (WHERE status = 'failed') AS failed,
        count(*) FILTER (WHERE status = 'waiting') AS waiting,
        count(*) FILTER (WHERE status = 'dead') AS dead,
-       extract(epoch FROM windlass.now() - min(run_at)
-           FILTER (WHERE status IN ('queued', 'failed') AND run_at <= windlass.now() AND run_at > '-infinity'))::float8 AS lag
+       extract(epoch FROM windlass.now() - min(run_at) FILTER (WHERE {overdue}))::float8 AS lag
   FROM windlass.jobs
  GROUP BY queue
  ORDER BY queue
 
 -- name: lock_job
--- Lock a job that has not ended.   $1 [id]
+-- Lock a job that has not ended.
+--
+--   $1 [id]
 SELECT id, status
   FROM windlass.jobs
- WHERE id = (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+ WHERE id = {id}
    AND status <> 'dead'
    FOR UPDATE
 
+-- name: installation
+-- Read the id of this installation.
+SELECT id FROM windlass.installation
+
 -- name: wake_idle_workers
--- After the commit of an enqueue: one wake-up per queue, and only while a worker that serves it says it is idle.
+-- Notify workers after the commit of an enqueue: once per queue, and only if an idle worker serves it.
+--
+--   $1 queues
 SELECT pg_notify('windlass', wanted.queue)
   FROM unnest($1::text[]) AS wanted (queue)
  WHERE EXISTS (
@@ -82,12 +112,16 @@ SELECT pg_notify('windlass', wanted.queue)
      WHERE idle AND NOT dead AND (queues IS NULL OR wanted.queue = ANY (queues)))
 
 -- name: jobs_of_worker
--- The running jobs of one worker, besides those it knows.   $1 worker   $2 jobs
+-- Read the running jobs of one worker, except those it knows.
+--
+--   $1 worker   $2 known ids
 SELECT {columns} FROM windlass.jobs WHERE jobs.worker = $1 AND jobs.status = 'running' AND jobs.id <> ALL ($2::uuid[])
  ORDER BY jobs.id
 
 -- name: leases_of_worker
--- The same as held.sql, without anything that might not be readable.   $1 worker   $2 jobs
+-- Read the leases of one worker, except those it knows: `jobs_of_worker` without columns that may be unreadable.
+--
+--   $1 worker   $2 known ids
 SELECT jobs.id, jobs.token, jobs.fence
   FROM windlass.jobs
  WHERE jobs.worker = $1 AND jobs.status = 'running' AND jobs.id <> ALL ($2::uuid[])

@@ -1,9 +1,12 @@
 -- Keys that refuse a second job.
 
 -- name: take_keys
--- Take keys that nobody has. A concurrent taker is waited for: if its transaction rolls back, the key is ours. A key that
--- is held is not touched, so that an open transaction of a refused producer keeps nobody.
+-- Take keys that are not held.
+--
 --   $1 [{scope, key, job, states, window, forever, fingerprint}]
+--
+-- The statement waits for a concurrent taker: if its transaction rolls back, this one has the key. A key that is held
+-- is not touched, so that the open transaction of a refused enqueue blocks no other enqueue.
 INSERT INTO windlass.keys (scope, key, job, states, until, forever, fingerprint)
 SELECT new.scope, new.key, new.job,
        CASE WHEN new.states IS NOT NULL THEN ARRAY (SELECT json_array_elements_text(new.states)) END,
@@ -15,21 +18,26 @@ SELECT new.scope, new.key, new.job,
 RETURNING scope, key, job, fingerprint
 
 -- name: key_holders
--- Who holds these keys.   $1 [{scope, key}]
+-- Read which jobs hold these keys.
+--
+--   $1 [{scope, key}]
 SELECT keys.scope, keys.key, keys.job, keys.fingerprint
   FROM json_to_recordset(CAST($1 AS json)) AS wanted (scope text, key text)
   JOIN windlass.keys ON keys.scope = wanted.scope AND keys.key = wanted.key
 
 -- name: key_holder
--- Who holds a job's key: after retake_keys.sql, with a later snapshot.   $1 [id]
+-- Read which job holds a job's key. Runs after `retake_keys`, with a later snapshot.
+--
+--   $1 [id]
 SELECT keys.key, keys.job
   FROM windlass.jobs
   JOIN windlass.keys
     ON (keys.scope, keys.key) BETWEEN (jobs.key_scope, jobs.key) AND (jobs.key_scope, jobs.key)
- WHERE jobs.id = (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+ WHERE jobs.id = {id}
 
 -- name: take_over_keys
--- Take over keys that are free, whose time is up, or whose job has left the states that were chosen.
+-- Take over keys that are free, are past their time, or belong to a job that has left the chosen states.
+--
 --   $1 [{scope, key, job, states, window, forever, fingerprint}]
 WITH held AS MATERIALIZED (
     SELECT keys.scope, keys.key, new.job, new.states, new."window", new.forever, new.fingerprint
@@ -52,45 +60,56 @@ UPDATE windlass.keys
 RETURNING keys.scope, keys.key, keys.job, keys.fingerprint
 
 -- name: retake_keys
--- A job comes back and wants its key, which is its own still, or free again.   $1 [id]
-WITH back AS MATERIALIZED (
+-- Give a job that comes back its key again, if the key still belongs to it or is free.
+--
+--   $1 [id]
+WITH restored AS MATERIALIZED (
     SELECT id, key, key_scope
       FROM windlass.jobs
-     WHERE id = (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value))
+     WHERE id = {id}
 )
-UPDATE windlass.keys SET job = back.id, free = false, ended_at = NULL
-  FROM back
- WHERE (keys.scope, keys.key) BETWEEN (back.key_scope, back.key) AND (back.key_scope, back.key)
-   AND (keys.job = back.id OR keys.free OR keys.until <= windlass.now())
+UPDATE windlass.keys SET job = restored.id, free = false, ended_at = NULL
+  FROM restored
+ WHERE (keys.scope, keys.key) BETWEEN (restored.key_scope, restored.key) AND (restored.key_scope, restored.key)
+   AND (keys.job = restored.id OR keys.free OR keys.until <= windlass.now())
 RETURNING keys.key, keys.job
 
 -- name: repoint_keys
--- Idempotency keys whose job was refused by another key lead to the job that is there.   $1 [{scope, key, job}]
+-- Point idempotency keys at the job that exists, because their own job was refused by another key.
+--
+--   $1 [{scope, key, job}]
 UPDATE windlass.keys SET job = new.job
   FROM json_to_recordset(CAST($1 AS json)) AS new (scope text, key text, job uuid)
  WHERE (keys.scope, keys.key) BETWEEN (new.scope, new.key) AND (new.scope, new.key)
 
 -- name: free_keys
--- Keys of jobs that ended: free where the state is none of those the key is held in.   $1 [{job, status}]
+-- Free the keys of jobs that ended, unless the key is held in that state too.
+--
+--   $1 [{job, status}]
 UPDATE windlass.keys
    SET free = NOT ended.status = ANY (keys.states), ended_at = windlass.now()
   FROM json_to_recordset(CAST($1 AS json)) AS ended (job uuid, status text)
  WHERE keys.job = ANY (ARRAY[ended.job]) AND keys.states IS NOT NULL
 
 -- name: delete_expired_keys
--- Waits whose time was up begin anew: the mark, which ends in a space, and the deadline of that name.   $1 [id]
+-- Forget waits that timed out, so that they begin anew: the step that marks the time-out (its name ends in a space)
+-- and the deadline of that name.
+--
+--   $1 [id]
 DELETE FROM windlass.steps
- WHERE job = ANY (ARRAY (SELECT value::uuid FROM json_array_elements_text(CAST($1 AS json)) AS ids (value)))
+ WHERE job = ANY ({ids})
    AND (name LIKE '% '
         OR EXISTS (SELECT FROM windlass.steps AS mark WHERE mark.job = steps.job AND mark.name = steps.name || ' '
                     OFFSET 0))
 
 -- name: begin_savepoint
--- On a borrowed connection: what follows can be undone, while the caller's transaction goes on.
+-- Begin what can be undone on a borrowed connection, while the caller's transaction goes on.
 SAVEPOINT windlass_keys
 
 -- name: roll_back_to_savepoint
+-- Undo what was written since `begin_savepoint`.
 ROLLBACK TO SAVEPOINT windlass_keys
 
 -- name: release_savepoint
+-- Keep what was written since `begin_savepoint`.
 RELEASE SAVEPOINT windlass_keys

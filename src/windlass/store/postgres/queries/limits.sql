@@ -1,7 +1,9 @@
 -- Limits and rates: counters, slots, tokens, parked jobs.
 
 -- name: declare_limits
--- What a program says about its limits and rates; keys in use learn it too.   $1 [{name, most, period, burst}]
+-- Write what a program declares about its limits and rates, and pass it on to the counters of keys in use.
+--
+--   $1 [{name, most, period, burst}]
 WITH new AS MATERIALIZED (
     SELECT * FROM json_to_recordset(CAST($1 AS json)) AS new (name text, most int, period float8, burst int)
 ), declared AS (
@@ -20,7 +22,7 @@ WITH new AS MATERIALIZED (
 )
 UPDATE windlass.limit_counters
    SET most = keys.most, period = keys.period, burst = keys.burst,
-       -- A rate that becomes a limit is closed until those who run are counted.
+       -- A rate that becomes a limit is closed until its running jobs are counted.
        used = CASE WHEN keys.most IS NULL THEN 0
                    WHEN limit_counters.most IS NOT NULL AND limit_counters.counted THEN limit_counters.used
                    ELSE keys.most END,
@@ -29,7 +31,9 @@ UPDATE windlass.limit_counters
  WHERE limit_counters.key = keys.key
 
 -- name: limits
--- Keys in use, with those who wait there. Of a bucket, the tokens that are gone are in use.   $1 [name or key], null: all
+-- List the keys in use, each with the number of jobs parked on it. The used part of a bucket are its missing tokens.
+--
+--   $1 [name or key]; [null]: all
 SELECT key, name, most,
        CASE WHEN period IS NULL THEN used
             ELSE burst - windlass.room(most, used, period, burst, next_at, NULL) END AS used,
@@ -43,10 +47,13 @@ SELECT key, name, most,
  ORDER BY waiting DESC, used DESC, key
 
 -- name: make_limit_counters
--- Rows for keys that are met for the first time, where their name is declared.   $1 [key], sorted
+-- Insert counter rows for keys that have none, if their name is declared.
 --
--- Jobs that run already, claimed when nobody had declared it, count; but not here: one that ends while this is written
--- would find no row to give its slot back to. The row is closed, and count_turnstiles.sql opens it.
+--   $1 [key], sorted
+--
+-- Running jobs that were claimed before the limit was declared hold slots too. They are not counted here: a job that
+-- ends while this statement runs would find no row to release its slot to. So the row starts closed, and `count_slots`
+-- opens it.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT slot.key
       FROM windlass.jobs
@@ -66,11 +73,12 @@ SELECT wanted.key, limits.name, limits.most, limits.period, limits.burst,
 RETURNING key, counted
 
 -- name: count_slots
--- Count the slots of rows that were made, or turned from a rate into a limit, while jobs of their key were running.
+-- Count the slots of counter rows that were made, or changed from a rate to a limit, while jobs of their key were
+-- running.
 --
--- The rows are committed and closed, so that no claim adds a job. Each running job is locked before it counts: one that
--- ends after this finds the row, counted, and gives its slot back. A key of which a job is ending just now, or is held by
--- a handler's transaction, stays closed until the next time: a claim waits for nobody.
+-- The rows are committed and closed, so that no claim adds a job. Each running job is locked before it counts: a job
+-- that ends later finds the row, counted, and releases its slot. A key with a job that is ending right now, or that a
+-- handler's transaction holds, stays closed until the next count: a claim waits for no lock.
 WITH uncounted AS MATERIALIZED (
     SELECT key FROM windlass.limit_counters WHERE NOT counted ORDER BY key LIMIT 1000
 ), running AS MATERIALIZED (
@@ -95,41 +103,48 @@ UPDATE windlass.limit_counters SET used = slots.n, counted = true, touched_at = 
  WHERE limit_counters.key = ANY (ARRAY[slots.key]) AND NOT limit_counters.counted
 
 -- name: release_slots
--- Slots come back. A bucket's tokens are used.   $1 [{key, n}], sorted; returns the keys at which jobs may be parked
+-- Release slots. Tokens of a bucket do not come back. Returns the keys on which jobs may be parked.
 --
--- Locked by the first step, in the order of keys, so that all lock in one order: in a handler's transaction the planner may
--- read the whole table. What is not counted yet stays closed.
-WITH back AS MATERIALIZED (
-    SELECT key, n FROM json_to_recordset(CAST($1 AS json)) AS back (key text, n int)
-), stile AS MATERIALIZED (
+--   $1 [{key, n}], sorted
+--
+-- The first step locks the rows in the order of keys, so that all transactions lock in one order: in a handler's
+-- transaction the planner may read the whole table. A row that is not counted yet stays closed.
+WITH released AS MATERIALIZED (
+    SELECT key, n FROM json_to_recordset(CAST($1 AS json)) AS released (key text, n int)
+), counter AS MATERIALIZED (
     SELECT limit_counters.key
       FROM windlass.limit_counters
-     WHERE limit_counters.key = ANY (ARRAY (SELECT key FROM back)) AND most IS NOT NULL
+     WHERE limit_counters.key = ANY (ARRAY (SELECT key FROM released)) AND most IS NOT NULL
      ORDER BY limit_counters.key
        FOR UPDATE
 )
 UPDATE windlass.limit_counters
-   SET used = CASE WHEN counted THEN greatest(0, used - back.n) ELSE used END,
-       crowded = crowded AND used > back.n, touched_at = windlass.now()
-  FROM stile
-  JOIN back USING (key)
- WHERE limit_counters.key = ANY (ARRAY[stile.key])
-RETURNING CASE WHEN parked THEN limit_counters.key END
+   SET used = CASE WHEN counted THEN greatest(0, used - released.n) ELSE used END,
+       full_hint = full_hint AND used > released.n, touched_at = windlass.now()
+  FROM counter
+  JOIN released USING (key)
+ WHERE limit_counters.key = ANY (ARRAY[counter.key])
+RETURNING CASE WHEN has_parked THEN limit_counters.key END
 
 -- name: unpark
--- Let in the first of those who are parked on keys that have room, as many as there is room for: only jobs that some
--- worker could take now, or one that nobody can run would keep the place of all behind it. A row that somebody holds is
--- skipped.   $1 [key]
+-- Unpark the first jobs on keys that have room, as many as there is room for.
+--
+--   $1 [key]
+--
+-- Only jobs that a live worker could take now are unparked: a job that no worker can run would keep the place of all
+-- jobs behind it. A row that another transaction holds is skipped.
 WITH closed AS MATERIALIZED (
     {closed}
 ), worker AS MATERIALIZED (
     SELECT types, queues FROM windlass.workers WHERE NOT dead
 ), served AS MATERIALIZED (
-    -- Types that some worker takes from every queue, and those it takes from some: type and queue in one text.
+    -- Types that a live worker takes from every queue; and types that a live worker takes from some queues, each with
+    -- its queue in one text.
     SELECT ARRAY (SELECT DISTINCT unnest(types) FROM worker WHERE queues IS NULL) AS everywhere,
            ARRAY (SELECT DISTINCT type || E'\x1f' || queue
                     FROM worker, unnest(types) AS type, unnest(queues) AS queue) AS somewhere
 ), first AS MATERIALIZED (
+    -- The first jobs on each key, as many as the key has room for.
     SELECT parked.id
       FROM (SELECT key FROM json_array_elements_text(CAST($1 AS json)) AS keys (key)
              WHERE EXISTS (SELECT FROM windlass.jobs WHERE jobs.parked_on IS NOT NULL)) AS freed
@@ -146,23 +161,26 @@ WITH closed AS MATERIALIZED (
          LIMIT coalesce((SELECT windlass.room(most, used, period, burst, next_at, held_until)
                            FROM windlass.limit_counters WHERE limit_counters.key = freed.key), 1000)
            FOR UPDATE SKIP LOCKED) AS parked
-), given AS MATERIALIZED (
-    SELECT seen.key, seen.xmin AS version, seen.parked,
+), counter_seen AS MATERIALIZED (
+    SELECT seen.key, seen.xmin AS version, seen.has_parked,
            EXISTS (SELECT FROM windlass.jobs
                     WHERE jobs.parked_on = seen.key AND jobs.id NOT IN (SELECT id FROM first) OFFSET 0) AS others
       FROM windlass.limit_counters AS seen
      WHERE seen.key = ANY (ARRAY (SELECT json_array_elements_text(CAST($1 AS json))))
-), turned AS MATERIALIZED (
-    -- Nobody else waits there: no need to look again when the next slot comes back. Only where the row is as it was when
-    -- this began: who parked somebody since has written it. A mark that is missing is made good.
-    SELECT limit_counters.key, given.others
-      FROM given
-      JOIN windlass.limit_counters ON limit_counters.key = ANY (ARRAY[given.key])
-     WHERE given.others <> given.parked AND limit_counters.xmin = given.version
-     ORDER BY given.key
+), counter_change AS MATERIALIZED (
+    -- Clear `has_parked` when no other job is parked on the key: then the next slot that is released needs no unpark.
+    -- But only if the counter row is unchanged since this statement's snapshot (same xmin): a concurrent claim that
+    -- parked a job has updated the row. Set `has_parked` if it was missing.
+    SELECT limit_counters.key, counter_seen.others
+      FROM counter_seen
+      JOIN windlass.limit_counters ON limit_counters.key = ANY (ARRAY[counter_seen.key])
+     WHERE counter_seen.others <> counter_seen.has_parked AND limit_counters.xmin = counter_seen.version
+     ORDER BY counter_seen.key
        FOR UPDATE OF limit_counters SKIP LOCKED
-), marked AS (
-    UPDATE windlass.limit_counters SET parked = turned.others FROM turned WHERE limit_counters.key = ANY (ARRAY[turned.key])
+), counters_written AS (
+    UPDATE windlass.limit_counters SET has_parked = counter_change.others
+      FROM counter_change
+     WHERE limit_counters.key = ANY (ARRAY[counter_change.key])
 )
 UPDATE windlass.jobs SET parked_on = NULL
   FROM first
@@ -170,7 +188,7 @@ UPDATE windlass.jobs SET parked_on = NULL
 RETURNING jobs.id, jobs.queue
 
 -- name: parked_keys
--- The keys at which jobs are parked, with their room, and the seconds until a bucket has its next token.
+-- List the keys on which jobs are parked, with their room, and the seconds until a bucket has its next token.
 --
 -- A loose index scan: one descent per key, whatever the number of jobs.
 WITH RECURSIVE parked AS (
@@ -181,42 +199,50 @@ WITH RECURSIVE parked AS (
      WHERE parked.key IS NOT NULL
 )
 SELECT parked.key, coalesce(room, 1000000),
-       -- Beyond those that are let in now: the worker looks again at that time.
+       -- The token after those that the jobs that are unparked now will take: the worker unparks again at that time.
        CASE WHEN period IS NOT NULL OR held_until > windlass.now() THEN greatest(0.0, extract(epoch FROM greatest(
-           held_until, greatest(next_at, windlass.now()) + make_interval(secs => (room - burst + 1) * coalesce(period, 0))
+           held_until,
+           greatest(next_at, windlass.now()) + make_interval(secs => (room - burst + 1) * coalesce(period, 0))
        ) - windlass.now())::float8) END
   FROM parked
   LEFT JOIN LATERAL (
         SELECT limit_counters.*, windlass.room(most, used, period, burst, next_at, held_until) AS room
           FROM windlass.limit_counters
          WHERE limit_counters.key = parked.key
-         LIMIT 1) AS stile ON true
+         LIMIT 1) AS counter ON true
  WHERE parked.key IS NOT NULL
 
 -- name: slot_holders
--- Who holds a slot of a key, the longest first.   $1 key   $2 page
+-- List the jobs that hold a slot of a key, the longest first.
+--
+--   $1 key   $2 page
 SELECT {columns} FROM windlass.jobs
  WHERE jobs.status = 'running' AND $1 = ANY (jobs.limits)
  ORDER BY jobs.claimed_at, jobs.id
  LIMIT $2
 
 -- name: parked_jobs
--- Who is parked on a key, in the order in which they are let in.   $1 key   $2 page
+-- List the jobs that are parked on a key, in the order in which they will be unparked.
+--
+--   $1 key   $2 page
 SELECT {columns} FROM windlass.jobs
  WHERE jobs.parked_on = $1
  ORDER BY jobs.phase_rank, (-jobs.priority), jobs.run_at, jobs.id
  LIMIT $2
 
 -- name: acquire_token
--- A token of a bucket: seconds until its time, and whether it was taken; no row for a key that nobody declared. A limit
--- has no tokens: it only knows whether somebody holds back.   $1 [{key, most}]
+-- Take a token of a bucket if its time comes soon enough. Returns the seconds until its time and whether it was taken;
+-- no row if the key is not declared. A limit has no tokens: it only reports whether the key is held back.
+--
+--   $1 [{key, most}], `most` the longest wait in seconds
 WITH wanted AS MATERIALIZED (
     SELECT * FROM json_to_recordset(CAST($1 AS json)) AS wanted (key text, most float8)
 ), bucket AS MATERIALIZED (
     SELECT limit_counters.key, limit_counters.period, limit_counters.burst, wanted.most,
            greatest(limit_counters.next_at, windlass.now()) AS from_at,
            greatest(0, extract(epoch FROM greatest(
-               limit_counters.next_at - make_interval(secs => (limit_counters.burst - 1) * coalesce(limit_counters.period, 0)),
+               limit_counters.next_at
+                   - make_interval(secs => (limit_counters.burst - 1) * coalesce(limit_counters.period, 0)),
                limit_counters.held_until) - windlass.now())::float8) AS wait
       FROM wanted
       JOIN windlass.limit_counters ON limit_counters.key = ANY (ARRAY[wanted.key])
@@ -231,7 +257,9 @@ WITH wanted AS MATERIALIZED (
 SELECT bucket.wait, EXISTS (SELECT FROM taken) FROM bucket
 
 -- name: hold_back
--- Nobody gets anything of these keys for so long; a longer hold stays. Afterwards a bucket has one token and not a burst.
+-- Hold these keys back for some seconds: no claim gets a slot or a token of them. A longer hold stays. After the hold a
+-- bucket has one token and not a burst.
+--
 --   $1 [{key, name, seconds}], sorted
 WITH held AS MATERIALIZED (
     SELECT limit_counters.key, windlass.now() + make_interval(secs => held.seconds) AS until
@@ -249,10 +277,12 @@ UPDATE windlass.limit_counters
 RETURNING limit_counters.key
 
 -- name: end_hold
--- Nobody holds back from this key any more; no row where nobody did.   $1 [key]
+-- End the hold on a key. Returns no row if the key was not held.
 --
--- When the last token was taken is not known any more: the bucket counts as empty, which no rate exceeds. In the last
--- five seconds of a hold, handlers sleep with tokens for the time after it: their times stay taken.
+--   $1 [key]
+--
+-- It is not known any more when the last token was taken: the bucket counts as empty, which no rate exceeds. In the
+-- last five seconds of a hold, handlers sleep with tokens for the time after it: those times stay taken.
 UPDATE windlass.limit_counters
    SET held_until = NULL, touched_at = windlass.now(),
        next_at = CASE WHEN period IS NULL OR held_until <= windlass.now() + interval '5 seconds' THEN next_at
@@ -261,7 +291,9 @@ UPDATE windlass.limit_counters
 RETURNING key
 
 -- name: hold_left
--- Seconds for which everybody holds back.   $1 [key]
+-- Read the seconds for which a key is still held back.
+--
+--   $1 [key]
 SELECT extract(epoch FROM held_until - windlass.now())::float8
   FROM windlass.limit_counters
  WHERE key = CAST($1 AS json) ->> 0 AND held_until > windlass.now()

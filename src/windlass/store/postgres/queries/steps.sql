@@ -1,13 +1,15 @@
 -- Steps: what earlier runs of a handler left for later ones.
 
 -- name: memory_of_job
--- What a job's earlier runs left behind.   $1 id
+-- Read what a job's earlier runs left behind: steps and signals.
+--
+--   $1 id
 SELECT 'step' AS kind, name, value::text FROM windlass.steps WHERE job = $1
 UNION ALL
 SELECT 'signal', name, payload::text FROM windlass.signals WHERE job = $1
 
 -- name: record_step
--- A step's result, under the lease: the job's row is locked, so that no rescue comes between.
+-- Write a step's result under the lease. The job's row is locked, so that no rescue comes between.
 --
 --   $1 id   $2 token   $3 name   $4 value
 WITH held AS MATERIALIZED (
@@ -19,7 +21,10 @@ SELECT id, $3::text, $4::json FROM held
 RETURNING job
 
 -- name: record_steps
--- Memories written with a transition, whose row this transaction holds.   $1 [{job, name, value}]
+-- Write step results together with a transition. This transaction already holds the rows of their jobs.
+--
+--   $1 [{job, name, value}]
 INSERT INTO windlass.steps (job, name, value)
-SELECT job, name, coalesce(value, 'null') FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, value json)
+SELECT job, name, coalesce(value, 'null')
+  FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, value json)
     ON CONFLICT (job, name) DO UPDATE SET value = excluded.value, at = excluded.at

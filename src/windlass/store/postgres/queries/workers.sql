@@ -1,31 +1,48 @@
 -- Workers: registration, beats, sweep, rescue, leadership.
 
 -- name: register
+-- Insert the row of a worker that starts.
+--
+--   $1 id   $2 name   $3 lease in seconds   $4 concurrency   $5 queues; null: every queue   $6 types   $7 isolates
 INSERT INTO windlass.workers (id, name, alive_until, concurrency, queues, types, isolates)
 VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8), $4, $5::text[], $6::text[], $7)
 
 -- name: deregister
--- A worker that holds nothing says goodbye. One that still holds a job keeps its row: it marks that job's owner.
+-- Delete the row of a worker that holds no job. A worker that still holds a job keeps its row: the row names the
+-- owner of the job.
+--
+--   $1 id
 DELETE FROM windlass.workers
  WHERE id = $1 AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.worker = $1 AND jobs.status = 'running')
 
 -- name: beat
--- Alive for another lease, and holding so many jobs. A row that is dead or gone is not revived: whoever was declared dead stays so.
+-- Renew a worker's lease and write how many jobs it holds. A row that is dead or deleted is not revived: a worker that
+-- was declared dead stays dead.
+--
+--   $1 id   $2 lease in seconds   $3 jobs held
 UPDATE windlass.workers SET alive_until = windlass.now() + make_interval(secs => $2::float8), held = $3::int,
        held_at = windlass.now()
  WHERE id = $1 AND NOT dead
 RETURNING true
 
+-- name: set_idle
+-- Record whether a live worker is idle: an enqueue wakes idle workers only.
+--
+--   $1 id   $2 idle
+UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead
+
 -- name: workers
+-- List the workers, each with the number of its running jobs.
 SELECT id, name, started_at, alive_until, dead, idle, queues, types, concurrency,
        (SELECT count(*)::int FROM windlass.jobs WHERE jobs.worker = workers.id AND jobs.status = 'running') AS running
   FROM windlass.workers
  ORDER BY started_at, id
 
 -- name: mark_workers_dead
--- Rescue, step one, committed on its own: who has been silent beyond its lease is dead from now on. A beat that comes
--- later finds the mark and changes nothing, so that nothing is ever taken from a worker that is alive.
--- What the clock shows is kept beside it, so that a worker which starts later notices a clock that was set back.
+-- Rescue, step one, committed on its own: mark workers dead that have been silent beyond their lease.
+--
+-- A beat that comes later finds the mark and changes nothing, so that no job is ever taken from a worker that is alive.
+-- The clock's time is kept in the same statement, so that a worker that starts later notices a clock that was set back.
 WITH seen AS (
     UPDATE windlass.installation SET seen_at = windlass.now()
      WHERE id = ANY (ARRAY (SELECT id FROM windlass.installation
@@ -38,8 +55,8 @@ UPDATE windlass.workers
 RETURNING id
 
 -- name: add_unknown_workers
--- Jobs that name a worker nobody knows (a restored backup, a row deleted by hand) belong to the dead: give that worker a
--- row that says so, and the rescue finds them like all others. Rarely: it walks every entry of jobs_running.
+-- Insert a dead worker's row for each worker id that jobs name and that has no row (a restored backup, a row deleted by
+-- hand): then the rescue finds these jobs like all others. Runs rarely: it reads every entry of jobs_running.
 INSERT INTO windlass.workers (id, name, alive_until, dead, concurrency, types)
 SELECT DISTINCT jobs.worker, 'unknown', windlass.now(), true, 0, '{}'::text[]
   FROM windlass.jobs
@@ -47,7 +64,9 @@ SELECT DISTINCT jobs.worker, 'unknown', windlass.now(), true, 0, '{}'::text[]
 ON CONFLICT (id) DO NOTHING
 
 -- name: orphans
--- A page of jobs that dead workers hold, besides some.   $1 page   $2 these not
+-- List a page of jobs that dead workers hold, except some.
+--
+--   $1 page   $2 ids to leave out
 SELECT jobs.id
   FROM windlass.jobs
  WHERE jobs.status = 'running'
@@ -56,25 +75,30 @@ SELECT jobs.id
  LIMIT $1::int
 
 -- name: rescue
--- Rescue, step two: give back the jobs of workers that are dead, a page at a time and without waiting. The row is taken
--- by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in between is not
--- there any more. The attempt is given back; run_at stays, so that the job keeps its place: the rescan of every worker
--- looks below its floor. It was due, and is: also where the clock was set back since.
+-- Rescue, step two: give back the jobs of dead workers, a page at a time and without waiting for a lock.
 --
--- A crash is counted against every job that may be guilty: not against one that already was a suspect on a worker that
--- runs suspects in processes of their own, for such a job cannot have killed its worker. All deaths count as rescues.
+--   $1 max crashes
+--   $2 max rescues
+--   $3 page
+--   $4 ids
+--   $5 true: only these ids; false: all except these
+--   $6 crash_counts: a job keeps the attempt that was interrupted, and is dead if it was the last one
+--   $7 blames: whether a crash is counted at all; after an outage a worker's silence is no evidence against its jobs
 --
---   $1 max crashes   $2 max rescues   $3 page   $4 jobs   $5 only these (true), or all but these (false)
---   $6 whether a job keeps the attempt that was interrupted, and is dead when it was the last one
---   $7 whether a crash is counted at all: after an outage silence says nothing about jobs
+-- The row is taken by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in
+-- between is not there any more. The attempt is given back. run_at stays, so that the job keeps its place: the rescan
+-- of every worker reads below its floor. The job was due, and is due, also if the clock was set back since.
+-- A crash is counted against every job that may have caused it. A job that already was a suspect on a worker that runs
+-- suspects in processes of their own cannot have killed its worker and is not counted. All deaths count as rescues.
 WITH orphan AS MATERIALIZED (
     SELECT jobs.id, jobs.token, jobs.rescues + 1 AS rescues,
            jobs.crashes + CASE WHEN NOT $7::boolean OR jobs.crashes > 0 AND coalesce(
-               (SELECT isolates FROM windlass.workers WHERE workers.id = jobs.worker), false) THEN 0 ELSE 1 END AS crashes,
+               (SELECT isolates FROM windlass.workers WHERE workers.id = jobs.worker), false)
+               THEN 0 ELSE 1 END AS crashes,
            $6::boolean AND jobs.attempt >= jobs.max_attempts AS exhausted
       FROM windlass.jobs
      WHERE jobs.status = 'running'
-       -- An array, so that the index is entered once per dead worker and never walked over the entries of the living.
+       -- An array, so that the index is entered once per dead worker and never walked over the entries of live workers.
        AND jobs.worker = ANY (ARRAY (SELECT id FROM windlass.workers WHERE dead))
        AND (jobs.id = ANY ($4::uuid[])) = $5::boolean
      LIMIT $3::int
@@ -101,10 +125,10 @@ UPDATE windlass.jobs
 RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits, jobs.reason
 
 -- name: rescue_bare
--- Give back one job of a dead worker with the least that can be written: rescue.sql was refused for it. What is remembered
--- of its attempts stays as it is, and nothing follows its end.
+-- Give back one job of a dead worker with the least that can be written, because `rescue` was refused for it. Its
+-- attempts and its error stay as they are, and nothing follows its end.
 --
---   $1 id   $2 max crashes   $3 crash_counts and $4 blames as in rescue.sql
+--   $1 id   $2 max crashes   $3 crash_counts   $4 blames, both as in `rescue`
 WITH verdict AS MATERIALIZED (
     SELECT jobs.token, jobs.crashes + $4::boolean::int AS crashes,
            CASE WHEN jobs.crashes + $4::boolean::int >= $2::int THEN 'crashed'
@@ -124,18 +148,27 @@ UPDATE windlass.jobs
  WHERE jobs.id = $1 AND jobs.token = verdict.token
 RETURNING jobs.status, jobs.limits
 
+-- name: cancel_requests
+-- List the running jobs of one worker that have a request to cancel.
+--
+--   $1 worker
+SELECT id FROM windlass.jobs WHERE worker = $1 AND cancel_requested
+
 -- name: forgotten_cancels
--- Jobs that somebody asked to cancel and whose worker died before it could heed: nobody may start them again.
-SELECT id FROM windlass.jobs WHERE cancel_requested AND status IN ('queued', 'failed') LIMIT 500
+-- List jobs with a request to cancel that no worker carried out, because it died: they must not start again.
+SELECT id FROM windlass.jobs WHERE cancel_requested AND {claimable_status} LIMIT 500
 
 -- name: prune_workers
--- A dead worker's row goes when no job names it any more, never before: its row is what marks its jobs as orphans.
+-- Delete a dead worker's row when no running job names it any more, and never before: the row marks its jobs as
+-- orphans.
 DELETE FROM windlass.workers
  WHERE dead AND alive_until < windlass.now() - interval '1 minute'
    AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.worker = workers.id AND jobs.status = 'running' OFFSET 0)
 
 -- name: lead
--- Leadership by lease: taken when it is free or run out, kept by its holder.   $1 duty   $2 worker   $3 seconds
+-- Take or keep a leadership: it is taken if it is free or its lease has expired, and kept by its holder.
+--
+--   $1 duty   $2 worker   $3 lease in seconds
 INSERT INTO windlass.leaders AS held (name, holder, until)
 VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8))
 ON CONFLICT (name) DO UPDATE

@@ -1,8 +1,8 @@
-"""Whose fault an error of PostgreSQL is, decided by its SQLSTATE, in this one place.
+"""Decides by SQLSTATE what caused an error of PostgreSQL: a value or the database. Only this module decides it.
 
 Only a value can break a constraint or be out of range: then the job that brought the value is at fault, and the same
-statement is refused again. A missing grant, a missing table, a full disk or a lost connection is the database's: the
-statement is right, and it is tried again. An exception that a trigger raises says neither.
+statement would be refused again. A missing grant, a missing table, a full disk or a lost connection is the database's
+fault: the statement is right, and it is tried again. An exception that a trigger raises shows neither.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from asyncpg.exceptions._base import DataError as UnencodableValue
 
 
 class Fault(StrEnum):
-    """What an error speaks against."""
+    """What caused an error."""
 
     VALUE = "value"
     DATABASE = "database"
@@ -23,7 +23,7 @@ class Fault(StrEnum):
 
 VALUE_CLASSES = frozenset({"22", "23"})  # data exceptions, broken constraints
 VALUE_CODES = frozenset({"54000"})  # a limit of the program: a value too large for an index
-SEQUENCE_EXHAUSTED = "2200H"  # of class 22, and no value's fault
+SEQUENCE_EXHAUSTED = "2200H"  # of class 22, and not caused by a value
 BROKEN_CHECK = "23514"
 
 DATABASE_CLASSES = frozenset(
@@ -38,7 +38,7 @@ LOST_ATTEMPT_CLASSES = frozenset({"08", "53", "58"})  # the connection broke, th
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Whose fault it is. An error that the server did not report says nothing, unless the driver refused a value."""
+    """What caused the error. An error that the server did not report is unknown, unless the driver refused a value."""
     if isinstance(error, UnencodableValue):
         return Fault.VALUE
     code = code_of(error)
@@ -52,8 +52,8 @@ def fault_of(error: BaseException) -> Fault:
 def lost_its_statements(error: BaseException) -> bool:
     """Whether the connection and the server disagree about prepared statements.
 
-    A handler ran DEALLOCATE ALL, a pooler that was not declared hands out other sessions, or a table was altered. The
-    connection stays like that, so that it is not used again. Nothing was executed: another connection may try at once.
+    A handler ran DEALLOCATE ALL, an undeclared pooler hands out other sessions, or a table was altered. The connection
+    stays in that state, so it is not used again. Nothing was executed: another connection may try at once.
     """
     return code_of(error) in LOST_STATEMENTS or isinstance(error, asyncpg.InvalidCachedStatementError)
 
@@ -61,14 +61,14 @@ def lost_its_statements(error: BaseException) -> bool:
 def lost_an_attempt(error: BaseException) -> bool:
     """Whether a handler's own transaction failed at its end for a reason that the handler cannot have caused.
 
-    A handler can take its own rights away, leave its transaction in error or keep it open for too long. So this is
-    less than `Fault.DATABASE`.
+    A handler can revoke its own rights, leave its transaction in error or keep it open for too long. So these are fewer
+    errors than those of `Fault.DATABASE`.
     """
     return lost_its_statements(error) or code_of(error)[:2] in LOST_ATTEMPT_CLASSES
 
 
 def code_of(error: BaseException) -> str:
-    """The SQLSTATE; empty where the error is not the server's."""
+    """The SQLSTATE; empty if the error is not the server's."""
     return getattr(error, "sqlstate", None) or ""
 
 

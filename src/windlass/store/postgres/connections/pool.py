@@ -1,10 +1,10 @@
-"""Connections to PostgreSQL: settings of an engine session, errors in Windlass's words, retries of deadlocks.
+"""Connections to PostgreSQL: settings of an engine session, errors as Windlass's errors, retries after deadlocks.
 
-A server that turned read-only or shuts down makes every session of the pool stale: they are given up together, and new
-ones lead to whichever host takes writes now.
+A server that turned read-only or shuts down makes every session of the pool stale: the pool gives all of them up, and
+new sessions go to whichever host takes writes now.
 
-No session state is relied on: with `pooler="transaction"` nothing is set at connect time, no statement has a name,
-and each piece of work runs in a transaction that begins with its settings.
+The engine relies on no session state: with `pooler="transaction"` nothing is set at connect time, no statement has a
+name, and each piece of work runs in a transaction that begins with its settings.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import asyncpg
 from windlass.address import Address, Host, read_address
 from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreRefused, StoreUnavailable, ValueRefused
 from windlass.store.contact import Contact
-from windlass.store.postgres.sqlstate import Fault, code_of, fault_of, lost_its_statements
+from windlass.store.postgres.connections.sqlstate import Fault, code_of, fault_of, lost_its_statements
 
 T = TypeVar("T")
 
 STATEMENT_TIMEOUT = 15.0  # seconds, on the server
 COMMAND_TIMEOUT = 20.0  # seconds, on the client: a hung fetch ends even when the server never answers
 CONNECT_TIMEOUT = 10.0  # seconds, for all hosts of a URL together
-CLOSE_TIMEOUT = 2.0  # seconds, for a goodbye
+CLOSE_TIMEOUT = 2.0  # seconds, for a clean close
 SETTINGS = {
     "statement_timeout": "15s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "60s",
     "default_transaction_isolation": "read committed",
     "jit": "off",
-    # A scan that is disabled below looks so dear to the planner that it would start processes to share an empty table.
+    # A scan that is disabled below has so high a cost that the planner would start processes to share an empty table.
     "max_parallel_workers_per_gather": "0",
     # The engine's statements find their rows by index. With stale statistics (an empty table that fills within a
-    # second) the planner may take a scan of everything for cheaper: tell it what we know.
+    # second) the planner may estimate a scan of the whole table as cheaper.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
 }
@@ -49,8 +49,9 @@ CATALOG_FIRST = (
     " FROM pg_catalog.current_setting('search_path') AS path"
     " WHERE pg_catalog.strpos(path, 'pg_catalog') OPERATOR(pg_catalog.>) 1"
 )
-"""A path that names pg_catalog after other schemas lets their functions and operators stand in for the built-in ones
-that the engine's statements mean. Any other path has pg_catalog first by itself, and stays as it is."""
+"""Puts pg_catalog first in a search_path that names it after other schemas. Otherwise functions and operators of these
+schemas would replace the built-in ones that the engine's statements mean. In any other path pg_catalog is first by
+itself, and the path stays as it is."""
 PIN, PIN_LOCALLY = CATALOG_FIRST.format(local="false"), CATALOG_FIRST.format(local="true")
 BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; "
@@ -59,7 +60,7 @@ BEGIN = (
     )
     + PIN_LOCALLY
 )
-RETRIES = 6  # of work that was rolled back by a deadlock, or had no statement on its connection
+RETRIES = 6  # of work that a deadlock rolled back, or that met a connection without its prepared statements
 POOLER = "set WINDLASS_POOLER=transaction, and WINDLASS_DIRECT_URL to the database behind it"
 READ_ONLY = (
     "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
@@ -84,24 +85,25 @@ UNREACHABLE = (
 )
 
 
-FIRST_OWN_TYPE = 16_384  # the numbers below are PostgreSQL's own
+FIRST_OWN_TYPE = 16_384  # types below this number are built into PostgreSQL
 BUILT_IN: dict[frozenset[int], Any] = {}
-NOT_ASKED = SimpleNamespace(name="not asked")  # in place of the question's statement: no statement was displaced by it
+NOT_ASKED = SimpleNamespace(name="not asked")  # stands for the driver's statement, which did not run
 
 
 class EngineConnection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that is handed back without a round trip: engine statements leave no session state behind."""
+    """A connection that returns to the pool without a round trip: engine statements leave no session state behind."""
 
-    host: Host | None = None  # of the URL's hosts, the one that it leads to
+    host: Host | None = None  # the one of the URL's hosts that it is connected to
 
     def get_reset_query(self) -> str:
         return ""
 
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Any, Any]:
-        """What the driver wants to know of types: of built-in ones it is asked once per process.
+        """Read built-in types once per process.
 
-        The driver asks on every connection again, for each array type that a statement uses: three round trips and 7 ms
-        of the server's time, twice, before the first claim. Built-in types have the same numbers on every server.
+        The driver reads them again on every connection, for each array type that a statement uses: three round trips
+        and 7 ms of the server's time, twice, before the first claim. Built-in types have the same numbers on every
+        server.
         """
         wanted = frozenset(typeoids)
         if wanted in BUILT_IN:
@@ -112,26 +114,26 @@ class EngineConnection(asyncpg.Connection):  # type: ignore[misc]
         return types, statement
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Say goodbye, or leave without: the driver closes sessions in tasks whose errors nothing would read."""
+        """Close cleanly, or terminate: the driver closes sessions in tasks, and no code would read their errors."""
         try:
             await super().close(timeout=min(timeout or CLOSE_TIMEOUT, CLOSE_TIMEOUT))
         except (TimeoutError, *UNREACHABLE):
             self.terminate()
 
 
-class Pool:
-    """A few connections and one way to use them."""
+class ConnectionPool:
+    """A few connections, opened on first use."""
 
     def __init__(self, url: str, *, size: int, pooler: bool, contact: Contact) -> None:
         self.address = read_address(url)
         self.size = size
         self.pooler = pooler
         self.contact = contact
-        self.expired: set[Callable[[], None]] = set()  # called when all sessions are given up
+        self.on_expired: set[Callable[[], None]] = set()  # called when all sessions are given up
         self._pool: Any = None
 
     async def open(self) -> None:
-        """Nothing connects before the first use. The driver keeps no connection by itself, and so logs no errors."""
+        """Create the pool. It connects on first use: the driver keeps no connection by itself and logs no errors."""
         if self._pool is None:
             self._pool = await asyncpg.create_pool(
                 min_size=0,
@@ -147,24 +149,24 @@ class Pool:
         return connection
 
     async def is_pooled(self) -> bool:
-        """Whether something between us and the server hands out its sessions: their keys are not the server's.
+        """Whether a pooler between this process and the server hands out the server's sessions.
 
-        In a transaction, so that the question is prepared and asked in one session. One that knows a statement of that
-        name already, or no longer, is handed out as well.
+        The check runs in a transaction, so that it is prepared and executed in one session. A session that already has
+        a statement of that name, or lost it, was handed out by a pooler as well.
         """
         try:
-            return await self.transact(differs)
+            return await self.transact(leads_through_pooler)
         except StoreUnavailable as error:
             if error.__cause__ is not None and lost_its_statements(error.__cause__):
                 return True
             raise
 
     async def expire(self) -> None:
-        """Give up every session, also those that listen: each is closed when it is free, and the next use opens one."""
+        """Give up every session, also those that listen: each closes when it is free. The next use opens another."""
         if self._pool is not None:
             await self._pool.expire_connections()
-        for told in list(self.expired):
-            told()
+        for callback in list(self.on_expired):
+            callback()
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -177,10 +179,10 @@ class Pool:
             pool.terminate()
 
     async def run(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do `work` on a connection.
+        """Run `work` on a connection.
 
         A deadlock or serialisation failure has rolled back, and a connection that lost its prepared statements has
-        done nothing: both are tried again, the latter on another connection.
+        executed nothing: both are tried again, the latter on another connection.
         """
         for attempt in range(RETRIES):
             try:
@@ -196,11 +198,11 @@ class Pool:
                 if is_stale(error):
                     await self.expire()
                 if attempt == RETRIES - 1 or not lost_its_statements(error):
-                    raise translated(error, self.address) from error
+                    raise translate_error(error, self.address) from error
         raise AssertionError("unreachable")
 
     async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do `work` of several statements in one transaction."""
+        """Run `work` of several statements in one transaction."""
         return await self.run(work if self.pooler else lambda connection: transact(connection, "BEGIN", work))
 
     def acquire(self) -> Any:
@@ -218,8 +220,8 @@ class Pool:
 
 
 async def transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Do `work` between `begin` and COMMIT."""
-    try:  # from the beginning: whoever is stopped here must not hand back a connection with an open transaction
+    """Run `work` between `begin` and COMMIT."""
+    try:  # BEGIN is inside: a cancelled task must not return a connection with an open transaction
         await connection.execute(begin)
         result = await work(connection)
     except BaseException:
@@ -231,7 +233,7 @@ async def transact(connection: Any, begin: str, work: Callable[[Any], Awaitable[
 
 
 def session(pooler: bool) -> dict[str, Any]:
-    """Arguments of a connection: what a transaction pooler would refuse is left out in front of one."""
+    """Arguments of a connection, without those that a transaction pooler would refuse if there is one."""
     if pooler:
         return {"statement_cache_size": 0}
     return {"server_settings": {**SETTINGS, "application_name": "windlass"}}
@@ -243,13 +245,13 @@ async def connect(url: str, *, pooler: bool = False, timeout: float = CONNECT_TI
     try:
         return await open_session(address, pooler=pooler, timeout=timeout)
     except Exception as error:
-        raise translated(error, address) from error
+        raise translate_error(error, address) from error
 
 
 async def open_session(address: Address, *, pooler: bool, timeout: float = CONNECT_TIMEOUT) -> Any:
-    """A connection to the first host that is there. Of several, to the first that takes writes.
+    """Connect to the first host that answers; if there are several, to the first that takes writes.
 
-    Each host has its share of the time: one that is silent must leave some for the next.
+    Each host gets an equal part of the time: a silent host must leave some for the next.
     """
     failures: list[Exception] = []
     for host in address.hosts or (None,):
@@ -262,12 +264,12 @@ async def open_session(address: Address, *, pooler: bool, timeout: float = CONNE
             return connection
         except (*UNREACHABLE, asyncpg.PostgresError) as error:
             failures.append(error)
-    # That one is read-only says more than that another is away.
+    # The error of a read-only host is more helpful than the error of an unreachable one.
     raise next((each for each in failures if is_read_only(each)), failures[-1])
 
 
 async def _connect(address: Address, host: Host | None, pooler: bool, timeout: float) -> Any:
-    target = "read-write" if len(address.hosts) > 1 else None  # where the URL does not say otherwise
+    target = "read-write" if len(address.hosts) > 1 else None  # if the URL does not set it
     return await asyncpg.connect(
         f"postgresql://?{urlencode(address.options)}",
         host=None if host is None else host.name,
@@ -283,18 +285,18 @@ async def _connect(address: Address, host: Host | None, pooler: bool, timeout: f
     )
 
 
-async def differs(connection: Any) -> bool:
-    """A pooler hands out keys of its own: the process id in it is not that of the server's process."""
+async def leads_through_pooler(connection: Any) -> bool:
+    """Whether the connection's key is a pooler's own: its process id is not that of the server's process."""
     return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_catalog.pg_backend_pid()"))
 
 
 def reports_read_only(connection: Any) -> bool:
-    """Whether the server said of this session, without being asked, that it only reads. PostgreSQL 13 does not say."""
+    """Whether the server reported this session as read-only, by its own message. PostgreSQL 13 sends none."""
     try:
-        told = connection.get_settings()
-    except asyncpg.InterfaceError:  # it is closed, and the pool has taken it back
+        settings = connection.get_settings()
+    except asyncpg.InterfaceError:  # the connection is closed, and the pool has it back
         return False
-    return "on" in (getattr(told, "in_hot_standby", None), getattr(told, "default_transaction_read_only", None))
+    return "on" in (getattr(settings, "in_hot_standby", None), getattr(settings, "default_transaction_read_only", None))
 
 
 def is_read_only(error: BaseException) -> bool:
@@ -308,7 +310,7 @@ def is_stale(error: BaseException) -> bool:
 
 
 async def _keep_alive(connection: Any) -> None:
-    """Notice a peer that vanished without a word, in about half a minute."""
+    """Detect a peer that vanished without closing the connection, in about half a minute."""
     sock = connection._transport.get_extra_info("socket")
     if sock is None or sock.family == socket.AF_UNIX:
         return
@@ -319,33 +321,33 @@ async def _keep_alive(connection: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
-def translated(error: Exception, address: Address) -> Exception:
-    """A driver's error in Windlass's words; what is not the database's fault stays as it is."""
-    where, said = address.shown, f"{type(error).__name__}: {error}".removesuffix(": ")
+def translate_error(error: Exception, address: Address) -> Exception:
+    """The Windlass error for a driver's error; an error that is not the database's stays as it is."""
+    where, shown = address.shown, f"{type(error).__name__}: {error}".removesuffix(": ")
     if isinstance(error, StoreError):
         return error
     if isinstance(error, (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError)):
         return StoreUnavailable(f"{where}: {error}; check the database's name, user and password in WINDLASS_URL")
     if is_read_only(error):
-        return StoreUnavailable(f"{where} is read-only ({said}); {READ_ONLY}")
+        return StoreUnavailable(f"{where} is read-only ({shown}); {READ_ONLY}")
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
         return StoreUnavailable(f"a pooler is in front of {where}: it refused a setting ({error}); {POOLER}")
     fault = fault_of(error)
     if fault is Fault.VALUE:
-        return ValueRefused(f"PostgreSQL refused a value ({told(error)})")
+        return ValueRefused(f"PostgreSQL refused a value ({describe_error(error)})")
     if lost_its_statements(error):
         return StoreUnavailable(
             f"{where} hands out sessions with other statements than were prepared there ({error.args[0]}): a pooler "
             f"that pools transactions is in front of it; {POOLER}"
         )
     if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
-        return ConfigError(f"{where}: {error}; mend it in WINDLASS_URL")
+        return ConfigError(f"{where}: {error}; correct it in WINDLASS_URL")
     if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
-        return StoreUnavailable(f"{where}: a connection was not to be used, another one is tried: {error}")
+        return StoreUnavailable(f"{where}: a connection was not usable, another one is tried: {error}")
     if isinstance(error, asyncpg.QueryCanceledError):
         return StoreUnavailable(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
     if isinstance(error, UNREACHABLE):
-        return StoreUnavailable(f"{where} does not answer ({said}); is PostgreSQL running, and is WINDLASS_URL right?")
+        return StoreUnavailable(f"{where} does not answer ({shown}); is PostgreSQL running, and is WINDLASS_URL right?")
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
         return SchemaMissing(f"{where} has no Windlass schema ({error}); run: windlass migrate")
     if isinstance(error, OverflowError):
@@ -356,10 +358,10 @@ def translated(error: Exception, address: Address) -> Exception:
         )
     if isinstance(error, asyncpg.PostgresError):
         kind = StoreRefused if fault is Fault.DATABASE else StoreError
-        return kind(f"PostgreSQL refused a statement ({told(error)})")
+        return kind(f"PostgreSQL refused a statement ({describe_error(error)})")
     return error
 
 
-def told(error: Exception) -> str:
-    """An error of the driver, with its SQLSTATE, in one line."""
+def describe_error(error: Exception) -> str:
+    """The driver's error with its SQLSTATE, in one line."""
     return f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]

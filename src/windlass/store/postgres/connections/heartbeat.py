@@ -1,4 +1,4 @@
-"""The beat's own connection."""
+"""The heartbeat of one worker, on a connection of its own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from windlass.address import read_address
-from windlass.store.postgres.pool import BEGIN, CONNECT_TIMEOUT, open_session, transact, translated
+from windlass.store.postgres.connections.pool import BEGIN, CONNECT_TIMEOUT, open_session, transact, translate_error
 from windlass.store.sql import query
 
 
 class PostgresHeartbeat:
-    """Says "alive" for one worker; connects when it must, and again after a failure."""
+    """Renews one worker's lease. Connects on the first beat, and again after a failure."""
 
     def __init__(self, url: str, *, pooler: bool) -> None:
         self._address = read_address(url)
@@ -24,10 +24,10 @@ class PostgresHeartbeat:
             async with asyncio.timeout(within):
                 return await self._beat(worker, lease, held, within or CONNECT_TIMEOUT)
         except Exception as error:
-            raise translated(error, self._address) from error
+            raise translate_error(error, self._address) from error
 
     async def _beat(self, worker: UUID, lease: float, held: int, within: float) -> bool:
-        async def say(connection: Any) -> bool:
+        async def renew(connection: Any) -> bool:
             return bool(await connection.fetchval(query("postgres", "beat"), worker, lease, held))
 
         try:
@@ -35,8 +35,8 @@ class PostgresHeartbeat:
                 timeout = min(within, CONNECT_TIMEOUT)
                 self._connection = await open_session(self._address, pooler=self._pooler, timeout=timeout)
                 self._address = self._address.preferring(self._connection.host)
-            return await (transact(self._connection, BEGIN, say) if self._pooler else say(self._connection))
-        except BaseException:  # a cancellation, too: what is silent now would be waited for again
+            return await (transact(self._connection, BEGIN, renew) if self._pooler else renew(self._connection))
+        except BaseException:  # also a cancellation: the next beat must not wait for this silent connection again
             self.drop()
             raise
 
@@ -46,7 +46,7 @@ class PostgresHeartbeat:
             await connection.close()
 
     def drop(self) -> None:
-        """Let go of a connection that failed; the next beat opens another."""
+        """Terminate a connection that failed; the next beat opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()

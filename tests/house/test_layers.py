@@ -1,0 +1,133 @@
+"""Imports point one way: each part of the package imports from the parts that its row names, and from itself.
+
+Imports inside functions and under TYPE_CHECKING count as well: they point the same way, or have a reason below.
+"""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from .source import Import, expect_none, imports, modules
+
+BASE = "address blocking clock config errors failpoints names"
+MODEL = f"{BASE} model payload policy"
+PROGRAM = f"{MODEL} store connection client declare handler handles admin"
+
+LAYERS = {
+    # part: the parts that it may import
+    "errors": "",
+    "names": "",
+    "address": "errors",
+    "blocking": "errors",
+    "clock": "errors",
+    "failpoints": "errors",
+    "config": "address clock errors names",
+    "model": BASE,
+    "payload": BASE,
+    "policy": f"{BASE} model payload",
+    "observe": f"{BASE} model",
+    "store": f"{BASE} model policy",
+    "connection": f"{BASE} model store",
+    # What a program declares, calls and is given: these know each other.
+    "client": PROGRAM,
+    "declare": PROGRAM,
+    "handler": PROGRAM,
+    "handles": PROGRAM,
+    "admin": PROGRAM,
+    "app": PROGRAM,
+    "__init__": f"{PROGRAM} app",
+    # What runs jobs.
+    "runtime": f"{PROGRAM} app observe",
+    # What nothing else imports.
+    "cli": f"{PROGRAM} app observe runtime __init__",
+    "testing": f"{PROGRAM} app observe runtime __init__",
+    "integrations": f"{PROGRAM} app observe runtime __init__ cli",
+    "__main__": "cli",
+}
+
+APART = {
+    # part: the parts that it may not import, although the folder above it may
+    "store.postgres": "store.sqlite",
+    "store.sqlite": "store.postgres",
+    "store.parts": "store.postgres store.sqlite store.doctor",
+    "declare": "store connection",
+    "runtime": "connection handles admin client",
+}
+
+EXCEPTIONS = {
+    ("app", "runtime.worker"): "app.worker() makes a worker; imported when called, so that an enqueue loads no worker",
+    ("app", "integrations.lifespan"): "app.lifespan() is a method for the reader's sake; imported when called",
+    ("declare.jobtype", "app"): "types only: a job type keeps the app that declared it",
+    ("declare.pipeline_type", "app"): "types only: a pipeline keeps the app that declared it",
+    ("declare.program", "app"): "looks for a `Windlass` in the user's module; imported when called",
+    ("handles.schedule", "app"): "types only: a schedule keeps its app",
+    ("policy.limit", "declare.registry"): "types only: limits are bound to a definition",
+}
+
+
+def part(module: str) -> str:
+    """The first folder or module below the package."""
+    return [*module.split("."), "__init__"][1]
+
+
+def inside(module: str, folder: str) -> bool:
+    return f"{module}.".startswith(f"windlass.{folder}.")
+
+
+def key(found: Import) -> tuple[str, str]:
+    return found.module.removeprefix("windlass."), found.imported.removeprefix("windlass.")
+
+
+def is_allowed(found: Import) -> bool:
+    own, other = part(found.module), part(found.imported)
+    apart = [names.split() for folder, names in APART.items() if inside(found.module, folder)]
+    if any(inside(found.imported, folder) for names in apart for folder in names):
+        return False
+    return own == other or other in LAYERS.get(own, "").split()
+
+
+def test_each_part_has_its_row() -> None:
+    parts = {part(name) for name in modules()}
+
+    expect_none(parts - set(LAYERS), "give each new folder or module a row in LAYERS with what it may import")
+    expect_none(set(LAYERS) - parts, "these rows of LAYERS name nothing any more: remove them")
+
+
+@pytest.mark.parametrize("own", LAYERS)
+def test_imports_point_to_lower_layers(own: str) -> None:
+    wrong = [found for found in imports() if part(found.module) == own and not is_allowed(found)]
+
+    expect_none(
+        (f"{found.module}:{found.line} imports {found.imported}" for found in wrong if key(found) not in EXCEPTIONS),
+        f"{own} may import itself and {LAYERS[own] or 'nothing else of Windlass'} (without what APART names): move the "
+        "code to the layer that has what it needs, pass the value as an argument, or give the reason in EXCEPTIONS",
+    )
+
+
+def test_each_exception_is_needed() -> None:
+    needed = {key(found) for found in imports() if not is_allowed(found)}
+
+    expect_none(map(" → ".join, set(EXCEPTIONS) - needed), "no such import is left: remove the line from EXCEPTIONS")
+
+
+def test_an_exception_loads_nothing_at_the_start() -> None:
+    expect_none(
+        (f"{found.module}:{found.line}" for found in imports() if key(found) in EXCEPTIONS and found.at_start),
+        "an import against the layers stands inside a function or under TYPE_CHECKING: move it there",
+    )
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    needs: dict[str, set[str]] = {name: set() for name in modules()}
+    for found in imports():
+        if found.at_start and found.imported != found.module:
+            needs[found.module].add(found.imported)
+    circle = ()
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+
+    expect_none([" → ".join(circle)] if circle else [], "move what these modules share to a module below them")
