@@ -44,6 +44,7 @@ ONE_DIALECT = {
         "wake_idle_workers": "SQLite's workers watch a number in the file",
     },
     "sqlite": {
+        "count_wakes": "PostgreSQL has LISTEN",
         "any_limit": "saves a read per finish; PostgreSQL reads it in finish_with_slots",
         "archive_cancelled": IN_STEPS,
         "claimed_jobs": IN_STEPS,
