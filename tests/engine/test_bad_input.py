@@ -257,8 +257,8 @@ async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> 
 @ON_SQLITE
 async def test_a_read_only_file_says_which_mode_is_missing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write everything: the mode is asked of SQLite itself."""
-    from windlass.store.sqlite import connection as files
     from windlass.store.sqlite import session
+    from windlass.store.sqlite.connections import file as files
 
     connect = files.connect
 

@@ -44,6 +44,7 @@ ONE_DIALECT = {
         "wake_idle_workers": "SQLite's workers watch a number in the file",
     },
     "sqlite": {
+        "count_wakes": "PostgreSQL has LISTEN",
         "any_limit": "saves a read per finish; PostgreSQL reads it in finish_with_slots",
         "archive_cancelled": IN_STEPS,
         "claimed_jobs": IN_STEPS,
@@ -79,7 +80,6 @@ SQL_IN_PYTHON = {
     "store/sqlite/session.py": "a write that changes nothing, to see whether the file is read-only",
     "store/sqlite/migrator.py": "the table of migrations, before a schema is there",
     "testing/databases.py": "a movable clock, and databases by name, for tests only",
-    "testing/single_claims.py": "a change that tests only make",
 }
 
 STATEMENT = re.compile(

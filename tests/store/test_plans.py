@@ -14,7 +14,7 @@ from windlass.model.state import Verb
 from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import Floor
 from windlass.store.sql import ordered_query
-from windlass.store.sqlite.connection import connect as open_file
+from windlass.store.sqlite.connections.file import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
 from .plans import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import connect as open_file
+from windlass.store.sqlite.connections.file import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
 from .plans import CRAWL, KEYS, LANES, LIMITED, MOST_BUFFERS, RUNNING, Plan, claim_values, visiting

@@ -23,7 +23,7 @@ from windlass.store.migrate import migrations
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.parts.messages import cancel_message
 from windlass.store.sql import ordered_query, query
-from windlass.store.sqlite.connection import locate
+from windlass.store.sqlite.connections.file import locate
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.store.sqlite.rows import micros, named, numbered
 from windlass.store.sqlite.store import SqliteStore

@@ -18,7 +18,7 @@ import windlass.testing
 from servers import url_of
 from windlass import State, Windlass
 from windlass.errors import BlockingCall, StoreError, UnusableConnection
-from windlass.store.sqlite.connection import locate
+from windlass.store.sqlite.connections.file import locate
 from windlass.testing import Harness, HarnessError, harness, harnesses
 
 from .conftest import NOWHERE

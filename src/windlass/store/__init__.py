@@ -54,7 +54,7 @@ def make_migrator(settings: Settings) -> Migrator:
 
 def sqlite_location(url: str) -> str:
     """The location of this file, as `connection/location.py` reads it from a caller's connection; nothing is opened."""
-    from windlass.store.sqlite.connection import locate
+    from windlass.store.sqlite.connections.file import locate
 
     return f"sqlite:{os.path.realpath(locate(url))}"
 

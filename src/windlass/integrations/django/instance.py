@@ -21,7 +21,7 @@ from windlass.integrations.wrapping_registry import WrappingRegistry
 from windlass.model.job import NewJob
 from windlass.store import dialect_of
 from windlass.store.protocol import Store
-from windlass.store.sqlite.connection import locate
+from windlass.store.sqlite.connections.file import locate
 
 T = TypeVar("T")
 

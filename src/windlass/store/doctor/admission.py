@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 OVERDUE = 60.0  # seconds that a tick may be late
 LONGEST_PAUSE = 5.0  # seconds before the second read
 
+STATEMENTS = {
+    "slots": "doctor_slots",
+    "parked": "doctor_parked",
+    "gates": "doctor_gates",
+    "budgets": "doctor_budgets",
+    "schedules": "doctor_schedules",
+}
+"""The statement behind each field of `AdmissionState`."""
+
 RECOUNT = {
     "postgres": "BEGIN; SELECT FROM windlass.limit_counters ORDER BY key FOR UPDATE; "
     "UPDATE windlass.limit_counters SET used = "
@@ -210,7 +219,7 @@ async def _read(settings: Settings) -> AdmissionState:
 
 def _read_file(url: str) -> AdmissionState:
     from windlass.clock import SystemClock
-    from windlass.store.sqlite.connection import connect, locate, translate_errors
+    from windlass.store.sqlite.connections.file import connect, locate, translate_errors
     from windlass.store.sqlite.rows import micros
 
     path = locate(url)
@@ -221,7 +230,7 @@ def _read_file(url: str) -> AdmissionState:
         def rows(name: str) -> list[Any]:
             return connection.execute(query("sqlite", name), parameters).fetchall()
 
-        return _state_of({name: rows(f"doctor_{name}") for name in AdmissionState.__struct_fields__})
+        return _state_of({name: rows(statement) for name, statement in STATEMENTS.items()})
 
 
 async def _read_server(url: str) -> AdmissionState:
@@ -232,8 +241,8 @@ async def _read_server(url: str) -> AdmissionState:
         given = {"schedules": (OVERDUE,)}
         return _state_of(
             {
-                name: await connection.fetch(query("postgres", f"doctor_{name}"), *given.get(name, ()))
-                for name in AdmissionState.__struct_fields__
+                name: await connection.fetch(query("postgres", statement), *given.get(name, ()))
+                for name, statement in STATEMENTS.items()
             }
         )
     finally:

@@ -1,7 +1,7 @@
 """The checks of `windlass doctor`: what it reads from the database, and what it reports.
 
-Each dialect implements `Checkup` in its own `doctor.py`, with its statements in `queries/doctor.sql`. What both have in
-common is checked here, once: the schema, types that no worker serves, orphans, and workers that are dead or silent.
+Each dialect implements `Checkup` in its own `doctor.py`; its statements are `doctor_…`. What both have in common is
+checked here, once: the schema, types that no worker serves, orphans, and workers that are dead or silent.
 """
 
 from __future__ import annotations

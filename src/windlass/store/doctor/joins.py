@@ -89,7 +89,7 @@ def _late(settings: Settings, waiters: WaitingJobs, said: str) -> Finding:
 
 def _read_file(url: str, slack: float) -> list[WaitingJobs]:
     from windlass.clock import SystemClock
-    from windlass.store.sqlite.connection import connect, locate, translate_errors
+    from windlass.store.sqlite.connections.file import connect, locate, translate_errors
     from windlass.store.sqlite.rows import micros
 
     path = locate(url)

@@ -1,6 +1,6 @@
 """Statements without a database: a generator yields statements, a store runs them, and both stores share the logic.
 
-A `Statement` names one statement of `queries/*.sql` and carries its one parameter as JSON text. What a generator of
+A `Statement` names one statement of the SQL files and carries its one parameter as JSON text. What a generator of
 statements returns is what its caller wanted to know. `execute` and `aexecute` are the only loops that run one.
 """
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from windlass.errors import EnqueueError
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import ConnectionThread, code, write_transaction
+from windlass.store.sqlite.connections.file import ConnectionThread, code, write_transaction
 from windlass.store.sqlite.rows import TIMES, micros, named, numbered
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from windlass.store.doctor.checkup import (
 )
 from windlass.store.migrate import newest
 from windlass.store.sql import ordered_query, query
-from windlass.store.sqlite.connection import OLDEST_SQLITE, connect, locate, translate_errors
+from windlass.store.sqlite.connections.file import OLDEST_SQLITE, connect, locate, translate_errors
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.rows import SECOND, micros, span
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from windlass.store.migrate import Migration, missing
-from windlass.store.sqlite.connection import (
+from windlass.store.sqlite.connections.file import (
     connect,
     explain_unopened,
     locate,

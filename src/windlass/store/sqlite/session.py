@@ -14,7 +14,7 @@ from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
 from windlass.store.parts.statements import Rows, Statement, Statements, execute
 from windlass.store.sql import query_parts
-from windlass.store.sqlite.connection import (
+from windlass.store.sqlite.connections.file import (
     LOCKED,
     Reader,
     Step,
@@ -26,9 +26,9 @@ from windlass.store.sqlite.connection import (
     translate_errors,
     write_transaction,
 )
+from windlass.store.sqlite.connections.wakeups import notify
 from windlass.store.sqlite.migrator import current
 from windlass.store.sqlite.rows import named, numbered
-from windlass.store.sqlite.wakeups import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -23,13 +23,13 @@ from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operate, rows, sweep
 from windlass.store.sqlite.claim import Claimer
+from windlass.store.sqlite.connections.heartbeat import SqliteHeartbeat
+from windlass.store.sqlite.connections.wakeups import listen, notify
 from windlass.store.sqlite.finish import check_verb, put_aside, record_step, write_all
-from windlass.store.sqlite.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.reads import Reads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
-from windlass.store.sqlite.wakeups import listen, notify
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.store.parts.consequences import enqueue_jobs, is_simple
-from windlass.store.sqlite.connection import ConnectionThread, retry_while_locked
+from windlass.store.sqlite.connections.file import ConnectionThread, retry_while_locked
+from windlass.store.sqlite.connections.wakeups import notify
 from windlass.store.sqlite.finish import check_verb, record_step, write_all
 from windlass.store.sqlite.rows import micros, named, numbered
 from windlass.store.sqlite.session import Runner
-from windlass.store.sqlite.wakeups import notify
 
 if TYPE_CHECKING:
     import sqlite3

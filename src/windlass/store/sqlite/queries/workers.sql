@@ -148,3 +148,7 @@ VALUES (:name, :worker, :now + :lease)
 ON CONFLICT (name) DO UPDATE
    SET until = excluded.until, term = term + (holder <> excluded.holder), holder = excluded.holder
  WHERE holder = excluded.holder OR until < :now
+
+-- name: count_wakes
+-- The number that each wake-up increases. A process that sees the file change reads it to see whether it was a wake-up.
+SELECT wakes FROM windlass_installation

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from windlass.errors import StoreError
-from windlass.store.sqlite.connection import ConnectionThread
+from windlass.store.sql import query
+from windlass.store.sqlite.connections.file import ConnectionThread
 
 if TYPE_CHECKING:
     import sqlite3
@@ -107,5 +108,5 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _wakes(connection: sqlite3.Connection) -> int:
-    wakes: int = connection.execute("SELECT wakes FROM windlass_installation").fetchone()[0]
+    wakes: int = connection.execute(query("sqlite", "count_wakes")).fetchone()[0]
     return wakes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.store.sql import query
-from windlass.store.sqlite.connection import connect, translate_errors, write_transaction
+from windlass.store.sqlite.connections.file import connect, translate_errors, write_transaction
 from windlass.store.sqlite.rows import micros, span
 
 if TYPE_CHECKING:
