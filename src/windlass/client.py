@@ -181,7 +181,7 @@ class Client:
         mine = dialect_of(self.settings.url)
         if dialect != mine:
             raise UnusableConnection(
-                f"conn is a {dialect} connection, and this app's jobs are in {mine}; leave conn= away, or give a "
+                f"conn is a {dialect} connection, and this app's jobs are in {mine}; leave conn= out, or give a "
                 "connection to the app's own database"
             )
 

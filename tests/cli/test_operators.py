@@ -304,7 +304,7 @@ def test_run_prints_the_whole_job(windlass: Windlass, start: Start) -> None:
 
 
 def test_migrate_tells_what_it_did(program_dir: Path) -> None:
-    step = {"number": 1, "name": "engine"}
+    step = {"number": 1, "name": "windlass"}
 
     checked = invoke("migrate", "--check", "--json")
     applied, again = invoke("migrate", "--json"), invoke("migrate", "--json")

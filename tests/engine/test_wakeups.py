@@ -223,7 +223,7 @@ async def test_a_connection_that_leads_elsewhere_is_refused(app: Windlass, datab
 
     with closing(sqlite3.connect(other)) as conn:
         conn.execute("BEGIN IMMEDIATE")
-        with pytest.raises(UnusableConnection, match=r"(another database|sqlite connection).*[Ll]eave conn= away"):
+        with pytest.raises(UnusableConnection, match=r"(another database|sqlite connection).*[Ll]eave conn= out"):
             await work.options(conn=conn).aenqueue(1)
         conn.commit()
         assert conn.execute("SELECT count(*) FROM windlass_jobs").fetchone() == (0,)
