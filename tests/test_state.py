@@ -7,9 +7,9 @@ import pytest
 from windlass.model.state import (
     ARCHIVED,
     CLAIMABLE,
+    ENDING_VERBS,
     FINAL,
-    FINISHING,
-    SETTLING,
+    STAYING_VERBS,
     TRANSITIONS,
     State,
     Verb,
@@ -50,10 +50,10 @@ def test_only_an_operator_leads_out_of_an_end() -> None:
 
 
 def test_whoever_finishes_holds_a_running_job() -> None:
-    assert FINISHING.isdisjoint(SETTLING)
-    assert all(sources(verb) == {R} for verb in FINISHING | SETTLING)
-    assert {target(verb) for verb in FINISHING} == ARCHIVED
-    assert not {target(verb) for verb in SETTLING} & ARCHIVED
+    assert ENDING_VERBS.isdisjoint(STAYING_VERBS)
+    assert all(sources(verb) == {R} for verb in ENDING_VERBS | STAYING_VERBS)
+    assert {target(verb) for verb in ENDING_VERBS} == ARCHIVED
+    assert not {target(verb) for verb in STAYING_VERBS} & ARCHIVED
 
 
 def test_what_is_claimable_is_what_a_claim_starts_from() -> None:

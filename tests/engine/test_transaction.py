@@ -259,15 +259,15 @@ async def test_a_commit_whose_answer_was_lost_is_not_run_again(app: Windlass, da
 
     failpoints.arm("transaction.committed", lose_the_answer)
     async with working(app) as (worker, events):
-        settled_by = stores_of(worker).settled_by
+        finished_by = stores_of(worker).finished_by
 
         async def away_at_first(lease: Any) -> bool:
             asked.append(lease)
             if len(asked) < 3:
                 raise StoreUnavailable("not now")
-            return bool(await settled_by(lease))
+            return bool(await finished_by(lease))
 
-        stores_of(worker).settled_by = away_at_first
+        stores_of(worker).finished_by = away_at_first
         job = await writes.aenqueue()
         assert await job.aresult(timeout=PATIENCE) == "done"
         await events.ended(job, Ending.SUCCEEDED)

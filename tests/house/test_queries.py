@@ -30,7 +30,7 @@ OF_A_SERVER = "a server has this, a file does not"
 
 ONE_DIALECT = {
     "postgres": {
-        "add_unknown_workers": "SQLite's jobs_of_dead_workers finds the jobs of workers without a row as they are",
+        "add_unknown_workers": "SQLite's rescue finds the jobs of workers without a row as they are",
         "cancel": IN_STEPS,
         "claim_limited": IN_MEMORY,
         "count_slots": "no job ends on SQLite while the counter's row is made",

@@ -104,8 +104,8 @@ class Steps(RuleBasedStateMachine):
                 )
 
     def check_settled_by(self, lease: Lease) -> None:
-        answer = self.do(self.store.settled_by(lease))
-        assert answer is self.truth.settled_by(lease), f"I3: settled_by() said {answer} of {lease}"
+        answer = self.do(self.store.finished_by(lease))
+        assert answer is self.truth.finished_by(lease), f"I3: settled_by() said {answer} of {lease}"
 
     def operate_on(self, job: UUID, verb: Verb) -> None:
         answer = answer_of(lambda: self.do(self.store.operate(verb, job)))

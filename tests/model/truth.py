@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.errors import JobNotFound, TransitionRefused
-from windlass.model.state import ARCHIVED, CLAIMABLE, FINAL, FINISHING, State, Verb, allows, target
+from windlass.model.state import ARCHIVED, CLAIMABLE, ENDING_VERBS, FINAL, State, Verb, allows, target
 from windlass.store.protocol import RESCUES_PER_CRASH, Claim, Suspects, Swept
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ class Truth:
             return None
         state = target(transition.verb)
         assert state is not None
-        cancelled = life.cancel_requested and transition.verb not in FINISHING and state is not State.DEAD
+        cancelled = life.cancel_requested and transition.verb not in ENDING_VERBS and state is not State.DEAD
         life.attempt, life.updated_at = transition.attempt, now
         life.total, life.processed, life.failed = transition.total, transition.processed, transition.failed
-        if transition.verb not in FINISHING:
+        if transition.verb not in ENDING_VERBS:
             life.crashes = transition.crashes
         if cancelled:
             state = State.CANCELLED
@@ -161,7 +161,7 @@ class Truth:
         life.finished_at = now if state in FINAL else None
         return state
 
-    def settled_by(self, lease: Lease) -> bool:
+    def finished_by(self, lease: Lease) -> bool:
         life = self.jobs.get(lease.job)
         return life is not None and life.status in ARCHIVED and life.token == lease.token
 
@@ -249,14 +249,14 @@ class Truth:
         ]
         for life in orphans:
             self._rescue(life, now)
-        condemned = sum(life.status is State.DEAD for life in orphans)
+        dead_by_crashes = sum(life.status is State.DEAD for life in orphans)
         for life in self.jobs.values():
             if life.status in CLAIMABLE and life.cancel_requested:
                 self._cancel(life, now)
         for worker, row in [*self.workers.items()]:
             if row.dead and row.alive_until < now - MOURNING and not any(self.held_by(worker)):
                 del self.workers[worker]
-        return Swept(deaths=deaths, rescued=len(orphans) - condemned, dead_after_crashes=condemned)
+        return Swept(deaths=deaths, rescued=len(orphans) - dead_by_crashes, dead_after_crashes=dead_by_crashes)
 
     def _rescue(self, life: Life, now: datetime) -> None:
         isolated = life.worker in self.workers and self.workers[life.worker].isolates
@@ -265,10 +265,10 @@ class Truth:
         life.rescues += 1
         if life.crashes == 0 or not isolated:
             life.crashes += 1
-        condemned = life.crashes >= MAX_CRASHES or life.rescues >= MAX_RESCUES
-        life.status = State.DEAD if condemned else State.QUEUED
-        life.reason = "crashed" if condemned else None
-        life.finished_at = now if condemned else None
+        dead_by_crashes = life.crashes >= MAX_CRASHES or life.rescues >= MAX_RESCUES
+        life.status = State.DEAD if dead_by_crashes else State.QUEUED
+        life.reason = "crashed" if dead_by_crashes else None
+        life.finished_at = now if dead_by_crashes else None
         life.updated_at = now
 
     def _cancel(self, life: Life, now: datetime) -> None:

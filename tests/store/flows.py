@@ -118,7 +118,7 @@ async def fail_after_a_cancel(rig: Rig, job: UUID) -> None:
     assert await rig.finish(running, Verb.FAIL, delay=10.0, attempt=1) is State.CANCELLED
 
 
-async def be_condemned(rig: Rig, job: UUID) -> None:
+async def die_by_crashes(rig: Rig, job: UUID) -> None:
     """Its worker dies once too often."""
     await rig.take(job)
     await rig.die(rig.worker)
@@ -139,7 +139,7 @@ BAD_ENDS: dict[str, BadEnd] = {
     "cancelled": be_cancelled,
     "stopped": be_stopped,
     "failed after a cancel": fail_after_a_cancel,
-    "condemned": be_condemned,
+    "condemned": die_by_crashes,
     "rescued after a cancel": be_rescued_after_a_cancel,
 }
 

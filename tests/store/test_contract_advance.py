@@ -179,7 +179,7 @@ async def test_a_move_in_a_transaction_commits_with_it(rig: Rig, commit: bool) -
     found = await rig.find(job.id)
     if commit:
         assert (found.status, found.type, decoded(found.output)) == (State.QUEUED, "site.form", [1])
-        assert await rig.store.settled_by(job.lease) is False
+        assert await rig.store.finished_by(job.lease) is False
     else:
         assert found == job
 

@@ -11,7 +11,7 @@ import pytest
 
 from windlass.model.job import Lease, new_id
 from windlass.model.outcome import Progress, Transition
-from windlass.model.state import FINISHING, SETTLING, State, Verb
+from windlass.model.state import ENDING_VERBS, STAYING_VERBS, State, Verb
 
 if TYPE_CHECKING:
     from windlass.model.job import Job
@@ -125,7 +125,7 @@ async def test_progress_is_written_under_the_lease(rig: Rig) -> None:
     assert (now.total, now.processed, now.failed, now.status) == (10, 4, 1, State.RUNNING)
 
 
-@pytest.mark.parametrize("verb", sorted(FINISHING | SETTLING))
+@pytest.mark.parametrize("verb", sorted(ENDING_VERBS | STAYING_VERBS))
 async def test_a_stale_lease_settles_nothing(rig: Rig, verb: Verb) -> None:
     stale, current = await an_overtaken_lease(rig)
 
@@ -164,12 +164,12 @@ async def test_the_fence_alone_opens_nothing(rig: Rig) -> None:
 
 async def test_the_store_knows_which_lease_finished_a_job(rig: Rig) -> None:
     stale, current = await an_overtaken_lease(rig)
-    assert not await rig.store.settled_by(current.lease)
+    assert not await rig.store.finished_by(current.lease)
 
     await rig.write(current.lease, Verb.SUCCEED)
 
-    assert await rig.store.settled_by(current.lease)
-    assert not await rig.store.settled_by(stale)
+    assert await rig.store.finished_by(current.lease)
+    assert not await rig.store.finished_by(stale)
 
 
 async def test_a_job_is_found_while_it_moves_to_the_history(rig: Rig) -> None:

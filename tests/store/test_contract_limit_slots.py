@@ -62,7 +62,7 @@ async def fails_after_a_cancel(rig: Rig, job: Job) -> None:
     assert await rig.finish(job, Verb.FAIL, attempt=1) is State.CANCELLED
 
 
-async def is_condemned(rig: Rig, job: Job) -> None:
+async def dies_by_crashes(rig: Rig, job: Job) -> None:
     del job  # named for the reader: it is the one that its worker held
     await rig.die(rig.worker)
     assert (await rig.store.sweep(max_crashes=1)).dead_after_crashes == 1
@@ -94,7 +94,7 @@ WAYS: dict[str, Way] = {
     "waits": waits,
     "advances": advances,
     "fails after a cancel": fails_after_a_cancel,
-    "is condemned": is_condemned,
+    "is condemned": dies_by_crashes,
     "is rescued after a cancel": is_rescued_after_a_cancel,
     "ends in a transaction": ends_in_a_transaction,
     "fails in a transaction": fails_in_a_transaction,
@@ -289,7 +289,7 @@ async def test_an_idle_worker_is_woken_when_a_job_is_unparked(rig: Rig) -> None:
 
         async def finish() -> None:
             finished = await rig.store.finish([Transition(lease=holder.lease, verb=Verb.SUCCEED, limited=True)])
-            rig.store.wake_later(set(finished.let_in))
+            rig.store.wake_later(set(finished.unparked_queues))
 
         word, _ = await in_time(first_word(), finish())
 

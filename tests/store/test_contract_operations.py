@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.model.state import SETTLING, State, Verb, target
+from windlass.model.state import STAYING_VERBS, State, Verb, target
 
 if TYPE_CHECKING:
     from .rig import Rig
@@ -43,7 +43,7 @@ async def test_a_job_that_heeds_the_request_is_cancelled(rig: Rig) -> None:
     finished = await rig.write(job.lease, Verb.STOP, attempt=1)
 
     assert finished.states == {job.id: State.CANCELLED}
-    assert await rig.store.settled_by(job.lease)
+    assert await rig.store.finished_by(job.lease)
     assert await rig.store.cancel_requests(rig.worker) == []
 
 
@@ -56,7 +56,7 @@ async def test_a_job_that_was_faster_than_the_request_has_succeeded(rig: Rig) ->
     assert await rig.status(job.id) is State.SUCCEEDED
 
 
-@pytest.mark.parametrize("verb", sorted(verb for verb in SETTLING if target(verb) is not State.DEAD))
+@pytest.mark.parametrize("verb", sorted(verb for verb in STAYING_VERBS if target(verb) is not State.DEAD))
 async def test_after_a_request_to_cancel_nothing_starts_any_more(rig: Rig, verb: Verb) -> None:
     job = await rig.held()
     await rig.store.operate(Verb.CANCEL, job.id)
@@ -67,7 +67,7 @@ async def test_after_a_request_to_cancel_nothing_starts_any_more(rig: Rig, verb:
     cancelled = await rig.find(job.id)
     assert (cancelled.status, cancelled.attempt, cancelled.cost_cents) == (State.CANCELLED, 1, 7)
     assert cancelled.finished_at == rig.clock.now()
-    assert await rig.store.settled_by(job.lease)
+    assert await rig.store.finished_by(job.lease)
     assert await rig.claim() == []
 
 

@@ -38,7 +38,7 @@ async def test_effect_and_finish_commit_together(rig: Rig) -> None:
 
     assert await words(rig) == ["done"]
     assert await rig.status(job.id) is State.SUCCEEDED
-    assert await rig.store.settled_by(job.lease)
+    assert await rig.store.finished_by(job.lease)
 
 
 async def test_what_was_not_committed_never_happened(rig: Rig) -> None:

@@ -14,16 +14,16 @@ import pytest
 from windlass.errors import JobNotFound, TransitionRefused
 from windlass.model.job import Lease, new_id
 from windlass.model.outcome import Transition
-from windlass.model.state import FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, sources, target
+from windlass.model.state import ENDING_VERBS, STAYING_VERBS, TRANSITIONS, State, Verb, allows, sources, target
 
 from .rig import TYPE, arrives_in
 
 if TYPE_CHECKING:
     from .rig import Rig
 
-HOLDERS = sorted(FINISHING | SETTLING)
+HOLDERS = sorted(ENDING_VERBS | STAYING_VERBS)
 OPERATORS = [Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD]
-SWEEPERS = [Verb.RESCUE, Verb.CONDEMN]
+SWEEPERS = [Verb.RESCUE, Verb.BURY_CRASHED]
 WAITERS = {Verb.WAKE, Verb.ABANDON}  # joins and signals: in test_every_edge.py
 
 
@@ -56,7 +56,7 @@ async def test_no_lease_settles_a_job_that_is_not_running(rig: Rig) -> None:
 
 
 async def test_only_verbs_of_a_holder_can_be_settled(rig: Rig) -> None:
-    for verb in sorted(set(Verb) - FINISHING - SETTLING):
+    for verb in sorted(set(Verb) - ENDING_VERBS - STAYING_VERBS):
         job = await rig.running()
 
         with pytest.raises(ValueError, match="holder"):
@@ -99,7 +99,7 @@ async def test_a_claim_takes_claimable_jobs_only(rig: Rig) -> None:
     assert claimed == {job for job, state in jobs.items() if allows(Verb.CLAIM, state)}
 
 
-@pytest.mark.parametrize(("verb", "max_crashes"), [(Verb.RESCUE, 3), (Verb.CONDEMN, 1)])
+@pytest.mark.parametrize(("verb", "max_crashes"), [(Verb.RESCUE, 3), (Verb.BURY_CRASHED, 1)])
 async def test_a_sweep_touches_running_jobs_only(rig: Rig, verb: Verb, max_crashes: int) -> None:
     jobs = {await rig.job_in(state, type=TYPE): state for state in sorted(State)}
     await rig.die(rig.worker)

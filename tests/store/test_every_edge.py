@@ -13,7 +13,7 @@ import pytest
 from windlass.errors import TransitionRefused
 from windlass.model.flow import Advance, Flow
 from windlass.model.job import Edge, Job, Lease, Policy, Wait, new_id
-from windlass.model.state import FINAL, FINISHING, SETTLING, TRANSITIONS, State, Verb, allows, target
+from windlass.model.state import ENDING_VERBS, FINAL, STAYING_VERBS, TRANSITIONS, State, Verb, allows, target
 
 from .rig import alone
 
@@ -157,13 +157,13 @@ async def time_passes(rig: Rig, pair: Pair) -> None:
 
 WAYS: list[tuple[Verb, Policy, Provoke]] = [
     (Verb.CLAIM, Policy.COUNT, claim),
-    *((verb, Policy.COUNT, write(verb)) for verb in sorted(FINISHING | SETTLING)),
+    *((verb, Policy.COUNT, write(verb)) for verb in sorted(ENDING_VERBS | STAYING_VERBS)),
     *(
         (verb, Policy.COUNT, operate(verb))
         for verb in (Verb.CANCEL, Verb.RETRY, Verb.REPLAY, Verb.RESUME, Verb.DISCARD)
     ),
     (Verb.RESCUE, Policy.COUNT, sweep(3)),
-    (Verb.CONDEMN, Policy.COUNT, sweep(1)),
+    (Verb.BURY_CRASHED, Policy.COUNT, sweep(1)),
     (Verb.WAKE, Policy.COUNT, last_child_succeeds),
     (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: the wait raises in its handler
     (Verb.WAKE, Policy.FAIL, last_child_succeeds),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Rows = list[tuple[Any, ...]]
-Style = Literal["name_parameters", "dollar", "pyformat", "text"]
+Style = Literal["named", "dollar", "pyformat", "text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

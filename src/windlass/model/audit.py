@@ -43,6 +43,6 @@ def action(verb: Verb, *, exhausted: bool = False, success: str | None = SUCCEED
     """The action of a final transition; None for any other transition, and for a success of a type with audit=False."""
     if verb is Verb.SUCCEED:
         return success
-    if verb in (Verb.BURY, Verb.CONDEMN, Verb.ABANDON):
+    if verb in (Verb.BURY, Verb.BURY_CRASHED, Verb.ABANDON):
         return EXHAUSTED if exhausted else DEAD
     return CANCELLED if verb is Verb.STOP else None

@@ -41,7 +41,7 @@ class Verb(StrEnum):
     SNOOZE = "snooze"  # the handler asked to run later: no attempt is used up
     ADVANCE = "advance"  # to the next phase of its pipeline
     RESCUE = "rescue"  # its worker died
-    CONDEMN = "condemn"  # its worker died, and it has reached max_crashes
+    BURY_CRASHED = "bury_crashed"  # its worker died, and it has reached max_crashes
     WAKE = "wake"  # its wait is over
     ABANDON = "abandon"  # what it waits for cannot happen any more
     CANCEL = "cancel"  # of a job that is not running: at once
@@ -67,7 +67,7 @@ TRANSITIONS: dict[Verb, tuple[frozenset[State], State | None]] = {
     Verb.SNOOZE: (frozenset({State.RUNNING}), State.QUEUED),
     Verb.ADVANCE: (frozenset({State.RUNNING}), State.QUEUED),
     Verb.RESCUE: (frozenset({State.RUNNING}), State.QUEUED),
-    Verb.CONDEMN: (frozenset({State.RUNNING}), State.DEAD),
+    Verb.BURY_CRASHED: (frozenset({State.RUNNING}), State.DEAD),
     Verb.WAKE: (frozenset({State.WAITING}), State.QUEUED),
     Verb.ABANDON: (frozenset({State.WAITING}), State.DEAD),
     Verb.CANCEL: (frozenset({State.QUEUED, State.FAILED, State.WAITING}), State.CANCELLED),
@@ -77,10 +77,10 @@ TRANSITIONS: dict[Verb, tuple[frozenset[State], State | None]] = {
     Verb.DISCARD: (frozenset({State.DEAD}), None),
 }
 
-FINISHING = frozenset({Verb.SUCCEED, Verb.STOP})
+ENDING_VERBS = frozenset({Verb.SUCCEED, Verb.STOP})
 """Verbs under a lease that move the row to the history."""
 
-SETTLING = frozenset({Verb.FAIL, Verb.BURY, Verb.WAIT, Verb.RELEASE, Verb.SNOOZE, Verb.ADVANCE})
+STAYING_VERBS = frozenset({Verb.FAIL, Verb.BURY, Verb.WAIT, Verb.RELEASE, Verb.SNOOZE, Verb.ADVANCE})
 """Verbs under a lease after which the row stays in the jobs table."""
 
 

@@ -77,7 +77,7 @@ async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Call
     failures = 0
     while held():
         try:
-            return await store.settled_by(lease)
+            return await store.finished_by(lease)
         except StoreUnavailable:
             failures += 1
             await store.contact.hold_off(store.contact.pause(failures))

@@ -33,11 +33,11 @@ LARGEST_BATCH = 500
 MOST_WAITING = 2 * LARGEST_BATCH  # transitions: with more the database cannot keep up, and nothing new is claimed
 ROUNDS_AS_ONE_BATCH = 3  # in which what was refused is tried as a whole, before its halves are tried
 MOST_REFUSALS_IN_A_ROW = 12  # a batch halves nine times, so that by then it is not one culprit that refuses them all
-RETURNING = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
+CLAIMABLE_AGAIN = frozenset({Verb.FAIL, Verb.SNOOZE, Verb.ADVANCE})
 
 
 class Completer:
-    """Writes transitions in the order in which attempts ended."""
+    """Writes transitions in batches. The store sorts a batch by id, and a refused transition is written later."""
 
     def __init__(self, state: WorkerState) -> None:
         self._state = state
@@ -212,7 +212,7 @@ class Completer:
         if again is None or getattr(again, "of_database", False):
             return
         try:
-            held = await self._state.store.put_aside(transition.lease, buried.reason or "")
+            held = await self._state.store.bury_unreadable(transition.lease, buried.reason or "")
         except Exception as last:
             log.warning("job %s cannot be finished at all, and is tried again: %s", transition.job, last)
             return
@@ -240,10 +240,10 @@ class Completer:
                 state.emit(JobFinished(job, became))
         if any(transition.charged or transition.hold is not None for transition in batch):
             state.signals.gates_changed()
-        delays = [transition.delay for transition in batch if transition.verb in RETURNING]
+        delays = [transition.delay for transition in batch if transition.verb in CLAIMABLE_AGAIN]
         if any(t.verb is Verb.WAIT and finished.states.get(t.job) is State.QUEUED for t in batch):
             delays.append(0.0)  # what the job would have waited for was there already
         if delays:
             state.signals.jobs_due_in(min(delay or 0.0 for delay in delays))
-        if finished.let_in:
-            state.signals.jobs_unparked(set(finished.let_in))
+        if finished.unparked_queues:
+            state.signals.jobs_unparked(set(finished.unparked_queues))

@@ -4,8 +4,8 @@ In:   the local queue and the pools
 Out:  an execution, which knows the job's next phase: that is decided here, before the attempt
 Next: runtime/processor.py, which runs it
 
-Eager: as soon as there is a job and a processor. Steady: every few seconds, a few per phase (the seeds' five and
-three). An earlier phase of a pipeline is served first.
+Eager: as soon as there is a job and a processor. Steady: every 5 s, at most 3 per phase (settings
+`assign_every` and `assign_most`). An earlier phase of a pipeline is served first.
 """
 
 from __future__ import annotations

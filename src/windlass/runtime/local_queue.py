@@ -4,7 +4,7 @@ In:   claimed jobs
 Out:  the next one for a phase's processor
 Next: runtime/coordinator.py, which hands it to an idle processor
 
-The four checks of the seeds are a second net under the store's claim: a job that is here already (in its own phase, in
+Four checks stand behind the store's claim: a job that is here already (in its own phase, in
 another one, or in a processor) is refused, and so is a job that its full phase has no room for. Each refusal has a
 reason; the caller releases the job.
 """

@@ -35,7 +35,10 @@ from windlass.store.protocol import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepping:
-    """For a worker that is stepped by hand: no service runs by itself, and no beat renews the worker's lease."""
+    """For a worker that is stepped by hand: no service runs by itself, and no beat renews the worker's lease.
+
+    The completer, the coordinator and handlers run as always.
+    """
 
     lease: float  # seconds that the worker's row lives
     make_store: Callable[[Settings, Clock], Store] = make_store

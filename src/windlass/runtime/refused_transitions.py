@@ -17,7 +17,7 @@ from windlass.errors import StoreError, ValueRefused, WindlassError
 from windlass.model import audit
 from windlass.model.job import Failure, Job
 from windlass.model.outcome import Ending, Outcome, Transition
-from windlass.model.state import FINISHING, Verb
+from windlass.model.state import ENDING_VERBS, Verb
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import encoder
 from windlass.store.contact import jittered
@@ -154,7 +154,7 @@ class RefusedTransitions:
 def kind(transition: Transition) -> tuple[bool, bool]:
     """Transitions of one kind are written by the same statements: whether the job leaves, and whether more follows."""
     more = transition.flow is not None or transition.followed or transition.limited or transition.charged
-    return transition.verb in FINISHING, more or transition.hold is not None
+    return transition.verb in ENDING_VERBS, more or transition.hold is not None
 
 
 def burial_of(transition: Transition, error: Exception, clock: Clock) -> Transition:

@@ -53,8 +53,8 @@ class Suspects(StrEnum):
     """Whether a claim may take suspects: jobs that were running when a worker died."""
 
     WITH = "with"
-    WITHOUT = "without"  # the program cannot be imported in a child, and this worker holds other jobs
-    ONLY = "only"  # …and this worker holds nothing: it takes one suspect, alone
+    WITHOUT = "without"  # a plain claim: suspects are claimed apart from other jobs
+    ONLY = "only"  # for a worker that cannot run children and holds nothing: it takes one suspect, alone
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     states: Mapping[UUID, State]
     lost: frozenset[UUID]
     left: frozenset[UUID] = frozenset()  # not written: the store failed or refused them after it had written others
-    let_in: frozenset[str] = frozenset()  # queues with jobs that were unparked; no worker has been woken for them yet
+    unparked_queues: frozenset[str] = frozenset()  # PostgreSQL: the caller wakes workers for them; SQLite has done it
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +269,7 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         """
         ...
 
-    async def put_aside(self, lease: Lease, reason: str) -> bool:
+    async def bury_unreadable(self, lease: Lease, reason: str) -> bool:
         """Bury a job with the smallest possible write. Its slots are released, and nothing else follows.
 
         It is for a job with a transition that cannot be written at all. False when the lease is lost.
@@ -310,7 +310,7 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         """Running jobs of this worker for which a cancel was requested."""
         ...
 
-    async def settled_by(self, lease: Lease) -> bool:
+    async def finished_by(self, lease: Lease) -> bool:
         """Whether this lease finished its job: read after the answer to a commit was lost."""
         ...
 

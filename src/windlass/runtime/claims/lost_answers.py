@@ -54,4 +54,4 @@ class LostAnswers:
     async def bury(self, unreadable: Iterable[Lease]) -> None:
         for lease in unreadable:
             log.error("job %s was claimed and cannot be read; it is buried", lease.job)
-            await self._state.store.put_aside(lease, UNREADABLE)
+            await self._state.store.bury_unreadable(lease, UNREADABLE)

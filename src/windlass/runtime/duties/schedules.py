@@ -1,7 +1,7 @@
 """Fires what is due of the program's schedules.
 
 Every worker reads them, and none leads: a tick belongs to the worker that moves `next_at` on
-(`store/parts/schedules.py`). Two workers that try at once fire it once, and a worker that freezes does not hold a tick
+(`store/parts/ticks.py`). Two workers that try at once fire it once, and a worker that freezes does not hold a tick
 back.
 """
 

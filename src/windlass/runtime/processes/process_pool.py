@@ -1,4 +1,4 @@
-"""The third way to execute: a process of its own, for handlers that crash, leak, hold the GIL or must be killable.
+"""Isolation by child processes, for handlers that crash, leak, hold the GIL or must be killable.
 
 The processor gives it each attempt of a type with isolation="process", and each attempt of a suspect.
 `child_main.py` runs the attempt in the child and returns the outcome. A dead child is the crash of its one attempt.

@@ -195,7 +195,7 @@ def bury_crashed(jobs: Iterable[tuple[UUID, str]]) -> Statements[None]:
     dead = dict(sorted(jobs))
     if dead:
         actions = [
-            {"action": audit.action(Verb.CONDEMN, exhausted=reason == EXHAUSTED), "actor": None, "job": job}
+            {"action": audit.action(Verb.BURY_CRASHED, exhausted=reason == EXHAUSTED), "actor": None, "job": job}
             for job, reason in dead.items()
         ]
         yield from run("record_job_action", actions)

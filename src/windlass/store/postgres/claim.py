@@ -131,11 +131,11 @@ class PostgresClaims(PostgresReads):
         return claimed
 
     async def _claim(self, claim: Claim) -> Claimed:
-        anew = claim.rescan or claim.by_creation
-        if anew or (self._next_token is not None and self._next_token <= self.clock.monotonic()):
+        rescans = claim.rescan or claim.by_creation
+        if rescans or (self._next_token is not None and self._next_token <= self.clock.monotonic()):
             await self._unpark_ready()
-        next_due = await self._scan_lanes(claim) if anew or self._next_scan <= self.clock.monotonic() else None
-        result = await self._claim_rounds(claim, anew=anew)
+        next_due = await self._scan_lanes(claim) if rescans or self._next_scan <= self.clock.monotonic() else None
+        result = await self._claim_rounds(claim, rescans=rescans)
         self._full_claims = self._full_claims + 1 if result.filled and result.parked < claim.room else 0
         return Claimed(
             jobs=sorted(result.jobs, key=rows.creation_order if claim.by_creation else rows.claim_order),
@@ -143,7 +143,7 @@ class PostgresClaims(PostgresReads):
             filled=result.filled,
         )
 
-    async def _claim_rounds(self, claim: Claim, *, anew: bool) -> ClaimResult:
+    async def _claim_rounds(self, claim: Claim, *, rescans: bool) -> ClaimResult:
         """Send claim statements until the claim's room is filled or no more jobs can be claimed.
 
         A busy worker does not park the jobs that it skips at full keys: its next claim comes at once, and by then most
@@ -151,10 +151,10 @@ class PostgresClaims(PostgresReads):
         only.
         """
         result, token = ClaimResult(), uuid4()
-        parks = anew or self._full_claims % PARK_EVERY == 0
+        parks = rescans or self._full_claims % PARK_EVERY == 0
         for _ in range(ROUNDS):
             room = claim.room - len(result.jobs)
-            plan = self._plan(claim, room, anew=anew)
+            plan = self._plan(claim, room, rescans=rescans)
             if not plan.lanes:
                 break
             aged = claim.aged - result.aged
@@ -232,14 +232,14 @@ class PostgresClaims(PostgresReads):
         ]
         return max(0.0, min(waits)) if waits else None
 
-    def _plan(self, claim: Claim, room: int, *, anew: bool) -> ClaimPlan:
+    def _plan(self, claim: Claim, room: int, *, rescans: bool) -> ClaimPlan:
         """The lanes of a claim: first each tenant's quota, then a second offer of what other tenants left.
 
         The second offer comes before lower priorities: what one tenant does not use belongs to the others first.
         """
         lanes: list[LaneQuota] = []
         quotas_of_groups: list[TenantQuotas] = []
-        known = self._floors.lanes(claim.queues, rescan=anew)
+        known = self._floors.lanes(claim.queues, rescan=rescans)
         for group, members in groupby(known, key=lambda each: group_of(each[0])):
             of_tenant: dict[str, list[tuple[Lane, Floor]]] = {}
             for lane, floor in members:

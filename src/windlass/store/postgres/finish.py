@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from windlass.model.outcome import Transition
-from windlass.model.state import FINISHING, SETTLING, State, Verb
+from windlass.model.state import ENDING_VERBS, STAYING_VERBS, State, Verb
 from windlass.store.parts.admission import charge, hold_back, release_slots
 from windlass.store.parts.consequences import write_flow
 from windlass.store.parts.statements import run
@@ -48,7 +48,7 @@ NOTHING = Written({}, [])
 
 def sort_by_job(transitions: Sequence[Transition]) -> list[Transition]:
     """Sort transitions by job id, so that concurrent finishes lock in one order."""
-    if any(transition.verb not in FINISHING | SETTLING for transition in transitions):
+    if any(transition.verb not in ENDING_VERBS | STAYING_VERBS for transition in transitions):
         raise ValueError("only the verbs of a lease's holder can be settled")
     return sorted(transitions, key=lambda transition: transition.lease.job)
 
@@ -57,8 +57,8 @@ def split_plain(transitions: Sequence[Transition]) -> tuple[list[Transition], li
     """The transitions for `finish_plain_ending`, and those for `finish_plain_staying`."""
     plain = [t for t in transitions if not (_is_followed(t) or t.charged or t.hold is not None)]
     return (
-        [t for t in plain if t.verb in FINISHING],
-        [t for t in plain if t.verb in SETTLING and not t.limited],
+        [t for t in plain if t.verb in ENDING_VERBS],
+        [t for t in plain if t.verb in STAYING_VERBS and not t.limited],
     )
 
 
@@ -124,8 +124,8 @@ def _is_followed(transition: Transition) -> bool:
 
 
 async def _finish_all(connection: Any, transitions: Sequence[Transition], reach: Reach) -> Written:
-    ending = [t for t in transitions if t.verb in FINISHING]
-    staying = [t for t in transitions if t.verb in SETTLING]
+    ending = [t for t in transitions if t.verb in ENDING_VERBS]
+    staying = [t for t in transitions if t.verb in STAYING_VERBS]
     ended = await _finish_ending(connection, ending, reach, releases=False)
     return ended.merged(await _finish_staying(connection, staying, reach))
 

@@ -216,7 +216,7 @@ class PostgresStore(PostgresClaims, RescuePart):
         if failpoints.armed:
             failpoints.hit("finish.committed")
         lost = frozenset(t.job for t in ordered if t.job not in states) - left
-        return Finished(states=states, lost=lost, left=left, let_in=frozenset(queues))
+        return Finished(states=states, lost=lost, left=left, unparked_queues=frozenset(queues))
 
     async def _finish_plain(self, ordered: Sequence[Transition], states: dict[UUID, State], queues: set[str]) -> None:
         """One statement and commit for jobs that end, and one for jobs that stay. Each adds what it wrote."""
@@ -240,7 +240,7 @@ class PostgresStore(PostgresClaims, RescuePart):
         runner.unparked.clear()
         return states
 
-    async def put_aside(self, lease: Lease, reason: str) -> bool:
+    async def bury_unreadable(self, lease: Lease, reason: str) -> bool:
         async def bury(runner: PostgresRunner, connection: Any) -> bool:
             records = await connection.fetch(query("postgres", "bury_unreadable"), lease.job, lease.token, reason)
             await runner.execute(release_slots(record["limits"] for record in records))
@@ -281,7 +281,7 @@ class PostgresStore(PostgresClaims, RescuePart):
         records = await self._fetch(query("postgres", "cancel_requests"), worker)
         return [record[0] for record in records]
 
-    async def settled_by(self, lease: Lease) -> bool:
+    async def finished_by(self, lease: Lease) -> bool:
         return bool(await self._value(query("postgres", "finished_by_lease"), lease.job, lease.token))
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.model import audit
-from windlass.model.state import FINAL, FINISHING, SETTLING, State, target
+from windlass.model.state import ENDING_VERBS, FINAL, STAYING_VERBS, State, target
 from windlass.store.parts.admission import charge, hold_back, release_slots
 from windlass.store.parts.consequences import write_flow
 from windlass.store.parts.messages import WAKE_GATES
@@ -78,7 +78,7 @@ def _write_one(connection: sqlite3.Connection, now: int, transition: Transition)
             return State.QUEUED
     parameters = transition_parameters(transition, now)
     state = _write(connection, transition, parameters)
-    instead = state is State.CANCELLED and transition.verb not in FINISHING
+    instead = state is State.CANCELLED and transition.verb not in ENDING_VERBS
     action = audit.CANCELLED if instead else transition.action
     if state in FINAL and action is not None:
         connection.execute(query("sqlite", "record_end"), parameters | {"action": action})
@@ -86,7 +86,7 @@ def _write_one(connection: sqlite3.Connection, now: int, transition: Transition)
 
 
 def _write(connection: sqlite3.Connection, transition: Transition, parameters: Parameters) -> State | None:
-    if transition.verb in FINISHING:
+    if transition.verb in ENDING_VERBS:
         return target(transition.verb) if _archive(connection, "finish", parameters) else None
     if _archive(connection, "finish_cancelled", parameters):
         return State.CANCELLED
@@ -94,7 +94,7 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
     return target(transition.verb) if settled else None
 
 
-def put_aside(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
+def bury_unreadable(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:
     """Bury a job with the smallest possible write, and release its slots."""
     parameters = {"id": str(lease.job), "token": str(lease.token), "reason": reason, "now": now}
     found = connection.execute(query("sqlite", "bury_unreadable"), parameters).fetchall()
@@ -110,7 +110,7 @@ def record_step(connection: sqlite3.Connection, now: int, lease: Lease, memory: 
 
 def check_verb(transition: Transition) -> None:
     """Refuse the verbs that a lease's holder does not have: other functions write those."""
-    if transition.verb not in FINISHING | SETTLING:
+    if transition.verb not in ENDING_VERBS | STAYING_VERBS:
         raise ValueError(f"{transition.verb.value!r} is not a verb of a lease's holder, so that finish() refuses it")
 
 

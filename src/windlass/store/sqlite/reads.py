@@ -81,7 +81,7 @@ class Reads(Session):
 
         return await self._read(read)
 
-    async def settled_by(self, lease: Lease) -> bool:
+    async def finished_by(self, lease: Lease) -> bool:
         parameters = {"id": str(lease.job), "token": str(lease.token)}
         statement = query("sqlite", "finished_by_lease")
         return await self._read(

@@ -25,7 +25,7 @@ from windlass.store.sqlite import bulk, operate, rows, sweep
 from windlass.store.sqlite.claim import Claimer
 from windlass.store.sqlite.connections.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.connections.wakeups import listen, notify
-from windlass.store.sqlite.finish import check_verb, put_aside, record_step, write_all
+from windlass.store.sqlite.finish import bury_unreadable, check_verb, record_step, write_all
 from windlass.store.sqlite.reads import Reads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.session import Runner
@@ -128,8 +128,10 @@ class SqliteStore(Reads, RescuePart):
             failpoints.hit("finish.committed")
         return Finished(states=states, lost=frozenset(each.job for each in transitions if each.job not in states))
 
-    async def put_aside(self, lease: Lease, reason: str) -> bool:
-        return await self._transact(lambda runner, connection, now: put_aside(runner, connection, now, lease, reason))
+    async def bury_unreadable(self, lease: Lease, reason: str) -> bool:
+        return await self._transact(
+            lambda runner, connection, now: bury_unreadable(runner, connection, now, lease, reason)
+        )
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         return await self._write(lambda connection, now: record_step(connection, now, lease, memory))

@@ -60,7 +60,8 @@ jobs.fence < 9223372036854775806 AND jobs.attempt < 2147483646
            AND (jobs.finished_at IS NULL OR jobs.finished_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59+00')
 
 -- fragment: claimable
--- What a claim may take from a lane. A new rule about which jobs may start belongs here.
+-- What a claim may take from a lane: conditions on the job itself. What is closed at times belongs to the fragment
+-- `closed` in admission.sql.
 {in_lane}
            -- time
            AND {due}

@@ -98,8 +98,8 @@ SELECT id, status,
   FROM archived
 
 -- name: finish_staying
--- Write transitions after which the job keeps its row, each under its lease: fail, bury, wait, release, snooze,
--- advance.
+-- Write transitions after which the job keeps its row, each under its lease: fail, bury, wait, release, snooze; and the
+-- cancel of a job that was to advance.
 --
 --   $1  ids, sorted
 --   $2  tokens

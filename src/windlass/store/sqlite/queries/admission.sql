@@ -6,9 +6,9 @@ iif(until > :now, spent, 0) >= cents
 
 -- fragment: closed
 -- Everything that keeps jobs from starting: closed gates, and spent budgets.   :now
-SELECT kind, name FROM windlass_gates WHERE state <> 'open'
+SELECT kind, name, state FROM windlass_gates WHERE state <> 'open'
     UNION ALL
-    SELECT kind, name FROM windlass_budgets WHERE {spent_budget}
+    SELECT kind, name, 'spent' FROM windlass_budgets WHERE {spent_budget}
 
 -- name: gates
 -- Every gate that an operator ever set, closed ones first.
@@ -30,9 +30,7 @@ SELECT value ->> 'kind', value ->> 'name', value ->> 'state', value ->> 'reason'
 -- name: closures
 -- Everything that keeps jobs from starting now: closed gates, spent budgets, keys that are held back.
 --   :now
-SELECT kind, name, state FROM windlass_gates WHERE state <> 'open'
-UNION ALL
-SELECT kind, name, 'spent' FROM windlass_budgets WHERE {spent_budget}
+{closed}
 UNION ALL
 SELECT 'bucket', key, 'held' FROM windlass_limit_counters WHERE held_until > :now
 

@@ -26,12 +26,15 @@ SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, 
 
 -- name: finish_staying
 -- A transition after which the job stays in the jobs, under its lease: fail, bury, wait, release, snooze.
---   :id, :token, :sources (a JSON array of the states that allow it) the lease
---   :status, :delay (microseconds until it is due; null keeps its place), :attempt, :crashes, :error (null keeps the
---   last
---   one), :entry, :reason, :total, :processed, :failed, :cost_cents, :elapsed (microseconds since the start) the result
---   of
---   the attempt   :now
+--
+--   :id, :token      the lease
+--   :sources         a JSON array of the states that allow it
+--   :status
+--   :delay           microseconds until it is due; null keeps its place
+--   :attempt, :crashes, :entry, :reason, :total, :processed, :failed, :cost_cents
+--   :error           null keeps the last one
+--   :elapsed         microseconds since the start of the attempt
+--   :now
 UPDATE windlass_jobs
    SET status = :status, token = NULL, worker = NULL, run_at = coalesce(:now + :delay, min(run_at, :now)),
        attempt = :attempt, crashes = :crashes, error = coalesce(:error, error),
