@@ -54,12 +54,23 @@ def blocking(awaited: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]) -
 
     shown = f"{awaited.__name__}({'…' if _has_parameters(awaited) else ''})"
 
-    @functools.wraps(awaited)
     def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._client.wait_for(lambda: awaited(self, *args, **kwargs), async_name=f"{self._noun}.{shown}")
 
+    describe_like(call, awaited)
     rename(call, awaited.__name__.removeprefix("a"))
     return call
+
+
+def describe_like(method: Callable[..., object], model: Callable[..., object]) -> None:
+    """Give a method the docstring and the parameters of another one.
+
+    Without `__wrapped__`: frameworks such as FastAPI follow it to see whether a function has to be awaited, and `model`
+    may be a coroutine function where `method` is none.
+    """
+    functools.update_wrapper(method, model)
+    del method.__wrapped__  # type: ignore[attr-defined]
+    method.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
 
 
 def rename(method: Callable[..., object], name: str) -> None:

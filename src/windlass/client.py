@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import functools
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.blocking import Portal, rename
+from windlass.blocking import Portal, describe_like, rename
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.follow_ups import consequences
@@ -307,7 +306,7 @@ def awaited_enqueue(
 
 def _documented(call: Callable[P, T], prepare: Callable[..., object], name: str) -> Callable[P, T]:
     """Give the public method the docstring and the parameters of `prepare`, and the type of the answer as its own."""
-    functools.update_wrapper(call, prepare)
+    describe_like(call, prepare)
     rename(call, name)
     signature = inspect.signature(prepare)
     answer = str(signature.return_annotation).removeprefix("Enqueue[").removesuffix("]")

@@ -245,5 +245,5 @@ def joined(path: Path) -> set[int]:
 
 def is_query(call: ast.Call) -> bool:
     """Whether it is a call such as query(dialect, name) of store/sql.py."""
-    named = isinstance(call.func, ast.Name) and call.func.id in ("query", "ordered_query", "statements")
+    named = isinstance(call.func, ast.Name) and call.func.id in ("query", "ordered_query", "query_parts")
     return named and len(call.args) > 1

@@ -32,6 +32,27 @@ async def test_the_jobs_of_a_silent_worker_are_given_back(rig: Rig) -> None:
     assert (back.run_at, back.updated_at) == (job.run_at, rig.clock.now())
 
 
+async def test_the_jobs_of_a_live_worker_stay_beside_those_of_a_dead_one(rig: Rig) -> None:
+    orphan = await rig.held()
+    live = await rig.register()
+    kept = await rig.enqueue()
+    (claimed,) = await rig.claim(worker=live)
+    await rig.advance(LEASE - 1)
+    heartbeat = rig.store.heartbeat()
+    try:
+        assert await heartbeat.beat(live, LEASE)
+    finally:
+        await heartbeat.close()
+    await rig.advance(2)
+
+    swept = await rig.store.sweep(max_crashes=3)
+
+    assert swept == Swept(deaths=1, rescued=1, dead_after_crashes=0)
+    assert (await rig.find(orphan.id)).status is State.QUEUED
+    running = await rig.find(kept)
+    assert (running.status, running.token, running.crashes) == (State.RUNNING, claimed.token, 0)
+
+
 async def test_a_rescue_tells_what_happened(rig: Rig) -> None:
     job = await rig.held()
     await rig.die(rig.worker)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from windlass import failpoints
 from windlass.model.schedule import Edit, Overlap, Ticked, TickOutcome, Timing
+from windlass.store.parts.statements import run
+from windlass.store.parts.ticks import micros_of
 
 from .rig import TYPE, Rig
 from .timetables import FIRED, HOURLY, MINUTE, NOTHING, declare, declared, fired, known, outcomes, to_next
@@ -277,3 +280,18 @@ async def test_a_time_that_has_passed_when_it_is_declared_counts_as_missed(rig: 
     assert (await rig.store.tick("nightly")).moved
     assert await outcomes(rig) == [outcome]
     assert not (await rig.store.tick("nightly")).moved
+
+
+async def test_a_tick_belongs_to_the_transaction_that_moves_the_schedule_from_it(rig: Rig) -> None:
+    """The statement itself: the lock of the schedule's row comes before it, and this condition stands behind that."""
+    row = await declare(rig)
+    assert row.next_at is not None
+    store: Any = rig.store
+    later = row.next_at + timedelta(minutes=1)
+    moves = [
+        {"name": "nightly", "old": micros_of(old), "new": micros_of(later)} for old in (later, row.next_at, row.next_at)
+    ]
+
+    moved = [await store._run_in_transaction(partial(run, "move_schedule", [move])) for move in moves]
+
+    assert [len(rows) for rows in moved] == [0, 1, 0]

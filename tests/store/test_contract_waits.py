@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from windlass.model.flow import Flow
 from windlass.model.job import Wait
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
+from windlass.store.parts.statements import run
 
 from .flows import die, end, end_in_batch, family, fan_out, is_woken, spawning, waiting_for
 from .rig import alone
@@ -63,6 +64,19 @@ async def test_the_ends_of_many_families_in_one_batch(rig: Rig) -> None:
 
     for parent, _ in families:
         assert await is_woken(rig, parent)
+
+
+async def test_an_arrival_of_an_earlier_wait_counts_for_nothing(rig: Rig) -> None:
+    """The statement itself: edges of an earlier wait are deleted, and this condition stands behind that."""
+    parent, _ = await family(rig, 2)
+    stale = {"job": parent, "fence": (await rig.find(parent)).fence - 1, "arrived": 2, "succeeded": 2, "bad": 0}
+
+    store: Any = rig.store
+    counted = await store._run_in_transaction(lambda: run("count_arrivals", [stale]))
+
+    assert list(counted) == []
+    waiting = await store.waiting(parent)
+    assert waiting.pending == 2
 
 
 async def test_a_batchs_counters_follow_its_jobs(rig: Rig) -> None:

@@ -308,6 +308,14 @@ async def test_on_a_file_every_statement_finds_its_jobs_by_index(
     assert not [step for step in steps if step.startswith(("SCAN jobs", "SCAN windlass_")) and "INDEX" not in step]
 
 
+async def test_on_a_file_lanes_search_gates_and_budgets_by_name(file: sqlite3.Connection) -> None:
+    """An automatic index would be made from every budget there is, in each claim."""
+    steps = [row[3] for row in file.execute(explained("lanes"), Anything())]
+
+    assert any("SEARCH windlass_budgets" in step and "name=?" in step for step in steps)
+    assert not [step for step in steps if "AUTOMATIC" in step]
+
+
 async def test_on_a_file_a_claim_sorts_nothing(file: sqlite3.Connection) -> None:
     steps = [row[3] for row in file.execute(explained("due_jobs"), Anything())]
 

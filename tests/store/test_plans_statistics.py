@@ -113,7 +113,7 @@ class Hot:
             "repoint_keys": (payload([wanted(place) for place in range(1, FEW + 1)]),),
             "awaits_signal": (payload([{"job": each, "name": "go"} for each in waiting]),),
             "begin_waits": (payload([begun(each) for each in waiting]),),
-            "delete_expired_keys": (ids,),
+            "delete_expired_waits": (ids,),
             "delete_edges": (ids,),
             "delete_waits": (ids,),
             "due_waits": ("[20]",),

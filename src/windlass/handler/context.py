@@ -4,7 +4,6 @@ steps that run once, child jobs, waits for jobs, for a signal or for a time, and
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass.blocking import describe_like
 from windlass.clock import Clock, Duration, seconds
 from windlass.config import Settings
 from windlass.declare.registry import Registry
@@ -282,7 +282,6 @@ def _blocking(
 ) -> Callable[Concatenate[Blocking, P], T]:
     """A method of `Context` for a synchronous handler, with its parameters, result and docstring."""
 
-    @functools.wraps(awaited)
     def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async def run() -> T:
             return await awaited(self._context, *args, **kwargs)
@@ -290,6 +289,7 @@ def _blocking(
         self._check_thread(awaited.__name__)
         return self._run(run())
 
+    describe_like(call, awaited)
     return call
 
 

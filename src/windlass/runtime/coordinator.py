@@ -35,8 +35,8 @@ class Coordinator(Service):
         super().__init__(state.clock)
         self._state = state
         self._completer = completer
-        self._assigns_at_once = state.settings.assign_every == 0
-        if self._assigns_at_once:
+        self.assigns_at_once = state.settings.assign_every == 0
+        if self.assigns_at_once:
             state.signals.slot_freed.subscribe(self.on_slot_freed)
             state.signals.processors_reset.subscribe(self.assign)
 
@@ -46,7 +46,7 @@ class Coordinator(Service):
         return self._state.settings.assign_every
 
     def on_jobs_queued(self) -> None:
-        if self._assigns_at_once:
+        if self.assigns_at_once:
             self.assign()
 
     def on_slot_freed(self, processor: Processor) -> None:

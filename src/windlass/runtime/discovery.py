@@ -203,7 +203,7 @@ class Discovery(Service):
             return
         for job in jobs:
             refusal = state.local_queue.enqueue(job, at)
-            if refusal is QueueRefusal.FULL:
+            if refusal is QueueRefusal.FULL and self._coordinator.assigns_at_once:
                 self._coordinator.on_jobs_queued()  # what waits may start now, and make room
                 refusal = state.local_queue.enqueue(job, at)
             if refusal is not None:

@@ -73,15 +73,14 @@ class WorkerParts:
             children=ProcessPool(settings, program=program),
             subscribers=subscribers,
         )
-        steady = settings.assign_every > 0
         self.completer = Completer(state)
         self.coordinator = Coordinator(state, self.completer)
-        self.discovery = (SteadyDiscovery if steady else Discovery)(
+        self.discovery = (Discovery if self.coordinator.assigns_at_once else SteadyDiscovery)(
             state, self.completer, self.coordinator, queues=queues, types=types
         )
         self.sweeper = Sweeper(state)
         services = self._make_services(queues)
-        if steady:
+        if not self.coordinator.assigns_at_once:
             services.append(self.coordinator)
         self.services = {service.name: service for service in services}
 

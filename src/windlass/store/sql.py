@@ -72,7 +72,7 @@ def _read(dialect: str) -> tuple[dict[str, str], dict[str, str]]:
     """The statements and the fragments of a dialect, as they stand in its files."""
     found: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
     folder = files("windlass.store").joinpath(dialect, "queries")
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+    for file in sorted((each for each in folder.iterdir() if each.name.endswith(".sql")), key=lambda each: each.name):
         _, *parts = HEADING.split(file.read_text(encoding="utf-8"))
         for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in found[kind]:

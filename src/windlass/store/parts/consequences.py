@@ -244,7 +244,7 @@ def after_operation(verb: Verb, job: UUID, state: State | None, actor: str | Non
         yield from record_job_action(audit.OPERATIONS[verb], actor, job)
     if verb in (Verb.REPLAY, Verb.RESUME):
         yield from _retake_key(verb, job)
-        yield from run("delete_expired_keys", [job])
+        yield from run("delete_expired_waits", [job])
         yield from reopen_waits(job)
     elif verb is Verb.DISCARD:
         yield from run("free_keys", [{"job": job, "status": "discarded"}])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
 
-LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite truncates it at 4 MB unless a reader prevents that
+LARGE_LOG = 64 * 2**20  # bytes of the write-ahead log; SQLite starts it again at 4 MB, unless a reader prevents that
 LITTLE_ROOM = 200 * 2**20  # bytes free on the disk
 QUICK_TO_CHECK = 100 * 2**20  # bytes: checking the integrity of a larger file takes too long
 

@@ -87,7 +87,7 @@ UNREACHABLE = (
 
 FIRST_OWN_TYPE = 16_384  # types below this number are built into PostgreSQL
 BUILT_IN: dict[frozenset[int], Any] = {}
-NOT_ASKED = SimpleNamespace(name="not asked")  # stands for the driver's statement, which did not run
+NOT_ASKED = SimpleNamespace(name="not asked")  # for a statement that did not run, and so displaced none
 
 
 class EngineConnection(asyncpg.Connection):  # type: ignore[misc]

@@ -91,17 +91,6 @@ UPDATE windlass.keys
   FROM json_to_recordset(CAST($1 AS json)) AS ended (job uuid, status text)
  WHERE keys.job = ANY (ARRAY[ended.job]) AND keys.states IS NOT NULL
 
--- name: delete_expired_keys
--- Forget waits that timed out, so that they begin anew: the step that marks the time-out (its name ends in a space)
--- and the deadline of that name.
---
---   $1 [id]
-DELETE FROM windlass.steps
- WHERE job = ANY ({ids})
-   AND (name LIKE '% '
-        OR EXISTS (SELECT FROM windlass.steps AS mark WHERE mark.job = steps.job AND mark.name = steps.name || ' '
-                    OFFSET 0))
-
 -- name: begin_savepoint
 -- Begin what can be undone on a borrowed connection, while the caller's transaction goes on.
 SAVEPOINT windlass_keys

@@ -28,3 +28,14 @@ INSERT INTO windlass.steps (job, name, value)
 SELECT job, name, coalesce(value, 'null')
   FROM json_to_recordset(CAST($1 AS json)) AS new (job uuid, name text, value json)
     ON CONFLICT (job, name) DO UPDATE SET value = excluded.value, at = excluded.at
+
+-- name: delete_expired_waits
+-- Forget waits that timed out, so that they begin anew: the step that marks the time-out (its name ends in a space)
+-- and the deadline of that name.
+--
+--   $1 [id]
+DELETE FROM windlass.steps
+ WHERE job = ANY ({ids})
+   AND (name LIKE '% '
+        OR EXISTS (SELECT FROM windlass.steps AS mark WHERE mark.job = steps.job AND mark.name = steps.name || ' '
+                    OFFSET 0))

@@ -6,9 +6,11 @@ iif(until > :now, spent, 0) >= cents
 
 -- fragment: closed
 -- Everything that keeps jobs from starting: closed gates, and spent budgets.   :now
+-- CAST, because a column without a type keeps SQLite from searching both tables by kind and name: it would read every
+-- budget in each claim (1.9 ms instead of 0.25 ms for `lanes` with 10,000 budgets).
 SELECT kind, name, state FROM windlass_gates WHERE state <> 'open'
     UNION ALL
-    SELECT kind, name, 'spent' FROM windlass_budgets WHERE {spent_budget}
+    SELECT kind, name, CAST('spent' AS TEXT) FROM windlass_budgets WHERE {spent_budget}
 
 -- name: gates
 -- Every gate that an operator ever set, closed ones first.

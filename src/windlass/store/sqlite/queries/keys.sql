@@ -66,16 +66,6 @@ UPDATE windlass_keys
        ended_at = ?2
  WHERE states IS NOT NULL AND job IN (SELECT value ->> 'job' FROM json_each(?1))
 
--- name: delete_expired_keys
--- A job starts again: its waits that had timed out begin again. Deletes the mark, a step with a name that ends in a
--- space, and the deadline of the same name.
---   ?1 [id]
-DELETE FROM windlass_steps
- WHERE job IN (SELECT value FROM json_each(?1))
-   AND (name LIKE '% '
-        OR EXISTS (SELECT 1 FROM windlass_steps AS mark
-                    WHERE mark.job = windlass_steps.job AND mark.name = windlass_steps.name || ' '))
-
 -- name: begin_savepoint
 -- On a caller's connection: what follows can be undone, while the caller's transaction goes on.
 SAVEPOINT windlass_keys

@@ -20,3 +20,13 @@ SELECT id, :name, :value, :now FROM windlass_jobs WHERE id = :id AND token = :to
 INSERT INTO windlass_steps (job, name, value, at)
 SELECT value ->> 'job', value ->> 'name', value -> 'value', ?2 FROM json_each(?1) WHERE true
     ON CONFLICT (job, name) DO UPDATE SET value = excluded.value, at = excluded.at
+
+-- name: delete_expired_waits
+-- A job starts again: its waits that had timed out begin again. Deletes the mark, a step with a name that ends in a
+-- space, and the deadline of the same name.
+--   ?1 [id]
+DELETE FROM windlass_steps
+ WHERE job IN (SELECT value FROM json_each(?1))
+   AND (name LIKE '% '
+        OR EXISTS (SELECT 1 FROM windlass_steps AS mark
+                    WHERE mark.job = windlass_steps.job AND mark.name = windlass_steps.name || ' '))
