@@ -240,12 +240,12 @@ def test_a_phase_that_was_passed_is_good_news_and_counted(scene: Scene) -> None:
     for _ in range(3):
         scene.receive(AttemptEnded(1, 0.0, "ab" * 16, "pick", "1 of 4", words, None, State.QUEUED, "pack"))
     for _ in range(2):
-        scene.receive(AttemptEnded(1, 0.0, "ab" * 16, "pick", "1 of 4", "given back after 9ms", None, State.QUEUED))
+        scene.receive(AttemptEnded(1, 0.0, "ab" * 16, "pick", "1 of 4", "released after 9ms", None, State.QUEUED))
 
     assert [(lives.times, lives.last.text) for lives in scene.attempts][-3:] == [
         (3, words),
-        (1, "given back after 9ms"),
-        (1, "given back after 9ms"),
+        (1, "released after 9ms"),
+        (1, "released after 9ms"),
     ]
 
 

@@ -39,7 +39,7 @@ def test_a_change_starts_the_new_code_and_loses_no_running_job(
     (program_dir / "app.py").write_text(APP.replace("a + b", "a + b + 100"))
 
     dev.expect(r"app\.py changed; restarting")
-    dev.expect("hold  +given back")
+    dev.expect("hold  +released")
     dev.expect("works on")
     assert windlass("run", "app:add", "2", "3").stdout == "105\n"
     dev.expect("hold  +runs since")  # the job was released, and is claimed again

@@ -75,7 +75,7 @@ def test_a_traceback_stays_on_its_line() -> None:
         ),
         (end(Ending.RAISED, "ValueError: no", attempt=4), State.DEAD, "dead in 12ms (attempt 4 of 4): ValueError: no"),
         (end(Ending.SNOOZED, delay=90.0), State.QUEUED, "snoozed for 1m30s"),
-        (end(Ending.RELEASED), State.QUEUED, "given back after 12ms"),
+        (end(Ending.RELEASED), State.QUEUED, "released after 12ms"),
         (end(Ending.CANCELLED), State.CANCELLED, "cancelled after 12ms"),
         (end(Ending.LOST), None, "lost its lease after 12ms; nothing was written"),
     ],

@@ -39,7 +39,7 @@ def test_a_job_that_outlives_the_grace_time_is_given_back_unharmed(
     worker.signal(signal.SIGINT)
 
     assert worker.wait() == 0
-    worker.expect(f"hold given back .* job={id}")
+    worker.expect(f"hold released .* job={id}")
     job = app(program_dir).find(id).record()
     assert (job.status, job.attempt, job.crashes) == (State.QUEUED, 0, 0)
 

@@ -112,7 +112,7 @@ def test_a_sweep_that_is_faster_than_the_worker_that_comes_back_keeps_what_it_di
     lab.until(lambda: rescue(lab) == 1, "another worker's sweep rescued the job", within=10 * LEASE)
     claimed = lab.ask(lambda store: take_over(store, successor))
     worker.thaw()
-    lab.until(lambda: "0 of 1" in worker.output(), "the worker came back, and gave back nothing")
+    lab.until(lambda: "0 of 1" in worker.output(), "the worker came back, and released nothing")
 
     found = lab.find(job)
     assert [each.id for each in claimed.jobs] == [job]

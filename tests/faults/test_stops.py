@@ -33,7 +33,7 @@ def test_a_rolling_restart_loses_nothing_and_burns_no_attempt(lab: FaultLab) -> 
     assert {(job.attempt, job.crashes, job.rescues) for job in found} == {(1, 0, 0)}
     released = sum(job.fence > 1 for job in found)
     assert released, "no job outlived the grace time: this run proves nothing"
-    print(f"{len(codes)} restarts, {released} jobs given back")
+    print(f"{len(codes)} restarts, {released} jobs released")
 
 
 def test_a_second_sigterm_ends_at_once_and_the_job_is_rescued(postgres_lab: FaultLab) -> None:

@@ -36,7 +36,7 @@ EPILOG = """\b
 Exit codes:
     0  done; a worker, dev or demo that was asked to stop
     1  run: the job is dead or cancelled. jobs cancel, retry, …, signal: a job
-       was refused, or you answered no. migrate --check: one is missing.
+       was refused, or you answered no. migrate --check: a migration is missing.
        doctor: there is a problem. demo: the check at the end failed
     2  a wrong command, filter, setting, program or database; stderr names it
   124  run: the time given by --timeout is up; the job goes on

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from windlass.connection.alchemy import AsyncAlchemy
 from windlass.errors import UnusableConnection
+from windlass.store.parts.statements import aexecute, execute
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -38,13 +39,7 @@ def location(borrowed: CallerConnection) -> str:
     anchor = _anchor(borrowed)
     if anchor is not None and anchor in LOCATIONS:
         return LOCATIONS[anchor]
-    steps = _locate(borrowed, anchor)
-    try:
-        sql = next(steps)
-        while True:
-            sql = steps.send(borrowed.read(sql))
-    except StopIteration as stop:
-        return str(stop.value)
+    return execute(_locate(borrowed, anchor), borrowed.read)
 
 
 async def alocation(borrowed: CallerConnection) -> str:
@@ -56,13 +51,7 @@ async def alocation(borrowed: CallerConnection) -> str:
     anchor = _anchor(borrowed)
     if anchor is not None and anchor in LOCATIONS:
         return LOCATIONS[anchor]
-    steps = _locate(borrowed, anchor)
-    try:
-        sql = next(steps)
-        while True:
-            sql = steps.send(await borrowed.aread(sql))
-    except StopIteration as stop:
-        return str(stop.value)
+    return await aexecute(_locate(borrowed, anchor), borrowed.aread)
 
 
 def check_identity(found: str, app: str) -> None:

@@ -72,7 +72,7 @@ class RunMemory:
         self._patience = patience  # seconds to retry while the database does not answer: the lease ends then
         self._taken: dict[str, str] = {}
         self._recollection: Recollection | None = None
-        self._doubtful = False  # a name was given back in this run
+        self._doubtful = False  # a name was released in this run
         self._reading = asyncio.Lock()
 
     @property

@@ -148,7 +148,7 @@ def describe_end(end: JobEnded, state: State | None) -> str:
         case State.QUEUED if end.ending is Ending.SNOOZED:
             return f"snoozed for {spell(end.delay or 0.0)}"
         case State.QUEUED if end.ending is Ending.RELEASED:
-            return f"given back after {spell(end.elapsed)}"
+            return f"released after {spell(end.elapsed)}"
         case _:
             return f"{state} {took}{why}"
 

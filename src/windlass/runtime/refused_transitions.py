@@ -37,7 +37,7 @@ VERDICTS = {
     Verb.BURY: "dead",
     Verb.WAIT: "waiting",
     Verb.SNOOZE: "snoozed",
-    Verb.RELEASE: "given back",
+    Verb.RELEASE: "released",
 }
 
 

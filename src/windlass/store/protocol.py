@@ -99,9 +99,9 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     """What one sweep did."""
 
     deaths: int = 0  # workers marked dead
-    rescued: int = 0  # jobs given back
+    rescued: int = 0  # jobs of dead workers, claimable again
     dead_after_crashes: int = 0  # jobs that are dead now, because too many of their workers died
-    late: bool = False  # the database had not answered for long: no job was given back yet
+    late: bool = False  # the database had not answered for long: no job was rescued yet
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):

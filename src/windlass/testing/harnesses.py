@@ -239,9 +239,9 @@ class Harness:
     def _strict(self, raise_errors: bool | None) -> bool:
         return self._raise_errors if raise_errors is None else raise_errors
 
-    def _wait(self, work: Callable[[Executor], Coroutine[Any, Any, T]], twin: str) -> T:
+    def _wait(self, work: Callable[[Executor], Coroutine[Any, Any, T]], async_name: str) -> T:
         """Let coroutines run on the runner's loop, and plain handlers on this thread."""
-        self._runner.refuse_on_a_loop(twin)
+        self._runner.refuse_on_a_loop(async_name)
         threads = CallerThreadExecutor()
         return threads.serve(self._runner.submit(lambda: work(threads)))
 

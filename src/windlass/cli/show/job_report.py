@@ -41,7 +41,7 @@ OUTCOME_TEXT = {
     "raised": "failed",
     "timeout": "timed out",
     "retry": "asked for a retry",
-    "released": "given back",
+    "released": "released",
     "waiting": "began to wait",
 }
 """How a timeline names an outcome, where it does not use the outcome's own name."""

@@ -70,7 +70,7 @@ class GateWatcher(Service):
         for job in stopped:
             self._completer.submit(release_unstarted(job))
         if stopped:
-            log.info("unstarted jobs given back, because they are closed: %d", len(stopped))
+            log.info("unstarted jobs released, because they are closed: %d", len(stopped))
         return bool(stopped)
 
 

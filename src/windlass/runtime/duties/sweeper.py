@@ -85,7 +85,7 @@ class Sweeper(Service):
             raise
         if swept.deaths or swept.rescued or swept.dead_after_crashes:
             log.warning(
-                "swept: %d workers died, %d jobs given back, %d dead after too many crashes",
+                "swept: %d workers died, %d jobs rescued, %d dead after too many crashes",
                 swept.deaths,
                 swept.rescued,
                 swept.dead_after_crashes,
@@ -113,7 +113,7 @@ class Sweeper(Service):
             raise
         except WindlassError as error:
             log.error("what %d jobs left behind cannot be stored: %s; a sweep gives them back", len(ended), error)
-        log.warning("gave back or finished %d of %d jobs held before the outage", finished, len(lost.jobs))
+        log.warning("released or finished %d of %d jobs held before the outage", finished, len(lost.jobs))
 
     async def _finish(self, transitions: Sequence[Transition]) -> int:
         finished = 0

@@ -179,7 +179,7 @@ def check_types(unserved: Sequence[UnservedType]) -> list[Finding]:
 
 
 def check_holders(settings: Settings, alive: int, gone: Sequence[Holder]) -> list[Finding]:
-    """Jobs of dead or silent workers should be given back within a sweep, and the workers' rows are deleted later."""
+    """Jobs of dead or silent workers should be rescued within a sweep, and the workers' rows are deleted later."""
     findings = [_check_orphans(settings, alive, gone)]
     known = [holder for holder in gone if holder.name is not None]
     if known:
@@ -201,7 +201,7 @@ def check_leases(forgetful: Sequence[MissingLeases]) -> list[Finding]:
         problem(
             "leases",
             f"{each.jobs:,} running under worker {each.name}, which knows of {each.reported:,}",
-            f"restart worker {each.name}: its jobs are given back a lease after its end",
+            f"restart worker {each.name}: its jobs are rescued a lease after its end",
         )
         for each in forgetful
     ]

@@ -71,9 +71,9 @@ def _link(job: UUID, name: str, target: UUID, place: int) -> dict[str, object]:
 # After a batch of transitions
 
 
-def write_flow(settled: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
+def write_flow(written: Iterable[tuple[Transition, State]]) -> Statements[Mapping[UUID, State]]:
     """Write what these transitions cause; returns the jobs that changed their state again, with the new one."""
-    pairs = list(settled)
+    pairs = list(written)
     changed: dict[UUID, State] = {}
     flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
     for transition, state, flow in flows:

@@ -1,6 +1,6 @@
-"""The second step of a sweep, for both stores: dead workers' jobs (orphans) are given back, a page at a time.
+"""The second step of a sweep, for both stores: dead workers' jobs (orphans) become claimable, a page at a time.
 
-One row that cannot be given back (a trigger refuses it, or a value in it has an unexpected shape) must not keep the
+One row that cannot be rescued (a trigger refuses it, or a value in it has an unexpected shape) must not keep the
 others from it. So after a refused page every orphan is tried alone, then with the smallest possible write. An orphan
 that is refused even then stays as it is: the log names it, and `windlass doctor` finds it.
 """
@@ -67,12 +67,12 @@ class RescuePart:
         except Exception as error:
             if getattr(error, "of_database", False):
                 raise
-            log.warning("job %s of a dead worker cannot be given back as others are: %r", job, error)
+            log.warning("job %s of a dead worker cannot be rescued as others are: %r", job, error)
         try:
             return await self._rescue_bare(rules, job)
         except Exception as error:
             if getattr(error, "of_database", False):
                 raise
-            log.error("job %s of a dead worker cannot be given back at all: %r", job, error)
+            log.error("job %s of a dead worker cannot be rescued at all: %r", job, error)
             stuck.add(job)
             return []

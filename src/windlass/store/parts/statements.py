@@ -13,6 +13,8 @@ from uuid import UUID
 import msgspec
 
 T = TypeVar("T")
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
 
 Rows = Sequence[Sequence[Any]]
 
@@ -44,7 +46,7 @@ def run(name: str, payload: object = None, *, wakes: bool = False, unparks: bool
     return rows
 
 
-def execute(statements: Statements[T], fetch: Callable[[Statement], Rows]) -> T:
+def execute(statements: Generator[Asked, Given, T], fetch: Callable[[Asked], Given]) -> T:
     """Run every statement with a blocking call."""
     try:
         statement = next(statements)
@@ -55,7 +57,7 @@ def execute(statements: Statements[T], fetch: Callable[[Statement], Rows]) -> T:
         return answer
 
 
-async def aexecute(statements: Statements[T], fetch: Callable[[Statement], Awaitable[Rows]]) -> T:
+async def aexecute(statements: Generator[Asked, Given, T], fetch: Callable[[Asked], Awaitable[Given]]) -> T:
     """Run every statement with an awaited call."""
     try:
         statement = next(statements)

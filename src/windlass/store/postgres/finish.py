@@ -49,7 +49,7 @@ NOTHING = Written({}, [])
 def sort_by_job(transitions: Sequence[Transition]) -> list[Transition]:
     """Sort transitions by job id, so that concurrent finishes lock in one order."""
     if any(transition.verb not in ENDING_VERBS | STAYING_VERBS for transition in transitions):
-        raise ValueError("only the verbs of a lease's holder can be settled")
+        raise ValueError("only the verbs of a lease's holder can be written")
     return sorted(transitions, key=lambda transition: transition.lease.job)
 
 

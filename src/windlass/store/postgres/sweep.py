@@ -1,4 +1,4 @@
-"""Sweeping: give back the jobs of dead workers. One transaction per function."""
+"""Sweeping: rescue the jobs of dead workers. One transaction per function."""
 
 from __future__ import annotations
 

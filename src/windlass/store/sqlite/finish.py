@@ -90,8 +90,8 @@ def _write(connection: sqlite3.Connection, transition: Transition, parameters: P
         return target(transition.verb) if _archive(connection, "finish", parameters) else None
     if _archive(connection, "finish_cancelled", parameters):
         return State.CANCELLED
-    settled = connection.execute(query("sqlite", "finish_staying"), parameters).rowcount
-    return target(transition.verb) if settled else None
+    written = connection.execute(query("sqlite", "finish_staying"), parameters).rowcount
+    return target(transition.verb) if written else None
 
 
 def bury_unreadable(runner: Runner, connection: sqlite3.Connection, now: int, lease: Lease, reason: str) -> bool:

@@ -41,7 +41,7 @@ def rescue(
     *,
     only: bool,
 ) -> list[State]:
-    """Step two: give back one page of orphans, of these jobs (`only`) or of all but these; returns their states now.
+    """Step two: rescue one page of orphans, of these jobs (`only`) or of all but these; returns their states now.
 
     What a job's death causes is written with it, and the slots that the orphans held are released.
     """

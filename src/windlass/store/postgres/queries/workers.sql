@@ -75,7 +75,7 @@ SELECT jobs.id
  LIMIT $1::int
 
 -- name: rescue
--- Rescue, step two: give back the jobs of dead workers, a page at a time and without waiting for a lock.
+-- Rescue, step two: the jobs of dead workers become claimable, a page at a time and without waiting for a lock.
 --
 --   $1 max crashes
 --   $2 max rescues
@@ -86,7 +86,7 @@ SELECT jobs.id
 --   $7 blames: whether a crash is counted at all; after an outage a worker's silence is no evidence against its jobs
 --
 -- The row is taken by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in
--- between is not there any more. The attempt is given back. run_at stays, so that the job keeps its place: the rescan
+-- between is not there any more. The attempt is not counted. run_at stays, so that the job keeps its place: the rescan
 -- of every worker reads below its floor. The job was due, and is due, also if the clock was set back since.
 -- A crash is counted against every job that may have caused it. A job that already was a suspect on a worker that runs
 -- suspects in processes of their own cannot have killed its worker and is not counted. All deaths count as rescues.
