@@ -350,7 +350,7 @@ async def test_a_plain_enqueue_is_one_statement(pg: Db, lite: Db) -> None:
         sa.event.listen(engine, "before_cursor_execute", lambda *call, asked=asked: asked.append(call[2]))
 
         with engine.begin() as conn:
-            borrow(conn).enqueue([new_job(consequences="{}"), new_job(key="shown only")])
+            borrow(conn).enqueue([new_job(follow_ups="{}"), new_job(key="shown only")])
 
         assert [sql for sql in asked if not sql.startswith("BEGIN")] == asked[-1:]
         assert asked[-1].startswith("INSERT INTO windlass")

@@ -20,7 +20,7 @@ from windlass.client import gather
 from windlass.declare.pipeline import next_phase
 from windlass.errors import ConfigError, EnqueueError, FlowError, InvalidOption, RegistrationError
 from windlass.model.admission import LONGEST_KEY, Rule
-from windlass.model.flow import Consequences, Moment
+from windlass.model.flow import FollowUps, Moment
 from windlass.model.job import NewJob
 from windlass.policy.limit import Limit
 
@@ -498,9 +498,9 @@ def test_a_follow_up_has_the_keys_that_can_be_made_ahead(app: Windlass) -> None:
     @app.job(on_dead=alarm, on_cancelled=tidy)
     def work() -> None: ...
 
-    kept = new(work, options={"tenant": "acme"}).consequences
+    kept = new(work, options={"tenant": "acme"}).follow_ups
     assert kept is not None
-    tree = msgspec.json.decode(kept, type=Consequences)
+    tree = msgspec.json.decode(kept, type=FollowUps)
     assert tree[Moment.DEAD].limits == ("tenant:acme", "queue:alarms", "mail:acme")
     assert tree[Moment.CANCELLED].limits == ("type:tidy",)
     assert tree[Moment.CANCELLED].then[Moment.SUCCEEDED].limits == tree[Moment.DEAD].limits

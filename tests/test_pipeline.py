@@ -237,8 +237,8 @@ def test_a_follow_up_is_the_pipelines(app: Windlass) -> None:
     line = app.pipeline("line", [one], on_dead=alarm)
     job = line.call(1).new_job(app.settings)
 
-    assert job.consequences is not None
-    assert '"type":"alarm"' in job.consequences
+    assert job.follow_ups is not None
+    assert '"type":"alarm"' in job.follow_ups
     lost = app.pipeline("lost", [one], on_dead="nobody")
     with pytest.raises(EnqueueError, match="no job type 'nobody'"):
         lost.call(1).new_job(app.settings)

@@ -20,7 +20,7 @@ from windlass.errors import (
     RegistrationError,
     UnknownType,
 )
-from windlass.model.flow import Consequences, Moment
+from windlass.model.flow import FollowUps, Moment
 from windlass.model.job import Edge, Key, NewJob, Wait, new_id
 from windlass.model.state import State
 from windlass.policy.unique import REFUSING_STATES, merge_repeated
@@ -64,7 +64,7 @@ def key(job: NewJob) -> Key:
 def test_a_job_has_no_key_by_default(app: Windlass) -> None:
     job = new(declare(app), 1)
 
-    assert (job.key, job.unique, job.idempotency, job.consequences, job.followed) == (None, None, None, None, False)
+    assert (job.key, job.unique, job.idempotency, job.follow_ups, job.followed) == (None, None, None, None, False)
 
 
 def test_all_arguments_make_the_key_as_the_handler_will_see_them(app: Windlass) -> None:
@@ -391,9 +391,9 @@ def test_a_key_that_no_user_could_read_is_refused(app: Windlass, option: str, te
 # Consequences
 
 
-def kept(job: NewJob) -> Consequences:
-    assert job.consequences is not None
-    return msgspec.json.decode(job.consequences, type=Consequences)
+def kept(job: NewJob) -> FollowUps:
+    assert job.follow_ups is not None
+    return msgspec.json.decode(job.follow_ups, type=FollowUps)
 
 
 def test_follow_ups_are_kept_on_the_job_with_all_that_they_need(app: Windlass) -> None:

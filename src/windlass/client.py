@@ -23,7 +23,7 @@ import msgspec
 from windlass.blocking import Portal, describe_like, rename
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.declare.follow_ups import consequences
+from windlass.declare.follow_ups import follow_ups_of
 from windlass.declare.options import NONE, Options
 from windlass.declare.registry import Definition, Registry
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
@@ -69,7 +69,7 @@ class Call(msgspec.Struct, frozen=True):
             phase=None if definition.plan is None else definition.plan.phases[0].name,
             unique=unique,
             idempotency=self._idempotency(tenant, settings.idempotency_window),
-            consequences=consequences(definition, self.registry, settings, tenant),
+            follow_ups=follow_ups_of(definition, self.registry, settings, tenant),
             limits=self._limits(tenant, queue),
         )
 

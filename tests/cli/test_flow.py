@@ -14,7 +14,7 @@ import pytest
 from windlass.cli.show.job_details import describe_wait
 from windlass.cli.show.live_log import describe_flow
 from windlass.clock import SystemClock
-from windlass.model.flow import Advance, Consequence, Flow, Memory, Moment, Spawn, Waiting
+from windlass.model.flow import Advance, Flow, FollowUp, Memory, Moment, Spawn, Waiting
 from windlass.model.job import Edge, NewJob, Wait, new_id
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
@@ -264,11 +264,11 @@ def test_a_job_that_was_there_before_is_no_child(cli_store: CliStore) -> None:
 
 
 def test_consequences_are_named(cli_store: CliStore) -> None:
-    consequence = Consequence(type="alarm", names=("id",), queue="ops", priority=0, max_attempts=4)
-    (job,) = cli_store.enqueue(consequences=msgspec.json.encode({Moment.DEAD: consequence}).decode())
+    follow_up = FollowUp(type="alarm", names=("id",), queue="ops", priority=0, max_attempts=4)
+    (job,) = cli_store.enqueue(follow_ups=msgspec.json.encode({Moment.DEAD: follow_up}).decode())
 
     assert "on dead   alarm\n" in cli_store.run("jobs", "show", str(job)).stdout
-    assert cli_store.run_json("jobs", "show", str(job))["consequences"]["dead"]["type"] == "alarm"
+    assert cli_store.run_json("jobs", "show", str(job))["follow_ups"]["dead"]["type"] == "alarm"
 
 
 def waits(

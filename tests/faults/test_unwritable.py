@@ -85,8 +85,8 @@ async def test_a_rescue_reads_attempts_of_any_shape(lab: FaultLab, store: Store,
 @pytest.mark.parametrize("odd", ["[]", '"later"', '{"dead": {"type": 7}, "never": 1}'])
 async def test_a_rescue_reads_consequences_of_any_shape(lab: FaultLab, store: Store, odd: str) -> None:
     follow_up = '{"dead":{"type":"mourn","names":[],"queue":"default","priority":0,"max_attempts":1}}'
-    jobs = await orphans(store, lab, 3, consequences=follow_up)
-    lab.sql(f"UPDATE {{}}jobs SET consequences = '{odd}' WHERE id = '{jobs[1].id}'")
+    jobs = await orphans(store, lab, 3, follow_ups=follow_up)
+    lab.sql(f"UPDATE {{}}jobs SET follow_ups = '{odd}' WHERE id = '{jobs[1].id}'")
 
     swept = await store.sweep(max_crashes=1)
 
@@ -138,7 +138,7 @@ async def test_a_running_job_whose_row_was_edited_ends_as_others_do(lab: FaultLa
         job = await odd.aenqueue()
         await come(started)
         shape = {"sqlite": "1", "postgres": "true"}[database.dialect]
-        lab.sql(f"UPDATE {{}}jobs SET attempts = '1', consequences = '7', followed = {shape} WHERE id = '{job.id}'")
+        lab.sql(f"UPDATE {{}}jobs SET attempts = '1', follow_ups = '7', followed = {shape} WHERE id = '{job.id}'")
         go.set()
         handles = await app.aenqueue_many(plain.call(n) for n in range(5))
         assert [await handle.aresult(timeout=30) for handle in handles] == list(range(5))

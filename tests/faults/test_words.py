@@ -35,7 +35,7 @@ def findings(url: str) -> dict[str, tuple[str, str, str]]:
 
 # Odd rows
 
-SHAPES = (  # error, attempts, consequences, input
+SHAPES = (  # error, attempts, follow_ups, input
     ('"a text"', "{ }", "[]", "5"),
     ("{ }", "[1]", '{"dead": 1}', "[]"),
     ("[]", '[{"attempt": "x"}]', '"x"', '"x"'),
@@ -53,9 +53,9 @@ def test_a_job_whose_documents_have_another_shape_is_shown(lab: FaultLab) -> Non
     broken = ("", "{", "no JSON", "{") if dialect(lab) == "sqlite" else SHAPES[0]
 
     for documents in (*SHAPES, broken):
-        error, attempts, consequences, input = documents
+        error, attempts, follow_ups, input = documents
         lab.sql(
-            f"UPDATE {{}}jobs SET error = '{error}', attempts = '{attempts}', consequences = '{consequences}',"
+            f"UPDATE {{}}jobs SET error = '{error}', attempts = '{attempts}', follow_ups = '{follow_ups}',"
             f" input = '{input}', output = '{input}' WHERE id = '{job}'"
         )
 

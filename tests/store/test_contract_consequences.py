@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from windlass.errors import TransitionRefused
-from windlass.model.flow import Consequence, Moment
+from windlass.model.flow import FollowUp, Moment
 from windlass.model.job import Policy
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
@@ -30,11 +30,11 @@ EVERYTHING = ("id", "input", "output", "error")
 DEADLY = {"dead", "condemned"}
 
 
-def follow_up(moment: Moment, *, names: tuple[str, ...] = EVERYTHING) -> Consequence:
-    return Consequence(type=f"after.{moment.value}", names=names, queue="after", priority=4, max_attempts=2)
+def follow_up(moment: Moment, *, names: tuple[str, ...] = EVERYTHING) -> FollowUp:
+    return FollowUp(type=f"after.{moment.value}", names=names, queue="after", priority=4, max_attempts=2)
 
 
-def consequences(*moments: Moment, **options: Any) -> str:
+def follow_ups(*moments: Moment, **options: Any) -> str:
     """For every moment, or for these."""
     return msgspec.json.encode({moment: follow_up(moment, **options) for moment in moments or Moment}).decode()
 
@@ -51,7 +51,7 @@ async def follower(rig: Rig, moment: Moment) -> Job:
 
 
 async def test_a_success_brings_its_follow_up(rig: Rig) -> None:
-    job = await rig.running(consequences=consequences(), input='{"to":"ann"}', tenant="acme", priority=9)
+    job = await rig.running(follow_ups=follow_ups(), input='{"to":"ann"}', tenant="acme", priority=9)
 
     await rig.finish(job, Verb.SUCCEED, output='{"sent":[1,null]}')
 
@@ -65,7 +65,7 @@ async def test_a_success_brings_its_follow_up(rig: Rig) -> None:
 
 
 async def test_a_death_brings_its_follow_up(rig: Rig) -> None:
-    job = await rig.running(consequences=consequences(), input='{"to":"ann"}')
+    job = await rig.running(follow_ups=follow_ups(), input='{"to":"ann"}')
 
     await rig.finish(job, Verb.BURY, error=ERROR)
 
@@ -75,7 +75,7 @@ async def test_a_death_brings_its_follow_up(rig: Rig) -> None:
 
 
 async def test_a_death_without_an_error_of_its_own_tells_the_last_one(rig: Rig) -> None:
-    job = await rig.running(consequences=consequences(Moment.DEAD))
+    job = await rig.running(follow_ups=follow_ups(Moment.DEAD))
     await rig.finish(job, Verb.FAIL, attempt=1, error=ERROR)
 
     await end(rig, job.id, Verb.BURY)
@@ -85,7 +85,7 @@ async def test_a_death_without_an_error_of_its_own_tells_the_last_one(rig: Rig) 
 
 @pytest.mark.parametrize("name", sorted(BAD_ENDS))
 async def test_a_bad_end_brings_its_follow_up_in_every_way_to_end(rig: Rig, name: str) -> None:
-    job = alone(consequences=consequences(), input='{"to":"ann"}')
+    job = alone(follow_ups=follow_ups(), input='{"to":"ann"}')
     await rig.store.enqueue([job])
 
     await BAD_ENDS[name](rig, job.id)
@@ -104,7 +104,7 @@ async def test_a_bad_end_brings_its_follow_up_in_every_way_to_end(rig: Rig, name
 async def test_an_end_in_a_transaction_brings_its_follow_up_with_the_commit(
     rig: Rig, verb: Verb, moment: Moment
 ) -> None:
-    job = await rig.running(consequences=consequences())
+    job = await rig.running(follow_ups=follow_ups())
     transition = Transition(lease=job.lease, verb=verb, output="7", error=ERROR, followed=job.followed)
 
     async with rig.store.transaction(limit=LIMIT) as transaction:
@@ -126,7 +126,7 @@ async def test_a_node_that_goes_with_its_dependency_brings_its_follow_up(
 ) -> None:
     dependency = alone()
     await rig.store.enqueue([dependency])
-    after = await node(rig, dependency.id, policy=policy, consequences=consequences())
+    after = await node(rig, dependency.id, policy=policy, follow_ups=follow_ups())
 
     await die(rig, dependency.id)
 
@@ -135,7 +135,7 @@ async def test_a_node_that_goes_with_its_dependency_brings_its_follow_up(
 
 async def test_a_child_that_is_cancelled_with_its_parent_brings_its_follow_up(rig: Rig) -> None:
     parent, (child,) = await family(rig, 1)
-    beside = alone(parent=child, consequences=consequences())
+    beside = alone(parent=child, follow_ups=follow_ups())
     await rig.store.enqueue([beside])
 
     await rig.store.operate(Verb.CANCEL, parent)
@@ -146,7 +146,7 @@ async def test_a_child_that_is_cancelled_with_its_parent_brings_its_follow_up(ri
 
 async def test_a_follow_up_is_given_only_what_its_parameters_name(rig: Rig) -> None:
     for names in [("id",), ("output", "input"), ()]:
-        job = await rig.running(consequences=consequences(Moment.SUCCEEDED, names=names), input='{"a":1}')
+        job = await rig.running(follow_ups=follow_ups(Moment.SUCCEEDED, names=names), input='{"a":1}')
         await rig.finish(job, Verb.SUCCEED, output="2")
 
         given = decoded((await follower(rig, Moment.SUCCEEDED)).input)
@@ -156,7 +156,7 @@ async def test_a_follow_up_is_given_only_what_its_parameters_name(rig: Rig) -> N
 
 async def test_what_a_follow_up_is_given_keeps_its_json_to_the_last_digit(rig: Rig) -> None:
     text = '{"big":18446744073709551616,"float":1.0,"text":"é\\n\\u0041\\"","list":[null,true,{"a":{}}],"":""}'
-    job = await rig.running(consequences=consequences(Moment.SUCCEEDED), input=text)
+    job = await rig.running(follow_ups=follow_ups(Moment.SUCCEEDED), input=text)
 
     await rig.finish(job, Verb.SUCCEED, output=text)
 
@@ -177,7 +177,7 @@ async def test_what_a_follow_up_is_given_keeps_its_json_to_the_last_digit(rig: R
     ],
 )
 async def test_another_end_brings_no_follow_up(rig: Rig, moment: Moment, verb: Verb) -> None:
-    job = await rig.running(consequences=consequences(moment))
+    job = await rig.running(follow_ups=follow_ups(moment))
 
     await rig.finish(job, verb)
 
@@ -186,7 +186,7 @@ async def test_another_end_brings_no_follow_up(rig: Rig, moment: Moment, verb: V
 
 @pytest.mark.parametrize("verb", [Verb.FAIL, Verb.SNOOZE, Verb.RELEASE, Verb.WAIT, Verb.ADVANCE])
 async def test_what_is_no_end_brings_no_follow_up(rig: Rig, verb: Verb) -> None:
-    job = await rig.running(consequences=consequences())
+    job = await rig.running(follow_ups=follow_ups())
 
     await rig.finish(job, verb, attempt=1, error=ERROR)
 
@@ -194,7 +194,7 @@ async def test_what_is_no_end_brings_no_follow_up(rig: Rig, verb: Verb) -> None:
 
 
 async def test_a_rescue_and_a_discard_bring_no_follow_up(rig: Rig) -> None:
-    job = await rig.running(consequences=consequences())
+    job = await rig.running(follow_ups=follow_ups())
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
     rig.worker = await rig.register()
@@ -208,7 +208,7 @@ async def test_a_rescue_and_a_discard_bring_no_follow_up(rig: Rig) -> None:
 
 
 async def test_every_end_brings_a_follow_up_of_its_own(rig: Rig) -> None:
-    job = await rig.running(consequences=consequences())
+    job = await rig.running(follow_ups=follow_ups())
     await rig.finish(job, Verb.BURY)
     await follower(rig, Moment.DEAD)
 
@@ -223,7 +223,7 @@ async def test_every_end_brings_a_follow_up_of_its_own(rig: Rig) -> None:
 
 
 async def test_a_lost_lease_brings_no_follow_up(rig: Rig) -> None:
-    stale = await rig.running(consequences=consequences())
+    stale = await rig.running(follow_ups=follow_ups())
     await rig.die(rig.worker)
     await rig.store.sweep(max_crashes=3)
     rig.worker = await rig.register()
@@ -235,7 +235,7 @@ async def test_a_lost_lease_brings_no_follow_up(rig: Rig) -> None:
 
 
 async def test_follow_ups_of_many_ends_in_one_batch(rig: Rig) -> None:
-    jobs = [await rig.running(consequences=consequences()) for _ in range(6)]
+    jobs = [await rig.running(follow_ups=follow_ups()) for _ in range(6)]
     verbs = [Verb.SUCCEED, Verb.BURY, Verb.STOP] * 2
 
     await rig.store.finish(
@@ -252,7 +252,7 @@ async def test_follow_ups_of_many_ends_in_one_batch(rig: Rig) -> None:
 async def test_of_many_cancels_at_once_one_brings_a_follow_up(rig: Rig) -> None:
     async with rig.stores(4) as stores:
         for _ in range(8):
-            job = alone(consequences=consequences())
+            job = alone(follow_ups=follow_ups())
             await rig.store.enqueue([job])
 
             answers = await asyncio.gather(
@@ -266,7 +266,7 @@ async def test_of_many_cancels_at_once_one_brings_a_follow_up(rig: Rig) -> None:
 async def test_of_a_success_and_a_sweep_at_once_one_brings_a_follow_up(rig: Rig) -> None:
     async with rig.stores(2) as (one, other):
         for _ in range(10):
-            job = await rig.running(consequences=consequences())
+            job = await rig.running(follow_ups=follow_ups())
             await rig.die(rig.worker)
 
             state, _ = await asyncio.gather(
@@ -281,7 +281,7 @@ async def test_of_a_success_and_a_sweep_at_once_one_brings_a_follow_up(rig: Rig)
 async def test_of_a_cancel_and_a_success_at_once_one_end_is_told(rig: Rig) -> None:
     async with rig.stores(2) as (one, other):
         for _ in range(10):
-            job = await rig.running(consequences=consequences())
+            job = await rig.running(follow_ups=follow_ups())
 
             async def cancel(job: Job = job) -> None:
                 try:

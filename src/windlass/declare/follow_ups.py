@@ -1,4 +1,4 @@
-"""Follow-up jobs: declared with a job type, and stored on each of its jobs as consequences.
+"""Follow-up jobs: declared with a job type, and stored on each of its jobs.
 
 A sweeper or an operator may write the end of a job, and neither has the program. So the enqueue decides everything that
 a follow-up needs: its type, queue, priority, attempts and limits, and which of `id`, `input`, `output` and `error` of
@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.config import Settings
 from windlass.errors import EnqueueError, UnknownType
-from windlass.model.flow import Consequence, Consequences, Moment
+from windlass.model.flow import FollowUp, FollowUps, Moment
 from windlass.model.job import DEFAULT_TENANT
 from windlass.names import name_problem
 from windlass.policy.limit import keys_of
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 GIVEN = ("id", "input", "output", "error")
 """The names that a follow-up's parameters may have."""
 
-FollowUps = tuple[tuple[Moment, str], ...]
+DeclaredFollowUps = tuple[tuple[Moment, str], ...]
 
 encoder = msgspec.json.Encoder()
 
 
-def parse_follow_ups(given: Mapping[Moment, object]) -> FollowUps:
+def parse_follow_ups(given: Mapping[Moment, object]) -> DeclaredFollowUps:
     """The follow-ups of a declaration by their types' names; raises EnqueueError when one is impossible."""
     follow_ups: list[tuple[Moment, str]] = []
     for moment, what in given.items():
@@ -47,10 +47,10 @@ def parse_follow_ups(given: Mapping[Moment, object]) -> FollowUps:
     return tuple(follow_ups)
 
 
-def consequences(
+def follow_ups_of(
     definition: Definition, registry: Registry, settings: Settings, tenant: str = DEFAULT_TENANT
 ) -> str | None:
-    """The consequences stored on a job of this type, as JSON; raises UnknownType or EnqueueError."""
+    """The follow-ups stored on a job of this type, as JSON; raises UnknownType or EnqueueError."""
     if not definition.follow_ups:
         return None
     return encoder.encode(_tree(definition, registry, settings, tenant, ())).decode()
@@ -59,19 +59,19 @@ def consequences(
 def check_follow_ups(registry: Registry, settings: Settings) -> None:
     """Refuse a program with a follow-up that could not be enqueued."""
     for definition in (*registry, *(plan.definition for plan in registry.pipelines.values())):
-        consequences(definition, registry, settings)
+        follow_ups_of(definition, registry, settings)
 
 
 def _tree(
     definition: Definition, registry: Registry, settings: Settings, tenant: str, above: tuple[str, ...]
-) -> Consequences:
+) -> FollowUps:
     if definition.type in above:
         return {}
     path = (*above, definition.type)
-    tree: Consequences = {}
+    tree: FollowUps = {}
     for moment, type in definition.follow_ups:
         follow_up = _find(definition, moment, type, registry)
-        tree[moment] = Consequence(
+        tree[moment] = FollowUp(
             type=follow_up.type,
             names=follow_up.signature.names,
             queue=follow_up.queue,

@@ -27,7 +27,7 @@ from windlass.names import name_problem
 from windlass.policy.limit import keys_of
 
 if TYPE_CHECKING:
-    from windlass.declare.follow_ups import FollowUps
+    from windlass.declare.follow_ups import DeclaredFollowUps
     from windlass.declare.registry import Definition, Registry
 
 P = ParamSpec("P")
@@ -82,7 +82,7 @@ class Plan:
         phases: Sequence[Phase[..., object]],
         *,
         labels: dict[str, str] | None = None,
-        follow_ups: FollowUps = (),
+        follow_ups: DeclaredFollowUps = (),
     ) -> None:
         self.name = name
         self.phases = tuple(phases)

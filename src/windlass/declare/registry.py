@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.clock import Duration, seconds
 from windlass.config import Pace, Settings, memory_size, suggest
-from windlass.declare.follow_ups import FollowUps, parse_follow_ups
+from windlass.declare.follow_ups import DeclaredFollowUps, parse_follow_ups
 from windlass.declare.pipeline import Plan, check_labels, check_with
 from windlass.errors import ConfigError, DuplicateType, EnqueueError, RegistrationError, ScheduleError, UnknownType
 from windlass.model import audit as actions
@@ -58,7 +58,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     transient: tuple[builtins.type[BaseException], ...] = ()
     unique: Uniqueness | None = None
     limits: tuple[Limit, ...] = ()  # that its jobs count against
-    follow_ups: FollowUps = ()
+    follow_ups: DeclaredFollowUps = ()
     audit: str | None = actions.SUCCEEDED  # the audit's action for a success; None: no row
     labels: dict[str, str] | None = None  # its own names for states
     plan: Plan | None = None  # of a pipeline's definition
@@ -314,7 +314,7 @@ def _limits(fn: Callable[..., Any], signature: Signature, limits: object) -> tup
         raise RegistrationError(f"{place(fn)}: {error}") from None
 
 
-def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> FollowUps:
+def _follow_ups(fn: Callable[..., Any], given: dict[Moment, object]) -> DeclaredFollowUps:
     try:
         return parse_follow_ups(given)
     except EnqueueError as error:

@@ -88,7 +88,7 @@ class Recollection(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, str]
 
 
-class Consequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FollowUp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A follow-up job, stored on the job itself: the process that writes the end may not have the program."""
 
     type: str
@@ -97,27 +97,27 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     priority: int
     max_attempts: int
     limits: tuple[str, ...] = ()  # keys of limits and rates that it counts against
-    then: dict[Moment, Consequence] = {}  # its own follow-ups, so that a chain needs no program either
+    then: dict[Moment, FollowUp] = {}  # its own follow-ups, so that a chain needs no program either
 
 
 class Moment(StrEnum):
-    """When a consequence follows."""
+    """When a follow-up is enqueued."""
 
     DEAD = "dead"
     CANCELLED = "cancelled"
     SUCCEEDED = "succeeded"
 
 
-Consequences = dict[Moment, Consequence]
+FollowUps = dict[Moment, FollowUp]
 
 
-def consequences_in(text: str | None) -> Consequences:
+def follow_ups_in(text: str | None) -> FollowUps:
     """The follow-ups in a job's row. A value of another shape was not written by Windlass, and is left out."""
-    found: Consequences = {}
+    found: FollowUps = {}
     with suppress(msgspec.DecodeError):
-        for moment, consequence in msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw]).items():
+        for moment, follow_up in msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw]).items():
             with suppress(msgspec.DecodeError, ValueError):
-                found[Moment(moment)] = msgspec.json.decode(consequence, type=Consequence)
+                found[Moment(moment)] = msgspec.json.decode(follow_up, type=FollowUp)
     return found
 
 

@@ -77,7 +77,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     copied_from: UUID | None = None
     unique: Key | None = None
     idempotency: Key | None = None
-    consequences: str | None = None  # JSON of `flow.Consequences`
+    follow_ups: str | None = None  # JSON of `flow.FollowUps`
     wait: Wait | None = None  # a graph's node starts as `waiting`
     links: tuple[tuple[str, UUID], ...] = ()  # names of the jobs it depends on
     limits: tuple[str, ...] = ()  # keys of limits and rates that it counts against
@@ -85,7 +85,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def followed(self) -> bool:
         """Whether the job's end changes other rows too."""
-        return self.unique is not None or self.consequences is not None or self.wait is not None
+        return self.unique is not None or self.follow_ups is not None or self.wait is not None
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class Job(msgspec.Struct, frozen=True):
     attempts: str | None
     """A JSON array of `Attempt`s, without a first attempt that succeeded and logged nothing; None: there is none."""
     followed: bool = False  # its end changes other rows: a waiting job, a key, a follow-up, a child
-    consequences: str | None = None
+    follow_ups: str | None = None
     limits: list[str] | None = None  # keys of limits and rates that it counts against
     parked_on: str | None = None  # the key that was full when a claim last tried the job
 

@@ -16,7 +16,7 @@ from windlass.cli.commands.limits import describe_room, describe_rule, describe_
 from windlass.cli.show.job_json import UNREADABLE
 from windlass.cli.show.output import format_origin, format_span, print_text, to_local
 from windlass.model.admission import GateState, LimitRow
-from windlass.model.flow import Consequences, Linked, Recollection, Waiting
+from windlass.model.flow import FollowUps, Linked, Recollection, Waiting
 from windlass.model.job import Job
 from windlass.model.state import State
 
@@ -143,14 +143,14 @@ def list_details(job: Job, details: JobDetails) -> Iterator[tuple[str, str]]:
         yield "steps", ", ".join(steps)
     if details.memory.signals:
         yield "signals", ", ".join(sorted(details.memory.signals))
-    if job.consequences is not None:
+    if job.follow_ups is not None:
         try:
-            consequences = msgspec.json.decode(job.consequences, type=Consequences)
+            follow_ups = msgspec.json.decode(job.follow_ups, type=FollowUps)
         except (msgspec.MsgspecError, ValueError):
-            yield "consequences", f"{UNREADABLE}: {job.consequences}"
+            yield "follow_ups", f"{UNREADABLE}: {job.follow_ups}"
             return
-        for moment, consequence in consequences.items():
-            yield f"on {moment}", consequence.type
+        for moment, follow_up in follow_ups.items():
+            yield f"on {moment}", follow_up.type
 
 
 def print_links(job: Job, details: JobDetails) -> None:

@@ -49,7 +49,7 @@ def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
         "output": _document(job.output),
         "error": _document(job.error),
         "attempts": _document(job.attempts or "[]"),
-        "consequences": _document(job.consequences or "{}"),
+        "follow_ups": _document(job.follow_ups or "{}"),
     }
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from windlass.errors import TransitionRefused
 from windlass.model import audit
-from windlass.model.flow import Flow, Moment, consequences_in, redirected
+from windlass.model.flow import Flow, Moment, follow_ups_in, redirected
 from windlass.model.job import Lease, NewJob, new_id
 from windlass.model.outcome import Transition
 from windlass.model.state import FINAL, State, Verb
@@ -157,17 +157,17 @@ class EndedJob(NamedTuple):
     input: str
     output: str | None
     error: str | None
-    consequences: str | None
+    follow_ups: str | None
 
 
 def _follow_up(job: EndedJob) -> NewJob | None:
-    if job.consequences is None:
+    if job.follow_ups is None:
         return None
-    known = consequences_in(job.consequences)
+    known = follow_ups_in(job.follow_ups)
     if not known:
-        log.warning("the follow-ups of job %s cannot be read, so none is enqueued: %s", job.id, job.consequences[:200])
-    consequence = known.get(Moment(job.status))
-    if consequence is None:
+        log.warning("the follow-ups of job %s cannot be read, so none is enqueued: %s", job.id, job.follow_ups[:200])
+    follow_up = known.get(Moment(job.status))
+    if follow_up is None:
         return None
     given = {
         "id": encoder.encode(job.id).decode(),
@@ -175,18 +175,18 @@ def _follow_up(job: EndedJob) -> NewJob | None:
         "output": job.output or "null",
         "error": job.error or "null",
     }
-    values = {name: msgspec.Raw(given[name].encode()) for name in consequence.names}
+    values = {name: msgspec.Raw(given[name].encode()) for name in follow_up.names}
     return NewJob(
         id=new_id(),
-        type=consequence.type,
+        type=follow_up.type,
         input=encoder.encode(values).decode(),
-        queue=consequence.queue,
+        queue=follow_up.queue,
         tenant=job.tenant,
-        priority=consequence.priority,
-        max_attempts=consequence.max_attempts,
+        priority=follow_up.priority,
+        max_attempts=follow_up.max_attempts,
         trace=job.trace,
-        consequences=encoder.encode(consequence.then).decode() if consequence.then else None,
-        limits=consequence.limits,
+        follow_ups=encoder.encode(follow_up.then).decode() if follow_up.then else None,
+        limits=follow_up.limits,
     )
 
 

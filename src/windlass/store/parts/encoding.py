@@ -33,7 +33,7 @@ class EnqueueRow(msgspec.Struct, frozen=True):
     phase_rank: int
     trace: str | None
     copied_from: UUID | None
-    consequences: msgspec.Raw | None
+    follow_ups: msgspec.Raw | None
     followed: bool
     status: str
     key_scope: str | None
@@ -60,7 +60,7 @@ def _row(job: NewJob, followed: bool) -> EnqueueRow:
         values[KEY] = job.unique.key
     if job.run_at is not None:
         values[RUN_AT] = job.run_at.astimezone(UTC)  # SQLite cannot read an offset and takes the time for UTC
-    consequences = None if job.consequences is None else msgspec.Raw(job.consequences)
+    follow_ups = None if job.follow_ups is None else msgspec.Raw(job.follow_ups)
     status = "queued" if job.wait is None else "waiting"
     scope = None if job.unique is None else job.unique.scope
-    return EnqueueRow(*[*values, consequences, followed, status, scope, job.limits or None])
+    return EnqueueRow(*[*values, follow_ups, followed, status, scope, job.limits or None])

@@ -59,7 +59,7 @@ def is_plain(job: NewJob) -> bool:
         and job.delay is None
         and job.run_at is None
         and job.key is None
-        and job.consequences is None
+        and job.follow_ups is None
         and job.parent is None
         and job.pipeline is None
         and job.phase is None

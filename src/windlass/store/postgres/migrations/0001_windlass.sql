@@ -59,7 +59,7 @@ CREATE TABLE windlass.jobs (
     -- children. The statement that finishes plain jobs leaves such a row alone, so that plain jobs pay nothing for it.
     -- A waiting job sets it under the row's lock, so that a finish either comes first or sees it.
     followed         boolean     NOT NULL DEFAULT false,
-    consequences     json,
+    follow_ups       json,
     key_scope        text,
     limits           text[],                                   -- keys the job counts against; null for most jobs
     -- The full key that the job was parked on. A parked job is not in the claim's index, so that a hundred thousand of

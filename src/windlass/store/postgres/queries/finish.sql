@@ -5,7 +5,7 @@
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
         finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
         failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-        error, attempts, followed, consequences, key_scope, limits
+        error, attempts, followed, follow_ups, key_scope, limits
 
 -- fragment: ended
 -- Move jobs that ended to the history, each under its lease. The parameters are those of `finish`.
@@ -23,7 +23,7 @@ WITH ending AS MATERIALIZED (
            jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank,
            jobs.cancel_requested, jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace,
            jobs.input, jobs.error AS last_error, jobs.output AS last_output, jobs.attempts, jobs.followed,
-           jobs.consequences, jobs.key_scope, jobs.limits, ending.status, ending.output, ending.error, ending.entry,
+           jobs.follow_ups, jobs.key_scope, jobs.limits, ending.status, ending.output, ending.error, ending.entry,
            ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
            ending.reason, ending.action
 ), audited AS (
@@ -37,7 +37,7 @@ WITH ending AS MATERIALIZED (
            crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
            pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
            CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
-           followed, consequences, key_scope, limits
+           followed, follow_ups, key_scope, limits
       FROM deleted
     RETURNING id, status, limits
 )
@@ -163,7 +163,7 @@ WITH ending AS MATERIALIZED (
            deleted.phase, deleted.pipeline, deleted.key, deleted.trace, deleted.reason, deleted.input, deleted.output,
            coalesce(held.error, deleted.error),
            CASE WHEN held.entry IS NULL THEN deleted.attempts ELSE windlass.remember(deleted.attempts, held.entry) END,
-           deleted.followed, deleted.consequences, deleted.key_scope, deleted.limits
+           deleted.followed, deleted.follow_ups, deleted.key_scope, deleted.limits
       FROM deleted
       JOIN held USING (id)
     RETURNING id, status, type, queue, tenant, reason, limits

@@ -17,7 +17,7 @@ WITH found AS MATERIALIZED (
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
            windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
            failed, true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-           attempts, followed, consequences, key_scope, limits
+           attempts, followed, follow_ups, key_scope, limits
       FROM deleted
 ), requested AS (
     UPDATE windlass.jobs SET cancel_requested = true, updated_at = windlass.now()
@@ -48,7 +48,7 @@ WITH cancelled AS MATERIALIZED (
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
            windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
            failed, true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, cancel_reason, input, output,
-           error, attempts, followed, consequences, key_scope, limits
+           error, attempts, followed, follow_ups, key_scope, limits
       FROM deleted
 ), audited AS (
     INSERT INTO windlass.audit (action, actor, job, type, queue, tenant, reason)
@@ -85,10 +85,10 @@ WITH resumed AS (
 INSERT INTO windlass.jobs (
     id, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at, cost_cents, priority,
     attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type, phase, pipeline,
-    key, trace, input, output, error, attempts, followed, consequences, key_scope, limits)
+    key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits)
 SELECT id, parent, copied_from, fence, windlass.now(), created_at, windlass.now(), claimed_at, started_at, cost_cents,
        priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type,
-       phase, pipeline, key, trace, input, output, error, attempts, followed, consequences, key_scope, limits
+       phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits
   FROM resumed
 RETURNING status
 

@@ -59,7 +59,7 @@ CREATE TABLE windlass_jobs (
     attempts         TEXT,                                     -- attempts that did not simply succeed, oldest first
     followed         INTEGER NOT NULL DEFAULT 0                -- its end changes other rows too: a job waits for it, or
         CHECK (followed IN (0, 1)),                            -- it holds a key, has follow-ups or children
-    consequences     TEXT,                                     -- its follow-ups
+    follow_ups       TEXT,                                     -- as JSON
     key_scope        TEXT,
     limits           TEXT,                                     -- the keys of its limits, a JSON array; mostly null
     parked_on        TEXT,                                     -- the full key on which the job is parked
@@ -137,7 +137,7 @@ CREATE TABLE windlass_history (
     error            TEXT,
     attempts         TEXT,
     followed         INTEGER NOT NULL DEFAULT 0,
-    consequences     TEXT,
+    follow_ups       TEXT,
     key_scope        TEXT,
     limits           TEXT,
     parked_on        TEXT

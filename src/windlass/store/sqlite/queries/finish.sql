@@ -5,7 +5,7 @@
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
         finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
         failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-        error, attempts, followed, consequences, key_scope, limits
+        error, attempts, followed, follow_ups, key_scope, limits
 
 -- name: finish
 -- Copy one finished job to the history, under its lease; `delete_finished` deletes it from the jobs in the same
@@ -19,7 +19,7 @@ INSERT INTO windlass_history (
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
        max(cost_cents, :cost_cents), priority, :attempt, max_attempts, crashes, rescues, phase_rank, :total, :processed,
        :failed, cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input,
-       coalesce(:output, output), coalesce(:error, error), remember(attempts, :entry), followed, consequences,
+       coalesce(:output, output), coalesce(:error, error), remember(attempts, :entry), followed, follow_ups,
        key_scope, limits
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
@@ -52,7 +52,7 @@ INSERT INTO windlass_history (
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
        max(cost_cents, :cost_cents), priority, :attempt, max_attempts, :crashes, rescues, phase_rank, :total,
        :processed, :failed, 1, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-       coalesce(:error, error), remember(attempts, :entry), followed, consequences, key_scope, limits
+       coalesce(:error, error), remember(attempts, :entry), followed, follow_ups, key_scope, limits
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
    AND cancel_requested AND :status <> 'dead'

@@ -31,11 +31,11 @@ SELECT id FROM windlass_jobs
 -- name: ended_jobs
 -- Jobs that just ended and are marked `followed`: their end changes other rows too.
 --   ?1 [id]
-SELECT id, status, tenant, trace, input, output, error, consequences
+SELECT id, status, tenant, trace, input, output, error, follow_ups
   FROM windlass_jobs
  WHERE id IN (SELECT value FROM json_each(?1)) AND followed AND status = 'dead'
 UNION ALL
-SELECT id, status, tenant, trace, input, output, error, consequences
+SELECT id, status, tenant, trace, input, output, error, follow_ups
   FROM windlass_history
  WHERE id IN (SELECT value FROM json_each(?1)) AND followed
 

@@ -9,7 +9,7 @@
 -- UTC with six digits of a second: strftime knows milliseconds only and would round up, so that the fraction is taken
 -- as text.
 INSERT INTO windlass_jobs (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase,
-                           phase_rank, trace, copied_from, consequences, followed, status, key_scope, limits,
+                           phase_rank, trace, copied_from, follow_ups, followed, status, key_scope, limits,
                            created_at, updated_at)
 SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.tenant'),
@@ -28,7 +28,7 @@ SELECT json_extract(new.value, '$.id'),
        json_extract(new.value, '$.phase_rank'),
        json_extract(new.value, '$.trace'),
        json_extract(new.value, '$.copied_from'),
-       json_extract(new.value, '$.consequences'),
+       json_extract(new.value, '$.follow_ups'),
        json_extract(new.value, '$.followed'),
        json_extract(new.value, '$.status'),
        json_extract(new.value, '$.key_scope'),
