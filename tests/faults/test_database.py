@@ -54,6 +54,8 @@ def test_workers_survive_an_outage_longer_than_their_lease(server: Server, crash
     jobs = lab.enqueue("effect", 50, seconds=0.2) + lab.enqueue("plain", 50, seconds=0.2)
     workers = [lab.start("--concurrency", "10") for _ in range(2)]
     lab.until(lambda: lab.final() > 10, "jobs get on")
+    # A worker that is not registered yet has no leases to lose.
+    lab.until(lambda: lab.sql("SELECT count(*) FROM {}workers WHERE NOT dead") == [(2,)], "both workers are registered")
 
     server.crash()
     lab.until(
