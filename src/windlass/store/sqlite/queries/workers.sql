@@ -53,8 +53,8 @@ SELECT id
  LIMIT :page
 
 -- name: rescue
--- Rescue, step two: the jobs of dead workers become claimable, and of ids that have no worker's row, a page at a time, so that
--- other writers get a turn in between. The attempt is not counted; run_at stays, so that the job keeps its place.
+-- Rescue, step two: the jobs of dead workers, and of ids that have no worker's row, become claimable, a page at a time, so
+-- that other writers get a turn in between. The attempt is not counted; run_at stays, so that the job keeps its place.
 --
 -- A crash is counted for every job that may have killed its worker. A job that was a suspect already, on a worker that
 -- runs suspects in processes of their own, cannot have killed it: its crash is not counted. All deaths count as
