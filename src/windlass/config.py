@@ -114,7 +114,7 @@ class Settings:
 
     discovery_batch: int | None = setting(None, whole, "jobs per phase and claim at most")
     order: Order = setting(Order.RUN_AT, lambda value: Order(str(value)), "claimed first: run_at or created_at")
-    untouched: float = setting(0.0, duration, "only jobs whose row did not change for so long are claimed")
+    untouched: float = setting(0.0, duration, "a job whose row changed within this time is not claimed")
     assign_every: float = setting(0.0, duration, "pause between assignments; 0: at once")
     assign_most: int | None = setting(None, whole, "assignments per phase and round at most")
     pool_size: int | None = setting(None, whole, "processors per phase, unless the phase sets its own")

@@ -174,6 +174,34 @@ def test_each_asked_statement_exists() -> None:
     )
 
 
+def test_each_statement_of_a_generator_exists() -> None:
+    """Calls such as run("find", …), partial(run, "find", …) and Statement("find")."""
+    expect_none(
+        (
+            f"{short(path)}:{node.lineno} runs {name}, which {dialect} has not"
+            for path in modules().values()
+            for node in nodes(path)
+            if isinstance(node, ast.Call) and (name := generated(node)) is not None
+            for dialect in running(path)
+            if name not in named(dialect, "name")
+        ),
+        "no statement has this name: name it as it stands in the `.sql` files",
+    )
+
+
+def running(path: Path) -> set[str]:
+    """The dialects that run a module's statements: its own store's, or both."""
+    return {"postgres", "sqlite"} & set(path.parts) or {"postgres", "sqlite"}
+
+
+def generated(call: ast.Call) -> str | None:
+    """The statement's name in such a call."""
+    names = [each.id for each in (call.func, *call.args) if isinstance(each, ast.Name)]
+    asks = names[:1] in (["run"], ["Statement"]) or names[:2] == ["partial", "run"]
+    texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return texts[0] if asks and texts else None
+
+
 def test_each_statement_is_used() -> None:
     asking = [
         found for path, found in strings().items() if path.relative_to(PACKAGE).parts[0] in ("store", "connection")

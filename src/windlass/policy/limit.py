@@ -63,7 +63,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-    """Run at most so many jobs at a time: `@app.job(limits=[per("domain", 2, key=domain_of), per("tenant", 20)])`.
+    """Run at most `most` jobs of one key at a time: `@app.job(limits=[per("domain", 2, key=domain_of)])`.
 
     `key` is what is counted separately: the name of an argument, or a function that takes arguments by their names.
     Without a key, `tenant`, `queue` and `type` mean the job's own, and any other name means the argument of that name;
@@ -85,7 +85,7 @@ def rate(
     key: KeyBy | None = None,
     scope: str = "global",
 ) -> Limit:
-    """Start at most so many jobs per period: `@app.job(limits=[rate("wikidata", 5, every="1s")])`.
+    """Start at most `count` jobs of one key per period: `@app.job(limits=[rate("wikidata", 5, every="1s")])`.
 
     Time is the database's. Starts are spaced evenly: five per second is one every 200 ms. After a pause, `burst` jobs
     may start at once; its default is the number that belongs to a tenth of a second, and at least 1. `every` has no

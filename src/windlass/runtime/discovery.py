@@ -87,7 +87,7 @@ class Discovery(Service):
             self._nudge.set()
 
     def poll_in(self, seconds: float) -> None:
-        """A job that ended here may be claimed again after so many seconds: claim then, and not at the next poll."""
+        """A job that ended here may be claimed again after `seconds`: claim then, and not at the next poll."""
         if seconds < self._state.settings.poll:
             self._state.later(seconds + AFTER_DUE, self.nudge)
 

@@ -130,7 +130,7 @@ class RefusedTransitions:
     # What may be claimed
 
     def room(self, held: int) -> int | None:
-        """How many new jobs may be claimed by a worker that holds so many; None: no limit."""
+        """How many new jobs may be claimed by a worker that holds this number of leases; None: no limit."""
         if not self._cases:
             return None
         cases = self._cases.values()

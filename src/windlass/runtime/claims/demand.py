@@ -13,7 +13,7 @@ from windlass.declare.pipeline import phases
 from windlass.runtime.completer import Completer
 from windlass.runtime.state import WorkerState
 
-CLAIMS_AHEAD = 4  # as many jobs are claimed ahead as the processors finish during so many claims
+CLAIMS_AHEAD = 4  # claims: a worker claims ahead what its processors finish during this number of claims
 LEAST_AHEAD, MOST_AHEAD = 0.02, 0.1  # seconds of work that are claimed ahead
 LARGEST_CLAIM = 500  # jobs
 MEASURE_EVERY = 0.02  # seconds between two measurements of how fast attempts end

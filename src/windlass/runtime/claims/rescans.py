@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windlass.clock import Clock
 
-LARGEST_SHARE = 20  # a rescan may take one part in so many of the time
+LARGEST_SHARE = 20  # rescans take at most one twentieth of a worker's time
 
 
 class RescanPacing:

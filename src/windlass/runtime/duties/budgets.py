@@ -41,7 +41,7 @@ class BudgetCache:
         self.spent = frozenset(budget for budget, left in self._left.items() if left <= 0)
 
     def charge(self, job: Job, cents: int) -> bool:
-        """An attempt ended that has cost so much; returns whether that spent a budget."""
+        """Subtract the cost of an attempt that ended; returns whether that spent a budget."""
         if not self._left:
             return False
         self._unwritten[job.id] = (job, cents)

@@ -27,7 +27,7 @@ from windlass.runtime.processes.wire import Start
 
 RECYCLE_AFTER = 100  # jobs, before leaks and fragments add up
 IDLE_KEPT = 4  # children that may wait for work for ever
-IDLE_SECONDS = 30.0  # the others wait so long
+IDLE_SECONDS = 30.0  # for which other idle children wait for an attempt before they end
 CLOSE_SECONDS = 3.0  # for a child to end after its socket was closed, before it is killed
 MOST_DEATHS = 3  # of children, before an attempt begins
 

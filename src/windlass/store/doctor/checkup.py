@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 SLACK = 5.0  # seconds beyond a bound before a check reports it
 UNKNOWN_SWEEPS = 13  # PostgreSQL searches for holders without a worker's row in every twelfth sweep
-ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take so long, or be read again
-NAMED = 5  # a finding names at most so many examples
+ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take this time, or be read again
+NAMED = 5  # the most examples that a finding names
 AHEAD = 5.0  # seconds that a job's time may be ahead of the clock: transactions take a moment
 REFUSED = "42501"  # SQLSTATE: insufficient privilege
 GRANT = (

@@ -38,7 +38,7 @@ MOST_PARKED = 5_000
 PARK_EVERY = 8
 """While every claim comes back full, only every 8th claim parks the jobs it skipped."""
 SCAN_EVERY = 0.1
-"""The least seconds between two scans for lanes: a tenant's first job may be overlooked for so long."""
+"""The least seconds between two scans for lanes: a tenant's first job may be overlooked for this time."""
 SCAN_SHARE = 20
 """Scans for lanes take at most one part in 20 of the time."""
 

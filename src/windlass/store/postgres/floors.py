@@ -20,7 +20,7 @@ from uuid import UUID
 from windlass.model.job import Job
 
 KEPT_SCANS = 60
-"""A lane is forgotten after it was empty in so many scans. Until then a woken worker reads it without a scan."""
+"""A lane is forgotten after it was empty in this number of scans. Until then a woken worker reads it without a scan."""
 
 
 class Lane(NamedTuple):

@@ -165,7 +165,7 @@ CREATE INDEX links_at ON windlass.links (at);
 CREATE TABLE windlass.waits (
     job       uuid        NOT NULL PRIMARY KEY,
     fence     bigint      NOT NULL DEFAULT 0,                  -- which wait of the job this is
-    need      integer     NOT NULL DEFAULT 0,                  -- so many jobs have to succeed
+    need      integer     NOT NULL DEFAULT 0,                  -- how many awaited jobs have to succeed
     pending   integer     NOT NULL DEFAULT 0,
     succeeded integer     NOT NULL DEFAULT 0,
     bad       integer     NOT NULL DEFAULT 0,
@@ -214,7 +214,7 @@ CREATE INDEX signals_at ON windlass.signals (at);
 -- Limits and rates by name, as programs declare them. The declaration of the program that started last counts.
 CREATE TABLE windlass.limits (
     name        text        NOT NULL PRIMARY KEY,
-    most        integer     CHECK (most > 0),                  -- of a limit: so many jobs at a time
+    most        integer     CHECK (most > 0),                  -- of a limit: the most jobs that run at a time
     period      float8      CHECK (period > 0),                -- of a rate: seconds from token to token
     burst       integer     NOT NULL DEFAULT 1 CHECK (burst > 0),
     declared_at timestamptz NOT NULL DEFAULT windlass.now(),

@@ -269,7 +269,7 @@ CREATE TABLE windlass_gates (
 -- Limits and rates by name, as programs declare them; the last declaration counts.
 CREATE TABLE windlass_limits (
     name        TEXT    NOT NULL PRIMARY KEY,
-    most        INTEGER CHECK (most > 0),                      -- a limit: so many jobs at a time
+    most        INTEGER CHECK (most > 0),                      -- a limit: the most jobs that run at a time
     period      REAL    CHECK (period > 0),                    -- a rate: seconds from token to token
     burst       INTEGER NOT NULL DEFAULT 1 CHECK (burst > 0),
     declared_at INTEGER NOT NULL,
