@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from run_counter import counter
-from windlass import Windlass, per
+from windlass import Windlass, limit
 
 KEYS = 1_000
 MOST = 2  # jobs at a time per key
@@ -22,7 +22,7 @@ async def plain(number: int) -> None:
     counter.count()
 
 
-@app.job(limits=[per("key", MOST, key="key")])
+@app.job(limits=[limit("key", MOST, key="key")])
 async def limited(number: int, key: int) -> None:
     counter.count()
 
@@ -33,7 +33,7 @@ async def plain_io(number: int) -> None:
     counter.count()
 
 
-@app.job(limits=[per("key", MOST, key="key")])
+@app.job(limits=[limit("key", MOST, key="key")])
 async def limited_io(number: int, key: int) -> None:
     await asyncio.sleep(INPUT_OUTPUT)
     counter.count()

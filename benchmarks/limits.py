@@ -87,7 +87,7 @@ class Side:
 
     async def add_limited_jobs(self) -> None:
         """Add limited jobs to another queue. Every slot is taken, so a claim there finds only jobs that must wait."""
-        await self._store.declare([limited_program.limited.definition.limits[0].rule])
+        await self._store.declare([limited_program.limited._definition.limits[0].rule])
         worker = NewWorker(
             id=uuid4(),
             name="other",

@@ -29,5 +29,5 @@ class Sender:
 
     def __init__(self, url: str) -> None:
         self.app = Windlass(url)
-        self.noop = self.app.job(noop.definition.fn)
-        self.stamp = self.app.job(stamp.definition.fn)
+        self.noop = self.app.job(noop._definition.fn)
+        self.stamp = self.app.job(stamp._definition.fn)

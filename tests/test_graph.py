@@ -29,7 +29,7 @@ class RecordingApp:
         self.app = Windlass("sqlite:///nowhere.db")
         self.written: list[NewJob] = []
         self.held: dict[str, UUID] = {}  # by type
-        monkeypatch.setattr(self.app.client, "enqueue", self._enqueue)
+        monkeypatch.setattr(self.app._client, "enqueue", self._enqueue)
         self.types: dict[str, PlainJob[[], None]] = {name: self._declare(name) for name in NAMES}
 
     def _declare(self, name: str) -> PlainJob[[], None]:
@@ -88,7 +88,7 @@ def test_a_name_may_be_added_later_and_what_is_awaited_is_written_first(recorder
 
 
 def test_a_job_that_exists_is_known_by_its_id(recorder: RecordingApp) -> None:
-    existing: JobHandle[None] = JobHandle(recorder.app.client, new_id())
+    existing: JobHandle[None] = JobHandle(recorder.app._client, new_id())
 
     recorder.graph(fetch=[], parse={existing: "skip", "fetch": "fail"}).enqueue()
 
@@ -242,7 +242,7 @@ def test_a_node_is_a_call(recorder: RecordingApp, how: str) -> None:
     given: dict[str, Any] = {
         "function": print,
         "job type": recorder.types["fetch"],
-        "handle": JobHandle(recorder.app.client, new_id()),
+        "handle": JobHandle(recorder.app._client, new_id()),
     }
     with pytest.raises(FlowError, match=r"node 'x' is given \w+, not a call; write: send.call"):
         recorder.app.graph().add("x", given[how])

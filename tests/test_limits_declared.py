@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import windlass
-from windlass import Context, Job, JobType, State, Windlass, per, phase, rate
+from windlass import Context, Job, JobType, State, Windlass, limit, phase, rate
 from windlass.client import gather
 from windlass.declare.pipeline import next_phase
 from windlass.errors import ConfigError, EnqueueError, FlowError, InvalidOption, RegistrationError
@@ -60,7 +60,7 @@ def declare(app: Windlass, *limits: Limit, **options: Any) -> JobType[..., Any]:
 
 
 def new(job: JobType[..., Any], *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> NewJob:
-    return job.options(**(options or {})).call(*args, **kwargs).new_job(job.app.settings)
+    return job.options(**(options or {})).call(*args, **kwargs).new_job(job._app.settings)
 
 
 def keys(job: JobType[..., Any], *args: Any, **kwargs: Any) -> tuple[str, ...]:
@@ -71,9 +71,9 @@ def keys(job: JobType[..., Any], *args: Any, **kwargs: Any) -> tuple[str, ...]:
 
 
 def test_a_limit_is_so_many_at_a_time_and_a_rate_is_a_period() -> None:
-    assert per("domain", 2).rule == Rule(name="domain", most=2)
+    assert limit("domain", 2).rule == Rule(name="domain", most=2)
     assert rate("wikidata", 5, every="1s").rule == Rule(name="wikidata", period=0.2, burst=1)
-    assert (per("domain", 2).name, rate("wikidata", 5, every=1).name) == ("domain", "wikidata")
+    assert (limit("domain", 2).name, rate("wikidata", 5, every=1).name) == ("domain", "wikidata")
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
 @pytest.mark.parametrize(
     ("declare", "words"),
     [
-        (lambda: per("x", 0), r"per\('x', 0\): a limit is a whole number from 1 to \d+, not 0; .* windlass gates"),
-        (lambda: per("x", -1), "from 1 to 2147483647, not -1"),
-        (lambda: per("x", True), "not True"),
-        (lambda: per("x", 2.0), r"not 2\.0"),  # type: ignore[arg-type]
-        (lambda: per("x", "2"), "not '2'"),  # type: ignore[arg-type]
-        (lambda: per("x", 2**31), "from 1 to 2147483647, not 2147483648"),
+        (lambda: limit("x", 0), r"limit\('x', 0\): a limit is a whole number from 1 to \d+, not 0; .* windlass gates"),
+        (lambda: limit("x", -1), "from 1 to 2147483647, not -1"),
+        (lambda: limit("x", True), "not True"),
+        (lambda: limit("x", 2.0), r"not 2\.0"),  # type: ignore[arg-type]
+        (lambda: limit("x", "2"), "not '2'"),  # type: ignore[arg-type]
+        (lambda: limit("x", 2**31), "from 1 to 2147483647, not 2147483648"),
         (lambda: rate("x", 5), r"rate\('x', 5\) has no period; add one: rate\('x', 5, every=\"1s\"\)"),
         (lambda: rate("x", 0, every="1s"), r"rate\('x', 0\): the count is a whole number from 1 .*make the period lon"),
         (lambda: rate("x", -5, every="1s"), "not -5"),
@@ -130,15 +130,15 @@ def test_a_burst_is_a_tenth_of_a_seconds_worth_and_at_least_one(
         (lambda: rate("x", 5, every="1s", burst=-1), "not -1"),
         (lambda: rate("x", 5, every="1s", burst=True), "not True"),
         (lambda: rate("x", 5, every="1s", burst=1.5), r"not 1\.5"),  # type: ignore[arg-type]
-        (lambda: per("", 1), "the name of a limit is empty"),
-        (lambda: per(" x", 1), "the name of a limit begins or ends with white space"),
-        (lambda: per("a\nb", 1), "contains a control character"),
-        (lambda: per("n" * 101, 1), "has 101 characters; 100 is the most"),
-        (lambda: per(3, 1), "the name of a limit must be text, not int"),  # type: ignore[arg-type]
+        (lambda: limit("", 1), "the name of a limit is empty"),
+        (lambda: limit(" x", 1), "the name of a limit begins or ends with white space"),
+        (lambda: limit("a\nb", 1), "contains a control character"),
+        (lambda: limit("n" * 101, 1), "has 101 characters; 100 is the most"),
+        (lambda: limit(3, 1), "the name of a limit must be text, not int"),  # type: ignore[arg-type]
         (lambda: rate("a:b", 5, every=1), "has a ':' in it, which separates a name from its value: 'a:b'; write '-'"),
-        (lambda: per("x", 1, scope="tenants"), r"per\('x', 1\): scope='tenants'; did you mean 'tenant'\?"),
-        (lambda: per("x", 1, scope=None), "scope=None; there are: global, tenant"),  # type: ignore[arg-type]
-        (lambda: per("x", 1, key=3), "key=3; give the name of an argument, or a function"),  # type: ignore[arg-type]
+        (lambda: limit("x", 1, scope="tenants"), r"limit\('x', 1\): scope='tenants'; did you mean 'tenant'\?"),
+        (lambda: limit("x", 1, scope=None), "scope=None; there are: global, tenant"),  # type: ignore[arg-type]
+        (lambda: limit("x", 1, key=3), "key=3; give the name of an argument, or a function"),  # type: ignore[arg-type]
         (lambda: rate("x", 1, every=1, key=["a"]), r"key=\['a'\]; give the name"),  # type: ignore[arg-type]
     ],
 )
@@ -153,21 +153,21 @@ def test_an_impossible_rule_is_refused_with_its_reason(declare: Callable[[], Lim
 @pytest.mark.parametrize(
     ("limit", "key"),
     [
-        (per("domain", 2, key=domain_of), "domain:example.org"),
-        (per("domain", 2, key="url"), "domain:https://example.org/a"),
-        (per("url", 2), "url:https://example.org/a"),
-        (per("level", 2, key="depth"), "level:1"),  # the default, as the handler will see it
-        (per("kind", 2), "kind:pdf"),
-        (per("tenant", 20), "tenant:acme"),
-        (per("queue", 20), "queue:pages"),
-        (per("type", 20), "type:fetch"),
-        (per("export", 1), "export"),
+        (limit("domain", 2, key=domain_of), "domain:example.org"),
+        (limit("domain", 2, key="url"), "domain:https://example.org/a"),
+        (limit("url", 2), "url:https://example.org/a"),
+        (limit("level", 2, key="depth"), "level:1"),  # the default, as the handler will see it
+        (limit("kind", 2), "kind:pdf"),
+        (limit("tenant", 20), "tenant:acme"),
+        (limit("queue", 20), "queue:pages"),
+        (limit("type", 20), "type:fetch"),
+        (limit("export", 1), "export"),
         (rate("wikidata", 5, every="1s"), "wikidata"),
-        (per("place", 2, key=lambda url, depth: f"{depth}-{url[:5]}"), "place:1-https"),
-        (per("all", 2, key=lambda **arguments: "+".join(arguments)), "all:url+depth+kind"),
-        (per("unit", 2, key=lambda depth, unit="m": f"{depth}{unit}"), "unit:1m"),
-        (per("one", 2, key=lambda: "x"), "one:x"),
-        (per("domain", 2, key=partial(domain_of)), "domain:example.org"),
+        (limit("place", 2, key=lambda url, depth: f"{depth}-{url[:5]}"), "place:1-https"),
+        (limit("all", 2, key=lambda **arguments: "+".join(arguments)), "all:url+depth+kind"),
+        (limit("unit", 2, key=lambda depth, unit="m": f"{depth}{unit}"), "unit:1m"),
+        (limit("one", 2, key=lambda: "x"), "one:x"),
+        (limit("domain", 2, key=partial(domain_of)), "domain:example.org"),
     ],
 )
 def test_a_key_is_the_rules_name_and_a_value_of_the_job(app: Windlass, limit: Limit, key: str) -> None:
@@ -177,7 +177,7 @@ def test_a_key_is_the_rules_name_and_a_value_of_the_job(app: Windlass, limit: Li
 
 
 def test_the_jobs_own_fields_come_before_an_argument_of_that_name(app: Windlass) -> None:
-    @app.job(limits=[per("tenant", 2), per("type", 3, key="type"), per("queue", 3)])
+    @app.job(limits=[limit("tenant", 2), limit("type", 3, key="type"), limit("queue", 3)])
     def export(tenant: str, type: str, queue: str) -> None: ...
 
     assert keys(export, "one", "two", "three") == ("tenant:default", "type:two", "queue:default")
@@ -200,13 +200,13 @@ def test_the_jobs_own_fields_come_before_an_argument_of_that_name(app: Windlass)
     ],
 )
 def test_values_become_text_from_every_source(app: Windlass, value: Any, text: str) -> None:
-    fetch = declare(app, per("made", 1, key=lambda: value), per("given", 1))
+    fetch = declare(app, limit("made", 1, key=lambda: value), limit("given", 1))
 
     assert keys(fetch, "x", options={"limits": {"given": value}}) == (f"made:{text}", f"given:{text}")
 
 
 def test_several_on_one_job_keep_their_order(app: Windlass) -> None:
-    fetch = declare(app, per("domain", 2, key=domain_of), per("tenant", 20), rate("api", 5, every="1s"))
+    fetch = declare(app, limit("domain", 2, key=domain_of), limit("tenant", 20), rate("api", 5, every="1s"))
 
     assert keys(fetch, "https://example.org") == ("domain:example.org", "tenant:default", "api")
 
@@ -218,10 +218,10 @@ def test_a_job_has_no_limits_by_default(app: Windlass) -> None:
 @pytest.mark.parametrize(
     ("limit", "tenant", "key"),
     [
-        (per("domain", 2, key=domain_of, scope="tenant"), "acme", "domain:acme/example.org"),
-        (per("export", 2, scope="tenant"), "acme", "export:acme"),
-        (per("domain", 2, key=domain_of, scope="tenant"), "a/b", "domain:a%2Fb/example.org"),
-        (per("export", 2, scope="tenant"), "a/b", "export:a%2Fb"),
+        (limit("domain", 2, key=domain_of, scope="tenant"), "acme", "domain:acme/example.org"),
+        (limit("export", 2, scope="tenant"), "acme", "export:acme"),
+        (limit("domain", 2, key=domain_of, scope="tenant"), "a/b", "domain:a%2Fb/example.org"),
+        (limit("export", 2, scope="tenant"), "a/b", "export:a%2Fb"),
     ],
 )
 def test_a_tenants_scope_counts_each_tenant_separately(app: Windlass, limit: Limit, tenant: str, key: str) -> None:
@@ -230,7 +230,7 @@ def test_a_tenants_scope_counts_each_tenant_separately(app: Windlass, limit: Lim
 
 def test_a_long_key_becomes_its_beginning_and_its_hash(app: Windlass) -> None:
     name = "n" * 100  # the longest
-    fetch = declare(app, per("url", 2), per(name, 2, key="url"))
+    fetch = declare(app, limit("url", 2), limit(name, 2, key="url"))
     most = LONGEST_KEY - len("url:")
 
     fits, _ = keys(fetch, "ü" * most)
@@ -248,7 +248,7 @@ def test_a_long_key_becomes_its_beginning_and_its_hash(app: Windlass) -> None:
 
 
 def test_values_of_the_enqueue_come_first(app: Windlass) -> None:
-    fetch = declare(app, per("domain", 2, key=domain_of), per("tenant", 20), per("export", 1))
+    fetch = declare(app, limit("domain", 2, key=domain_of), limit("tenant", 20), limit("export", 1))
     url = "https://example.org"
 
     assert keys(fetch, url, options={"limits": {"domain": "other.org"}})[0] == "domain:other.org"
@@ -260,7 +260,7 @@ def test_values_of_the_enqueue_come_first(app: Windlass) -> None:
 
 
 def test_a_given_value_stays_inside_its_scope(app: Windlass) -> None:
-    fetch = declare(app, per("export", 1, scope="tenant"))
+    fetch = declare(app, limit("export", 1, scope="tenant"))
 
     assert keys(fetch, "x", options={"limits": {"export": "big"}, "tenant": "acme"}) == ("export:acme/big",)
 
@@ -269,7 +269,7 @@ def test_a_given_key_replaces_the_call_of_the_function(app: Windlass) -> None:
     def broken(url: str) -> str:
         raise RuntimeError("never called")
 
-    fetch = declare(app, per("domain", 2, key=broken))
+    fetch = declare(app, limit("domain", 2, key=broken))
 
     assert keys(fetch, "x", options={"limits": {"domain": "a"}}) == ("domain:a",)
     assert keys(fetch, "x", options={"limits": {"domain": None}}) == ()
@@ -290,11 +290,11 @@ def test_a_given_key_replaces_the_call_of_the_function(app: Windlass) -> None:
         ({"domain": Pair.BOTH}, "is tuple"),
         (["domain"], r"limits=\['domain'\] is not a dict; write limits="),
         ("domain", "limits='domain' is not a dict"),
-        (per("x", 1), "is not a dict"),
+        (limit("x", 1), "is not a dict"),
     ],
 )
 def test_a_wrong_value_at_the_enqueue_is_refused(app: Windlass, given: Any, words: str) -> None:
-    fetch = declare(app, per("domain", 2, key=domain_of), per("export", 1))
+    fetch = declare(app, limit("domain", 2, key=domain_of), limit("export", 1))
 
     with pytest.raises(InvalidOption, match=words):
         fetch.options(limits=given)
@@ -330,7 +330,7 @@ def raising(url: str) -> str:
     ],
 )
 def test_a_key_that_cannot_be_made_refuses_the_enqueue(app: Windlass, key: Any, words: str) -> None:
-    fetch = declare(app, per("domain", 2, key=key))
+    fetch = declare(app, limit("domain", 2, key=key))
 
     with pytest.raises(EnqueueError, match=words):
         new(fetch, "x")
@@ -339,7 +339,7 @@ def test_a_key_that_cannot_be_made_refuses_the_enqueue(app: Windlass, key: Any, 
 
 
 def test_an_argument_that_cannot_be_a_key_refuses_the_enqueue_with_the_way_out(app: Windlass) -> None:
-    @app.job(limits=[per("domain", 2)])
+    @app.job(limits=[limit("domain", 2)])
     def fetch(domain: str | None = None, urls: list[str] | None = None) -> None: ...
 
     with pytest.raises(
@@ -365,18 +365,21 @@ def positional(url: str, /) -> str:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ([per("x", 1, key="ulr")], r"fetch: limit 'x': key: fetch\(\) has no argument 'ulr'; did you mean 'url'\?"),
-        ([per("x", 1, key=lambda ulr: 1)], r"limit 'x': key=<lambda> asks for 'ulr', and fetch\(\) has no such argum"),
-        ([per("x", 1, key=later)], "limit 'x': key=later is a coroutine"),
-        ([per("x", 1, key=positional)], "limit 'x': key=positional: arguments are passed by name"),
-        ([per("x", 1, key=str)], "limit 'x': key=str"),
-        ([per("x", 1), per("x", 1, key="url")], "limits names 'x' twice; give one of them another name"),
-        ([per("x", 1), rate("x", 1, every=1)], "limits names 'x' twice"),
-        (per("x", 1), r"limits=Limit\(.*\) is not a list; write: limits=\[per\(…\), rate\(…\)\]"),
+        ([limit("x", 1, key="ulr")], r"fetch: limit 'x': key: fetch\(\) has no argument 'ulr'; did you mean 'url'\?"),
+        (
+            [limit("x", 1, key=lambda ulr: 1)],
+            r"limit 'x': key=<lambda> asks for 'ulr', and fetch\(\) has no such argum",
+        ),
+        ([limit("x", 1, key=later)], "limit 'x': key=later is a coroutine"),
+        ([limit("x", 1, key=positional)], "limit 'x': key=positional: arguments are passed by name"),
+        ([limit("x", 1, key=str)], "limit 'x': key=str"),
+        ([limit("x", 1), limit("x", 1, key="url")], "limits names 'x' twice; give one of them another name"),
+        ([limit("x", 1), rate("x", 1, every=1)], "limits names 'x' twice"),
+        (limit("x", 1), r"limits=Limit\(.*\) is not a list; write: limits=\[limit\(…\), rate\(…\)\]"),
         ("domain", "limits='domain' is not a list"),
         ({"domain": 2}, "is not a list"),
         (None, "limits=None is not a list"),
-        (["domain"], r"limits lists 'domain'; write per\(…\) or rate\(…\)"),
+        (["domain"], r"limits lists 'domain'; write limit\(…\) or rate\(…\)"),
         ([Rule(name="x", most=1)], r"limits lists Rule\("),
     ],
 )
@@ -386,20 +389,20 @@ def test_limits_that_do_not_fit_are_refused_at_the_declaration(app: Windlass, li
         @app.job(limits=limits)
         def fetch(url: str) -> None: ...
 
-    assert app.registry.rules() == []
-    assert len(app.registry) == 0
+    assert app._registry.rules() == []
+    assert len(app._registry) == 0
 
 
 def test_the_program_knows_all_its_rules(app: Windlass) -> None:
     export = app.limit("export", 1)
     wikidata = app.rate("wikidata", 5, every="1s", burst=2)
-    declare(app, per("domain", 2, key=domain_of), wikidata)
+    declare(app, limit("domain", 2, key=domain_of), wikidata)
 
-    @app.job(limits=[per("domain", 2), export, per("tenant", 20)])
+    @app.job(limits=[limit("domain", 2), export, limit("tenant", 20)])
     def other(domain: str) -> None: ...
 
     assert app.rate("wikidata", 5, every="1s", burst=2) == wikidata  # the same twice is one
-    assert app.registry.rules() == [
+    assert app._registry.rules() == [
         Rule(name="export", most=1),
         Rule(name="wikidata", period=0.2, burst=2),
         Rule(name="domain", most=2),
@@ -409,14 +412,14 @@ def test_the_program_knows_all_its_rules(app: Windlass) -> None:
 
 
 def test_one_name_has_one_rule(app: Windlass) -> None:
-    declare(app, per("domain", 2, key=domain_of))
+    declare(app, limit("domain", 2, key=domain_of))
 
     with pytest.raises(
         RegistrationError,
         match=r"limit 'domain' is 2 at a time by .*fetch and 3 at a time by .*other; one name has one rule: declare",
     ):
 
-        @app.job(limits=[per("before", 1), per("domain", 3)])
+        @app.job(limits=[limit("before", 1), limit("domain", 3)])
         def other(domain: str) -> None: ...
 
     with pytest.raises(
@@ -425,8 +428,8 @@ def test_one_name_has_one_rule(app: Windlass) -> None:
         app.rate("domain", 5, every="1s")
     with pytest.raises(RegistrationError, match=r"by .*fetch and 1 at a time by app\.limit\(…\)"):
         app.limit("domain", 1)
-    assert app.registry.rules() == [Rule(name="domain", most=2)]
-    assert app.registry.types == ("fetch",)
+    assert app._registry.rules() == [Rule(name="domain", most=2)]
+    assert app._registry.types == ("fetch",)
 
 
 def test_a_wrong_rule_of_the_app_is_refused_like_any_other(app: Windlass) -> None:
@@ -434,7 +437,7 @@ def test_a_wrong_rule_of_the_app_is_refused_like_any_other(app: Windlass) -> Non
         app.rate("wikidata", 5)
     with pytest.raises(ConfigError, match="a limit is a whole number from 1"):
         app.limit("export", 0)
-    assert app.registry.rules() == []
+    assert app._registry.rules() == []
 
 
 # Beyond the single job
@@ -447,11 +450,11 @@ def record(job: NewJob, **changes: Any) -> Job:
 
 
 def test_each_phase_of_a_pipeline_has_its_types_limits(app: Windlass) -> None:
-    @app.job(limits=[per("domain", 2, key=domain_of)])
+    @app.job(limits=[limit("domain", 2, key=domain_of)])
     async def fetch(url: str, depth: int = 1) -> str:
         return url
 
-    @app.job(queue="models", limits=[rate("model", 5, every="1s", key="depth"), per("queue", 3), per("tenant", 9)])
+    @app.job(queue="models", limits=[rate("model", 5, every="1s", key="depth"), limit("queue", 3), limit("tenant", 9)])
     async def ask(ctx: Context, depth: int = 7) -> None: ...
 
     @app.job
@@ -459,8 +462,8 @@ def test_each_phase_of_a_pipeline_has_its_types_limits(app: Windlass) -> None:
 
     site = app.pipeline("site", [fetch, phase(ask, name="asking"), store])
     first = site.options(tenant="acme").call("https://example.org").new_job(app.settings)
-    second = next_phase(app.registry, record(first))
-    third = next_phase(app.registry, record(first, type="ask", phase="asking"))
+    second = next_phase(app._registry, record(first))
+    third = next_phase(app._registry, record(first, type="ask", phase="asking"))
 
     assert first.limits == ("domain:example.org",)
     assert second is not None
@@ -476,7 +479,7 @@ def test_keys_of_a_phase_that_cannot_be_made_raise_before_the_previous_phase_end
     @app.job
     async def fetch(url: str) -> None: ...
 
-    @app.job(limits=[per("domain", 2, key=raising)])
+    @app.job(limits=[limit("domain", 2, key=raising)])
     async def parse(url: str) -> None: ...
 
     site = app.pipeline("site", [fetch, parse])
@@ -485,14 +488,14 @@ def test_keys_of_a_phase_that_cannot_be_made_raise_before_the_previous_phase_end
     with pytest.raises(
         FlowError, match="cannot go on to phase 'parse': limit 'domain': key=raising raised LookupError"
     ):
-        next_phase(app.registry, job)
+        next_phase(app._registry, job)
 
 
 def test_a_follow_up_has_the_keys_that_can_be_made_ahead(app: Windlass) -> None:
-    @app.job(queue="alarms", limits=[per("tenant", 2), per("queue", 3), per("mail", 1, scope="tenant")])
+    @app.job(queue="alarms", limits=[limit("tenant", 2), limit("queue", 3), limit("mail", 1, scope="tenant")])
     def alarm(id: str) -> None: ...
 
-    @app.job(limits=[per("type", 1)], on_succeeded=alarm)
+    @app.job(limits=[limit("type", 1)], on_succeeded=alarm)
     def tidy() -> None: ...
 
     @app.job(on_dead=alarm, on_cancelled=tidy)
@@ -507,7 +510,7 @@ def test_a_follow_up_has_the_keys_that_can_be_made_ahead(app: Windlass) -> None:
 
 
 def test_a_follow_up_with_a_key_of_arguments_is_refused(app: Windlass) -> None:
-    @app.job(limits=[per("id", 1)])
+    @app.job(limits=[limit("id", 1)])
     def alarm(id: str) -> None: ...
 
     with pytest.raises(RegistrationError, match=r"on_dead: 'alarm' has the limit 'id' with a key of arguments.*let it"):
@@ -523,7 +526,7 @@ def test_a_follow_up_with_a_key_of_arguments_is_refused(app: Windlass) -> None:
 
 
 def test_graphs_and_batches_count_like_any_enqueue(app: Windlass) -> None:
-    fetch = declare(app, per("domain", 2, key=domain_of))
+    fetch = declare(app, limit("domain", 2, key=domain_of))
     graph = app.graph()
     first = graph.add("first", fetch.call("https://a.org"))
     graph.add("second", fetch.options(limits={"domain": "z"}).call("https://b.org"), after=[first])
@@ -534,4 +537,4 @@ def test_graphs_and_batches_count_like_any_enqueue(app: Windlass) -> None:
 
 
 def test_per_and_rate_are_part_of_the_package() -> None:
-    assert {"per", "rate"} <= set(windlass.__all__)
+    assert {"limit", "rate"} <= set(windlass.__all__)

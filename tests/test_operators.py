@@ -1,4 +1,4 @@
-"""An operator's calls in a program: `app.pause`, `drain`, `open`, `budget`, `drop_budget`, `weigh`, awaited as well."""
+"""An operator's calls in a program: `app.pause`, `resume`, `set_budget`, `set_weight`, blocking and awaited."""
 
 from __future__ import annotations
 
@@ -53,47 +53,57 @@ def act(request: pytest.FixtureRequest, app: Windlass) -> Act:
 
 
 def gates(app: Windlass) -> list[Gate]:
-    return app.client.ask(lambda store: store.gates())
+    return app._client.ask(lambda store: store.gates())
 
 
 def audited(app: Windlass) -> list[tuple[str, str | None, str | None, str | None]]:
-    rows = app.client.ask(lambda store: store.audit())
+    rows = app._client.ask(lambda store: store.audit())
     return [(row.action, row.subject, row.actor, row.reason) for row in reversed(rows) if row.job is None]
 
 
 # Gates
 
 
-@pytest.mark.parametrize(("verb", "state"), [("pause", GateState.PAUSED), ("drain", GateState.DRAINING)])
+@pytest.mark.parametrize(("claimed", "state"), [("return", GateState.PAUSED), ("finish", GateState.DRAINING)])
 @pytest.mark.parametrize("gate", [{"queue": "mail"}, {"type": "send"}, {"tenant": "default"}, {"all": True}])
 def test_nothing_starts_behind_a_closed_gate(
-    app: Windlass, send: JobType[[], None], bench: Harness, act: Act, verb: str, state: GateState, gate: dict[str, Any]
+    app: Windlass,
+    send: JobType[[], None],
+    bench: Harness,
+    act: Act,
+    claimed: str,
+    state: GateState,
+    gate: dict[str, Any],
 ) -> None:
     send.enqueue()
 
-    assert act(verb, **gate, reason="moving") is True
+    assert act("pause", **gate, claimed=claimed, reason="moving") is True
     assert bench.drain() == []
     (closed,) = gates(app)
-    assert act("open", **gate) is True
+    assert act("resume", **gate) is True
 
     assert (closed.state, closed.reason, closed.actor) == (state, "moving", "ann")
     assert len(bench.drain()) == 1
 
 
 def test_saying_it_twice_changes_nothing(app: Windlass, bench: Harness, act: Act) -> None:
-    results = [act("pause", queue="mail", reason="moving"), act("pause", queue="mail"), act("drain", queue="mail")]
-    results += [act("open", queue="mail"), act("open", queue="mail"), act("open", queue="sms")]
+    results = [
+        act("pause", queue="mail", reason="moving"),
+        act("pause", queue="mail"),
+        act("pause", queue="mail", claimed="finish"),
+    ]
+    results += [act("resume", queue="mail"), act("resume", queue="mail"), act("resume", queue="sms")]
 
     assert results == [True, False, True, True, False, False]
     assert audited(app) == [
         ("GATE_PAUSED", "queue:mail", "ann", "moving"),
         ("GATE_DRAINED", "queue:mail", "ann", None),
-        ("GATE_OPENED", "queue:mail", "ann", None),
+        ("GATE_RESUMED", "queue:mail", "ann", None),
     ]
     assert [(gate.kind, gate.name, gate.state) for gate in gates(app)] == [(GateKind.QUEUE, "mail", GateState.OPEN)]
 
 
-@pytest.mark.parametrize("verb", ["pause", "drain", "open"])
+@pytest.mark.parametrize("verb", ["pause", "resume"])
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
@@ -122,11 +132,11 @@ def test_a_gate_that_is_none_is_refused_before_the_store_is_asked(
 
 
 def test_a_budget_is_set_changed_and_dropped(app: Windlass, bench: Harness, act: Act) -> None:
-    act("budget", tenant="acme", cents=500, per="day")
-    act("budget", queue="models", cents=0, per=timedelta(minutes=30))
-    act("budget", tenant="acme", cents=900, per="month")
+    act("set_budget", tenant="acme", cents=500, per="day")
+    act("set_budget", queue="models", cents=0, per=timedelta(minutes=30))
+    act("set_budget", tenant="acme", cents=900, per="month")
 
-    rows = app.client.ask(lambda store: store.budgets())
+    rows = app._client.ask(lambda store: store.budgets())
     dropped = [act("drop_budget", tenant="acme"), act("drop_budget", tenant="acme")]
 
     assert [(row.kind, row.name, row.cents, row.seconds) for row in rows] == [
@@ -145,7 +155,7 @@ def test_a_budget_is_set_changed_and_dropped(app: Windlass, bench: Harness, act:
 def test_a_budget_of_nothing_stays_closed_in_every_window(
     app: Windlass, send: JobType[[], None], bench: Harness, act: Act
 ) -> None:
-    act("budget", queue="mail", cents=0, per="1m")
+    act("set_budget", queue="mail", cents=0, per="1m")
     send.enqueue()
 
     assert bench.drain() == []
@@ -184,7 +194,7 @@ def test_an_impossible_budget_is_refused_before_the_store_is_asked(
     app: Windlass, act: Act, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AdmissionError) as refused:
-        act("budget", **given)
+        act("set_budget", **given)
 
     assert message in str(refused.value)
 
@@ -199,10 +209,10 @@ def test_a_budget_of_no_tenant_and_no_queue_cannot_be_dropped(app: Windlass, act
 
 
 def test_a_tenant_is_weighed(app: Windlass, bench: Harness, act: Act) -> None:
-    act("weigh", "acme", 3)
-    act("weigh", "acme", 0.5)
+    act("set_weight", "acme", 3)
+    act("set_weight", "acme", 0.5)
 
-    (row,) = app.client.ask(lambda store: store.tenants())
+    (row,) = app._client.ask(lambda store: store.tenants())
 
     assert (row.name, row.weight) == ("acme", 0.5)
     assert audited(app) == [
@@ -214,12 +224,12 @@ def test_a_tenant_is_weighed(app: Windlass, bench: Harness, act: Act) -> None:
 @pytest.mark.parametrize("weight", [0, -1, -0.0, math.nan, math.inf, -math.inf, 1e-9, 1e9, True, "3", None, 10**30])
 def test_an_impossible_weight_is_refused_before_the_store_is_asked(app: Windlass, act: Act, weight: Any) -> None:
     with pytest.raises(AdmissionError, match="a weight of "):
-        act("weigh", "acme", weight)
+        act("set_weight", "acme", weight)
 
 
 def test_a_tenant_without_a_name_is_refused(app: Windlass, act: Act) -> None:
     with pytest.raises(AdmissionError, match="tenant is empty"):
-        act("weigh", "", 1)
+        act("set_weight", "", 1)
 
 
 # The awaited forms
@@ -228,11 +238,10 @@ def test_a_tenant_without_a_name_is_refused(app: Windlass, act: Act) -> None:
 async def test_a_blocking_call_on_a_loop_names_the_awaited_form(app: Windlass) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "app.apause(…)": lambda: app.pause(queue="mail"),
-        "app.adrain(…)": lambda: app.drain(queue="mail"),
-        "app.aopen(…)": lambda: app.open(queue="mail"),
-        "app.abudget(…)": lambda: app.budget(**ACME),
+        "app.aresume(…)": lambda: app.resume(queue="mail"),
+        "app.aset_budget(…)": lambda: app.set_budget(**ACME),
         "app.adrop_budget(…)": lambda: app.drop_budget(tenant="acme"),
-        "app.aweigh(…)": lambda: app.weigh("acme", 3),
+        "app.aset_weight(…)": lambda: app.set_weight("acme", 3),
     }
 
     for async_name, call in calls.items():
@@ -246,7 +255,7 @@ def test_every_call_has_an_awaited_form() -> None:
     plain = {name for name in public if f"a{name}" in public}
 
     assert plain | {f"a{name}" for name in plain} == public
-    assert plain == {"pause", "drain", "open", "budget", "drop_budget", "weigh"}
+    assert plain == {"pause", "resume", "set_budget", "drop_budget", "set_weight"}
 
 
 def test_a_day_is_a_window() -> None:

@@ -441,10 +441,10 @@ def test_a_result_comes_back_by_the_return_hint_and_as_plain_json_otherwise() ->
 def test_a_first_parameter_that_is_the_context_is_taken_off() -> None:
     def first(ctx: Context, name: str) -> None: ...
 
-    signature = Signature.of(first, context=Context)
+    signature = Signature.of(first, contexts=[Context])
 
-    assert signature.wants_context
-    assert not Signature.of(add, context=Context).wants_context
+    assert signature.context is Context
+    assert Signature.of(add, contexts=[Context]).context is None
     assert signature.unbind(signature.bind(("ada",), {})) == (["ada"], {})
 
 
@@ -487,7 +487,7 @@ def test_a_function_that_cannot_be_a_job_is_refused_with_what_to_change(
     fn: Callable[..., Any], words: list[str]
 ) -> None:
     with pytest.raises(RegistrationError) as caught:
-        Signature.of(fn, context=Context)
+        Signature.of(fn, contexts=[Context])
 
     for word in words:
         assert word in str(caught.value)

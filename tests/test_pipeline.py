@@ -51,23 +51,23 @@ def test_a_job_goes_from_phase_to_phase(app: Windlass, site: Pipeline[..., objec
     second = record(type="form", phase="form", phase_rank=1)
     last = record(type="ask", phase="ask", phase_rank=2)
 
-    assert next_phase(app.registry, first) == Advance(
+    assert next_phase(app._registry, first) == Advance(
         type="form", phase="form", phase_rank=1, queue="models", max_attempts=4
     )
-    assert next_phase(app.registry, second) == Advance(
+    assert next_phase(app._registry, second) == Advance(
         type="ask", phase="ask", phase_rank=2, queue="default", max_attempts=4
     )
-    assert next_phase(app.registry, last) is None
-    assert next_phase(app.registry, record(pipeline=None, phase="default")) is None
+    assert next_phase(app._registry, last) is None
+    assert next_phase(app._registry, record(pipeline=None, phase="default")) is None
 
 
 def test_a_phase_that_the_program_does_not_have_any_more_is_an_error(
     app: Windlass, site: Pipeline[..., object]
 ) -> None:
     with pytest.raises(FlowError, match=r"phase 'gone', which pipeline 'site' .* there are: analysis, form, ask"):
-        next_phase(app.registry, record(phase="gone"))
+        next_phase(app._registry, record(phase="gone"))
     with pytest.raises(FlowError, match="pipeline 'other', which this program does not have"):
-        next_phase(app.registry, record(pipeline="other"))
+        next_phase(app._registry, record(pipeline="other"))
 
 
 def test_a_call_makes_a_job_in_the_first_phase(app: Windlass, site: Pipeline[..., object]) -> None:
@@ -83,16 +83,16 @@ def test_a_call_makes_a_job_in_the_first_phase(app: Windlass, site: Pipeline[...
 
 def test_the_result_is_the_last_phases(app: Windlass, site: Pipeline[..., object]) -> None:
     job = record(type="ask", phase="ask", phase_rank=2)
-    definition = app.registry.of(job)
+    definition = app._registry.of(job)
 
     assert definition is not None
     assert definition.signature.result("[1, 2]") == (1, 2)
-    assert app.registry.of(record(pipeline=None, type="form")) is app.registry.get("form")
+    assert app._registry.of(record(pipeline=None, type="form")) is app._registry.get("form")
 
 
 def test_phases_name_the_pools(app: Windlass, site: Pipeline[..., object]) -> None:
-    assert phases(app.registry) == {"analysis": ["analyse"], "form": ["form"], "ask": ["ask"]}
-    assert sizes(app.registry) == {"analysis": 3}
+    assert phases(app._registry) == {"analysis": ["analyse"], "form": ["form"], "ask": ["ask"]}
+    assert sizes(app._registry) == {"analysis": 3}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_without_labels_states_have_their_own_names(app: Windlass) -> None:
     async def other() -> None: ...
 
     line = app.pipeline("line", [one, other])
-    plain = app.registry.require("other")
+    plain = app._registry.require("other")
 
     assert [line.label(record(status=state, phase="one")) for state in (State.QUEUED, State.DEAD)] == ["queued", "dead"]
     assert [plain.label(record(status=state)) for state in (State.QUEUED, State.DEAD)] == ["queued", "failed"]
@@ -142,12 +142,12 @@ def test_two_pipelines_may_share_a_phase(app: Windlass) -> None:
     app.pipeline("web", [fetch, phase(store, processors=2)])
     app.pipeline("mail", [read, phase(store, processors=2)])
 
-    assert phases(app.registry) == {"fetch": ["fetch"], "read": ["read"], "store": ["store"]}
+    assert phases(app._registry) == {"fetch": ["fetch"], "read": ["read"], "store": ["store"]}
     with pytest.raises(RegistrationError, match="'store' is phase 'keep' here and phase 'store' of pipeline"):
         app.pipeline("third", [fetch, phase(store, name="keep", processors=2)])
     with pytest.raises(RegistrationError, match="processors=None here and processors=2 in pipeline"):
         app.pipeline("third", [fetch, store])
-    assert list(app.registry.pipelines) == ["web", "mail"]
+    assert list(app._registry.pipelines) == ["web", "mail"]
 
 
 def declarations() -> dict[str, tuple[Callable[[Windlass, dict[str, Any]], object], str]]:
@@ -202,7 +202,7 @@ def test_a_declaration_that_cannot_be_is_refused(app: Windlass, what: str) -> No
 
     with pytest.raises(RegistrationError, match=message):
         declare(app, types)
-    assert app.registry.pipelines == {}
+    assert app._registry.pipelines == {}
 
 
 def test_types_of_another_app_and_names_used_twice_are_refused(app: Windlass, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_later_parameters_are_read_from_the_one_input(app: Windlass) -> None:
     line = app.pipeline("line", [one, two])
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     job = line.call("x", noon).new_job(app.settings)
-    signature = app.registry.require("two").signature
+    signature = app._registry.require("two").signature
 
     assert signature.unbind(job.input, lenient=True) == ([], {"at": noon, "depth": 5})
     with pytest.raises(InvalidInput, match="unknown field `url`"):

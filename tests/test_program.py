@@ -55,7 +55,7 @@ def test_one_app_is_found_by_every_way_to_write_it(target: str) -> None:
 
     app = load(target)
 
-    assert app.registry.types == ("add",)
+    assert app._registry.types == ("add",)
     assert app is sys.modules["program"].app
 
 
@@ -74,7 +74,7 @@ def test_a_file_elsewhere_can_import_its_neighbours() -> None:
     write("elsewhere/neighbour.py", "NAME = 'till'")
     write("elsewhere/voyages.py", "import neighbour\n" + APP)
 
-    assert load("elsewhere/voyages.py").registry.types == ("add",)
+    assert load("elsewhere/voyages.py")._registry.types == ("add",)
 
 
 def test_the_reference_of_a_file_leads_to_it_from_anywhere() -> None:
@@ -82,14 +82,14 @@ def test_the_reference_of_a_file_leads_to_it_from_anywhere() -> None:
 
     app = load("deep/program.py")
 
-    assert app.program == f"{file}:app"
-    assert load(app.program) is app
+    assert app._program == f"{file}:app"
+    assert load(app._program) is app
 
 
 def test_the_reference_of_a_module_is_its_name() -> None:
     write("program.py")
 
-    assert load("program").program == "program:app"
+    assert load("program")._program == "program:app"
 
 
 def test_a_file_named_like_a_known_module_leaves_that_module_alone() -> None:
@@ -109,7 +109,7 @@ def test_a_file_named_like_a_known_module_leaves_that_module_alone() -> None:
 def test_a_file_whose_name_is_no_identifier_is_loaded() -> None:
     write("my-app.py")
 
-    assert load("my-app.py").registry.types == ("add",)
+    assert load("my-app.py")._registry.types == ("add",)
 
 
 def test_an_app_with_two_names_is_one_app() -> None:
@@ -118,8 +118,8 @@ def test_an_app_with_two_names_is_one_app() -> None:
     load("program.py")
 
     app = load("program.py:alias")
-    assert app.program is not None
-    assert app.program.endswith("program.py:alias")
+    assert app._program is not None
+    assert app._program.endswith("program.py:alias")
 
 
 def test_of_two_apps_one_has_to_be_named() -> None:
@@ -211,7 +211,7 @@ def test_an_error_at_import_leaves_no_half_module_behind() -> None:
     stamp = file.stat().st_mtime + 10
     os.utime(file, (stamp, stamp))  # or the byte code of the same second would be used
 
-    assert load("program.py").registry.types == ("add",)
+    assert load("program.py")._registry.types == ("add",)
 
 
 def test_the_error_for_a_program_that_exits_at_import_names_the_reason() -> None:
@@ -232,7 +232,7 @@ def test_the_error_for_a_wrong_declaration_shows_its_place_and_nothing_else() ->
 def test_a_job_is_found_by_its_name_in_the_module() -> None:
     write("program.py")
 
-    assert find_job("program:add").definition.type == "add"
+    assert find_job("program:add")._definition.type == "add"
     assert find_job("program.py:add") is find_job("program:add")
 
 

@@ -23,14 +23,14 @@ def test_a_function_becomes_a_type_by_its_name_and_stays_callable(app: Windlass)
         """Add two numbers."""
         return a + b
 
-    definition = app.registry.require("add")
-    assert (add(2), add(2, 3), add.definition.type, add.__doc__) == (3, 5, "add", "Add two numbers.")
-    assert (definition.queue, definition.isolation, definition.signature.wants_context) == (
+    definition = app._registry.require("add")
+    assert (add(2), add(2, 3), add._definition.type, add.__doc__) == (3, 5, "add", "Add two numbers.")
+    assert (definition.queue, definition.isolation, definition.signature.context) == (
         "default",
         Isolation.THREAD,
-        False,
+        None,
     )
-    assert app.registry.types == ("add",)
+    assert app._registry.types == ("add",)
 
 
 async def test_a_coroutine_runs_on_the_loop_unless_it_wants_a_process(app: Windlass) -> None:
@@ -42,8 +42,8 @@ async def test_a_coroutine_runs_on_the_loop_unless_it_wants_a_process(app: Windl
     async def apart(n: int) -> int:
         return n
 
-    assert app.registry.require("plain").isolation is Isolation.COROUTINE
-    assert (app.registry.require("apart").isolation, app.registry.require("apart").memory) == (
+    assert app._registry.require("plain").isolation is Isolation.COROUTINE
+    assert (app._registry.require("apart").isolation, app._registry.require("apart").memory) == (
         Isolation.PROCESS,
         256 << 20,
     )
@@ -59,7 +59,7 @@ def test_two_handlers_of_one_type_are_refused_with_both_places(app: Windlass) ->
         @app.job(type="send")
         def other() -> None: ...
 
-    assert app.registry.require("send").fn is send.definition.fn
+    assert app._registry.require("send").fn is send._definition.fn
 
 
 def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
@@ -67,9 +67,9 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
     def send() -> None: ...
 
     with pytest.raises(UnknownType, match=r"no job type 'EMAIL_SENT' in this program; did you mean 'EMAIL_SEND'\?"):
-        app.registry.require("EMAIL_SENT")
+        app._registry.require("EMAIL_SENT")
     with pytest.raises(UnknownType, match="there are: EMAIL_SEND"):
-        app.registry.require("zzz")
+        app._registry.require("zzz")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_wrong_option_is_refused_and_nothing_is_registered(
     with pytest.raises((RegistrationError, ValueError), match=message):
         app.job(**options)(work)
 
-    assert len(app.registry) == 0
+    assert len(app._registry) == 0
 
 
 def no_hints(n) -> None: ...  # type: ignore[no-untyped-def]
@@ -147,7 +147,7 @@ def test_the_error_for_a_function_that_cannot_be_a_job_names_what_to_change(
     with pytest.raises(RegistrationError, match=message):
         app.job(fn)
 
-    assert len(app.registry) == 0
+    assert len(app._registry) == 0
 
 
 def test_a_type_leaves_to_the_settings_what_it_does_not_say(app: Windlass) -> None:
@@ -158,7 +158,7 @@ def test_a_type_leaves_to_the_settings_what_it_does_not_say(app: Windlass) -> No
     def chosen() -> None: ...
 
     settings = Settings(max_attempts=2, timeout=300.0, pace=Pace.POLITE)
-    assert (plain.definition.attempts(settings), chosen.definition.attempts(settings)) == (2, 9)
-    assert (plain.definition.limit(settings), chosen.definition.limit(settings)) == (300.0, 60.0)
-    assert plain.definition.retry_policy(settings).delay(1) == 300.0
-    assert chosen.definition.retry_policy(settings).delay(5) == 3.0
+    assert (plain._definition.attempts(settings), chosen._definition.attempts(settings)) == (2, 9)
+    assert (plain._definition.limit(settings), chosen._definition.limit(settings)) == (300.0, 60.0)
+    assert plain._definition.retry_policy(settings).delay(1) == 300.0
+    assert chosen._definition.retry_policy(settings).delay(5) == 3.0

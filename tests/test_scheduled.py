@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Windlass, per
+from windlass import Windlass, limit
 from windlass.errors import EnqueueError, ScheduleError, UnknownType, WindlassError
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_a_declaration_that_cannot_be(
         app.schedule(options.pop("name"), options.pop("call"), **options)
 
     assert message in str(refused.value)
-    assert app.registry.schedules == {}
+    assert app._registry.schedules == {}
 
 
 @pytest.mark.parametrize("count", [-1, True, 2.5, "5", 10**30])
@@ -96,7 +96,7 @@ def test_a_job_that_cannot_be_made_is_an_error_when_a_worker_is_made(app: Windla
     def domain_of(url: str) -> str:
         return url.split("/")[2]
 
-    @app.job(limits=[per("domain", 2, key=domain_of)])
+    @app.job(limits=[limit("domain", 2, key=domain_of)])
     def crawl(url: str) -> None: ...
 
     app.schedule("crawl", crawl.call("nowhere"), every="1h")

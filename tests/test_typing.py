@@ -13,7 +13,7 @@ import windlass
 
 PROGRAM = """
 from typing import assert_type
-from windlass import Batch, Context, JobHandle, State, Windlass, exponential, per, phase, rate, unique
+from windlass import Batch, Context, JobHandle, State, SyncContext, Windlass, exponential, limit, phase, rate, unique
 
 app = Windlass()
 
@@ -30,7 +30,7 @@ async def plain(n: int) -> str:
     return str(n)
 
 @app.job
-def with_context(ctx: Context, n: int) -> list[int]:
+def with_context(ctx: SyncContext, n: int) -> list[int]:
     with ctx.transaction() as tx:
         assert_type(tx.execute("insert into t values ($1)", n), str)
     return [n]
@@ -45,7 +45,7 @@ def once(link: str, day: int) -> None: ...
 def domain_of(url: str) -> str:
     return url
 
-@app.job(limits=[per("domain", 2, key=domain_of), app.rate("wikidata", 5, every="1s"), rate("api", 9, every=60)])
+@app.job(limits=[limit("domain", 2, key=domain_of), app.rate("wikidata", 5, every="1s"), rate("api", 9, every=60)])
 async def crawl(ctx: Context, url: str) -> int:
     return len(url)
 
@@ -53,10 +53,10 @@ assert_type(crawl.options(limits={"domain": "example.org", "api": None, "wikidat
 assert_type(app.limit("export", 1, scope="tenant").name, str)
 crawl.options(limits=["domain"])    # E: arg-type
 crawl.options(limits={"domain": b"x"})  # E: dict-item
-app.job(limits=per("domain", 2))    # E: call-overload
-per("domain", "2")                  # E: arg-type
-per("domain", 2, key=3)             # E: arg-type
-per("domain")                       # E: call-arg
+app.job(limits=limit("domain", 2))    # E: call-overload
+limit("domain", "2")                  # E: arg-type
+limit("domain", 2, key=3)             # E: arg-type
+limit("domain")                       # E: call-arg
 rate("api", 5, evry="1s")           # E: call-arg
 app.rate("api", 5, every=[1])       # E: arg-type
 assert_type(enrich.options(key="x", idempotency_key="y", unique=lambda link: link).enqueue("x").existing, bool)
@@ -105,7 +105,7 @@ handle.result([1])          # E: arg-type
 handle.signal()             # E: call-arg
 app.pause(queu="mail")      # E: call-arg
 app.pause(queue=1)          # E: arg-type
-app.weigh("acme", "3")      # E: arg-type
+app.set_weight("acme", "3")      # E: arg-type
 app.batch([add.call(1)])    # E: call-arg
 app.enqueue_many([1])       # E: arg-type
 

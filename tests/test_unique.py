@@ -50,7 +50,7 @@ def declare(app: Windlass, **options: Any) -> JobType[..., Any]:
 
 
 def new(job: JobType[..., Any], *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> NewJob:
-    return job.options(**(options or {})).call(*args, **kwargs).new_job(job.app.settings)
+    return job.options(**(options or {})).call(*args, **kwargs).new_job(job._app.settings)
 
 
 def key(job: NewJob) -> Key:
@@ -329,7 +329,7 @@ async def later(user_id: int) -> str:
 def test_a_wrong_key_is_refused_at_the_declaration_and_at_the_enqueue(app: Windlass, given: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         declare(app, unique=given)
-    assert len(app.registry) == 0
+    assert len(app._registry) == 0
     with pytest.raises(InvalidOption, match=message):
         declare(app).options(unique=given)
 
@@ -413,12 +413,12 @@ def test_follow_ups_are_kept_on_the_job_with_all_that_they_need(app: Windlass) -
         new(work, 1)
 
     other = Windlass("sqlite:///x.db", max_attempts=2)
-    other.job(queue="ops", priority=5, max_attempts=9)(page.definition.fn)
+    other.job(queue="ops", priority=5, max_attempts=9)(page._definition.fn)
 
     @other.job(type="thank")
     def thank(output: int, input: dict[str, Any]) -> None: ...
 
-    job = new(other.job(on_dead="page", on_succeeded="thank")(work.definition.fn), 1)
+    job = new(other.job(on_dead="page", on_succeeded="thank")(work._definition.fn), 1)
     follow = kept(job)
     assert job.followed
     assert follow.keys() == {Moment.DEAD, Moment.SUCCEEDED}
@@ -479,7 +479,7 @@ def test_an_unknown_follow_up_is_found_by_the_first_enqueue_and_by_a_worker(app:
 def test_a_follow_up_that_is_no_job_type_is_refused(app: Windlass, given: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         declare(app, on_dead=given)
-    assert len(app.registry) == 0
+    assert len(app._registry) == 0
 
 
 def test_a_follow_up_that_asks_for_more_or_is_unique_is_refused_where_it_is_declared(app: Windlass) -> None:
@@ -502,7 +502,7 @@ def test_a_follow_up_that_asks_for_more_or_is_unique_is_refused_where_it_is_decl
 
 def test_a_type_has_its_own_action_for_a_success_or_none(app: Windlass) -> None:
     message = [
-        declare(Windlass("sqlite:///x.db"), **options).definition.audit
+        declare(Windlass("sqlite:///x.db"), **options)._definition.audit
         for options in (
             {},
             {"audit": True},

@@ -10,11 +10,12 @@ from windlass.declare.pipeline_type import Pipeline, phase
 from windlass.errors import WindlassError
 from windlass.handler.children import Child
 from windlass.handler.context import Context
+from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.job import Job
 from windlass.model.outcome import Dead, Retry, Snooze
 from windlass.model.state import State
-from windlass.policy.limit import per, rate
+from windlass.policy.limit import limit, rate
 from windlass.policy.retry import delays, exponential, fixed
 from windlass.policy.unique import unique
 
@@ -39,12 +40,13 @@ __all__ = [
     "Schedule",
     "Snooze",
     "State",
+    "SyncContext",
     "Windlass",
     "WindlassError",
     "delays",
     "exponential",
     "fixed",
-    "per",
+    "limit",
     "phase",
     "rate",
     "unique",

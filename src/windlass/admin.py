@@ -1,4 +1,4 @@
-"""An operator's calls in a program: `app.pause(queue="mail")`, `app.budget(…)`; awaited: `app.apause(…)`.
+"""An operator's calls in a program: `app.pause(queue="mail")`, `app.set_budget(…)`; awaited: `app.apause(…)`.
 
 The command line uses the same functions. Wrong arguments are refused here, before the store is asked.
 """
@@ -6,7 +6,7 @@ The command line uses the same functions. Wrong arguments are refused here, befo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -40,6 +40,10 @@ class GateName(msgspec.Struct, frozen=True):
 EVERYTHING = GateName(GateKind.ALL)
 
 
+ClaimedJobs = Literal["return", "finish"]
+"""What a pause means for jobs that a worker has claimed and not started."""
+
+
 class GateArguments(TypedDict, total=False):
     """How a program names a gate: one of the first four, and a reason."""
 
@@ -51,37 +55,34 @@ class GateArguments(TypedDict, total=False):
 
 
 class Operators:
-    """The methods of `Windlass` that open and close gates and set budgets and weights."""
+    """The methods of `Windlass` that pause and resume jobs, and set budgets and weights."""
 
-    client: Client
-
+    _client: Client
     _noun = "app"
-
-    @property
-    def _client(self) -> Client:
-        return self.client
 
     # Gates
 
-    async def apause(self, **gate: Unpack[GateArguments]) -> bool:
+    async def apause(self, *, claimed: ClaimedJobs = "return", **gate: Unpack[GateArguments]) -> bool:
         """Let no job of it start: `app.pause(queue="mail", reason="the server moves")`.
 
-        Give one of queue=, type= and tenant=, or all=True. Running jobs finish; jobs that wait in a worker's memory go
-        back to the queue. Workers know within a second. False: it was paused already, for the same reason.
+        Give one of queue=, type= and tenant=, or all=True. Running jobs finish. Jobs that a worker has claimed and not
+        started go back to the queue; with `claimed="finish"` they still run. Workers know within a second. False: it
+        was paused in that way already, for the same reason. `app.resume(…)` lets the jobs start again.
         """
-        return await self._turn(GateState.PAUSED, gate)
+        if claimed not in ("return", "finish"):
+            raise AdmissionError(f"claimed={claimed!r}: claimed jobs go back ('return') or still run ('finish')")
+        return await self._turn(GateState.DRAINING if claimed == "finish" else GateState.PAUSED, gate)
 
-    async def adrain(self, **gate: Unpack[GateArguments]) -> bool:
-        """Let no more jobs of it be claimed. Running jobs finish, and so do jobs that a worker has claimed already."""
-        return await self._turn(GateState.DRAINING, gate)
+    async def aresume(self, **gate: Unpack[GateArguments]) -> bool:
+        """Let its jobs start again: `app.resume(queue="mail")`. False: it was not paused.
 
-    async def aopen(self, **gate: Unpack[GateArguments]) -> bool:
-        """Let its jobs start again; all=True opens the gate of everything and leaves the others as they are."""
+        Give the same name as to `app.pause(…)`. `all=True` resumes the gate of everything and leaves the others as they
+        are.
+        """
         return await self._turn(GateState.OPEN, gate)
 
     pause = blocking(apause)
-    drain = blocking(adrain)
-    open = blocking(aopen)
+    resume = blocking(aresume)
 
     async def _turn(self, state: GateState, named: GateArguments) -> bool:
         for name in named:
@@ -89,42 +90,45 @@ class Operators:
                 raise AdmissionError(f"unknown option {name!r}{suggest(name, GateArguments.__annotations__)}")
         reason = checked_reason(named.get("reason"))
         gate = gate_of(named.get("queue"), named.get("type"), named.get("tenant"), named.get("all", False))
-        return await self.client.aask(lambda store: turn(store, gate, state, reason=reason, actor=self._actor))
+        return await self._client.aask(lambda store: turn(store, gate, state, reason=reason, actor=self._actor))
 
     # Budgets
 
-    async def abudget(
+    async def aset_budget(
         self, *, tenant: str | None = None, queue: str | None = None, cents: int, per: Duration | None = None
     ) -> None:
-        """What a tenant or a queue may cost: `app.budget(tenant="acme", cents=500, per="day")`.
+        """What a tenant or a queue may cost: `app.set_budget(tenant="acme", cents=500, per="day")`.
 
         `per` has to be given: hour, day, week, month or a span; windows are counted in UTC. The cost of the current
         window so far counts.
         """
         checked = budget(tenant, queue, cents, per)
-        await self.client.aask(lambda store: store.set_budget(checked, actor=self._actor))
+        await self._client.aask(lambda store: store.set_budget(checked, actor=self._actor))
 
     async def adrop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
         """Remove the budget of a tenant or a queue; False where there was none."""
         kind, name = spender(tenant, queue)
-        return await self.client.aask(lambda store: store.drop_budget(kind, name, actor=self._actor))
+        return await self._client.aask(lambda store: store.drop_budget(kind, name, actor=self._actor))
 
-    budget = blocking(abudget)
+    set_budget = blocking(aset_budget)
     drop_budget = blocking(adrop_budget)
 
     # Tenants
 
-    async def aweigh(self, tenant: str, weight: float) -> None:
-        """A tenant's share of a queue is its weight among the tenants that have jobs there; the default weight is 1."""
+    async def aset_weight(self, tenant: str, weight: float) -> None:
+        """Set a tenant's weight: `app.set_weight("acme", 3)`.
+
+        Its share of a queue is its weight among the tenants that have jobs there. The default weight is 1.
+        """
         check_name("tenant", tenant)
         checked = checked_weight(weight)
-        await self.client.aask(lambda store: store.weigh(tenant, checked, actor=self._actor))
+        await self._client.aask(lambda store: store.weigh(tenant, checked, actor=self._actor))
 
-    weigh = blocking(aweigh)
+    set_weight = blocking(aset_weight)
 
     @property
     def _actor(self) -> str:
-        return self.client.settings.acting
+        return self._client.settings.acting
 
 
 async def turn(store: Store, gate: GateName, state: GateState, *, reason: str | None, actor: str) -> bool:

@@ -18,14 +18,15 @@ from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, make_plan
-from windlass.declare.registry import JobOptions, Registry, define
+from windlass.declare.registry import Contexts, JobOptions, Registry, define
 from windlass.errors import RegistrationError
 from windlass.handler.context import Context
+from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Moment
 from windlass.model.job import parse_id
 from windlass.model.state import State
-from windlass.policy.limit import KeyBy, Limit, per, rate
+from windlass.policy.limit import KeyBy, Limit, limit, rate
 from windlass.policy.retry import RetryPolicy
 from windlass.policy.unique import Unique
 from windlass.store import make_migrator
@@ -50,9 +51,11 @@ R = TypeVar("R")
 
 # A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
 AnyPhase = JobType[..., Any] | Phase[..., Any]
-WithContext = Callable[Concatenate[Context, P], R]
+WithContext = Callable[Concatenate[SyncContext, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+
+CONTEXTS = Contexts(awaited=Context, blocking=SyncContext)
 
 
 class Decorator(Protocol):
@@ -75,9 +78,9 @@ class Windlass(Operators):
         given: dict[str, Any] = settings
         self.settings = Settings.load(url=url, **given)
         self.clock = clock or SystemClock()
-        self.registry = Registry()
-        self.client = Client(self.settings, self.clock)
-        self.program: str | None = None  # how another process loads this program; set by `windlass worker`
+        self._registry = Registry()
+        self._client = Client(self.settings, self.clock)
+        self._program: str | None = None  # how another process loads this program; set by `windlass worker`
 
     # Declaring
 
@@ -119,7 +122,7 @@ class Windlass(Operators):
         `unique` refuses a second job: True (by all arguments), names of arguments, a function of them, or `unique(…)`
         with states, window and scope. `unique_forever` refuses it even after the job's history was deleted.
 
-        `limits` lists what its jobs count against: `[per("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
+        `limits` lists what its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
 
         `on_dead`, `on_cancelled` and `on_succeeded` name a follow-up job type. The follow-up is enqueued in the
         transaction that writes the job's end. Its parameters are any of `id`, `input`, `output` and `error`.
@@ -134,20 +137,20 @@ class Windlass(Operators):
         local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
 
         def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
-            definition = define(fn, context=Context, localns=dict(local), **options)
-            self.registry.add(definition)
+            definition = define(fn, contexts=CONTEXTS, localns=dict(local), **options)
+            self._registry.add(definition)
             kind: type[JobType[..., Any]]
             if inspect.iscoroutinefunction(fn):
-                kind = AsyncContextJob if definition.signature.wants_context else AsyncJob
+                kind = AsyncContextJob if definition.signature.context else AsyncJob
             else:
-                kind = PlainContextJob if definition.signature.wants_context else PlainJob
+                kind = PlainContextJob if definition.signature.context else PlainJob
             return kind(self, definition)
 
         return declare if fn is None else declare(fn)
 
     def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-        """A limit for the `limits=[…]` of several job types, as `per(…)`; workers declare it even if none uses it."""
-        return self._declared(per(name, most, key=key, scope=scope), "app.limit(…)")
+        """A limit for the `limits=[…]` of several job types, as `limit(…)`; workers declare it even if none uses it."""
+        return self._declared(limit(name, most, key=key, scope=scope), "app.limit(…)")
 
     def rate(
         self,
@@ -163,7 +166,7 @@ class Windlass(Operators):
         return self._declared(rate(name, count, every=every, burst=burst, key=key, scope=scope), "app.rate(…)")
 
     def _declared(self, limit: Limit, by: str) -> Limit:
-        self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
+        self._registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
 
     # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
@@ -207,7 +210,7 @@ class Windlass(Operators):
         """
         follow_ups = {Moment.DEAD: on_dead, Moment.CANCELLED: on_cancelled, Moment.SUCCEEDED: on_succeeded}
         checked = make_plan(self, name, phases, labels=labels, follow_ups=follow_ups)
-        self.registry.add_pipeline(checked)
+        self._registry.add_pipeline(checked)
         return Pipeline(self, checked)
 
     def schedule(
@@ -233,7 +236,7 @@ class Windlass(Operators):
 
         when = {"cron": cron, "every": every, "at": at, "tz": tz}
         declaration, schedule = declare(self, name, call, catch_up=catch_up, overlap=overlap, **when)
-        self.registry.add_schedule(declaration)
+        self._registry.add_schedule(declaration)
         return schedule
 
     # Enqueuing many
@@ -246,10 +249,10 @@ class Windlass(Operators):
         Two calls with one key make one job, and both handles are that job's.
         """
         jobs, kept, named = gather(calls, self.settings)
-        client = self.client
+        client = self._client
 
         def handles(existing: Mapping[UUID, UUID]) -> list[JobHandle[R]]:
-            return [JobHandle.of(client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
+            return [JobHandle._of(client, job, call.definition, existing) for job, call in zip(jobs, kept, strict=True)]
 
         return Enqueue(jobs, named if conn is None else conn, handles)
 
@@ -262,7 +265,7 @@ class Windlass(Operators):
         """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
         from windlass.handles.graph import Graph
 
-        return Graph(self.client)
+        return Graph(self._client)
 
     def _batch(
         self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
@@ -280,7 +283,7 @@ class Windlass(Operators):
         """
         from windlass.handles.batch import plan
 
-        planned, client = plan(calls, then, policy, self.settings), self.client
+        planned, client = plan(calls, then, policy, self.settings), self._client
         return Enqueue(
             planned.jobs,
             planned.conn if conn is None else conn,
@@ -295,24 +298,24 @@ class Windlass(Operators):
     async def afind(self, id: str | UUID) -> JobHandle[object]:
         """A handle for the job with this id; raises JobNotFound when there is none."""
         wanted = parse_id(id)
-        record = await JobHandle[object](self.client, wanted).arecord()
-        return JobHandle(self.client, wanted, self.registry.of(record))
+        record = await JobHandle[object](self._client, wanted).arecord()
+        return JobHandle(self._client, wanted, self._registry.of(record))
 
     async def acounts(self) -> dict[State, int]:
         """Jobs by state, history included."""
-        return await self.client.aask(lambda store: store.counts())
+        return await self._client.aask(lambda store: store.counts())
 
     async def aworkers(self) -> list[WorkerRow]:
         """The workers that are registered in the store."""
-        return await self.client.aask(lambda store: store.workers())
+        return await self._client.aask(lambda store: store.workers())
 
     async def aschedules(self) -> list[ScheduleRow]:
         """The schedules in the store, with their edits and the times of their next ticks."""
-        return await self.client.aask(lambda store: store.schedules())
+        return await self._client.aask(lambda store: store.schedules())
 
     async def awake(self, queue: str = "*") -> None:
         """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
-        await self.client.aask(lambda store: store.wake(queue))
+        await self._client.aask(lambda store: store.wake(queue))
 
     find = blocking(afind)
     counts = blocking(acounts)
@@ -332,15 +335,15 @@ class Windlass(Operators):
         """A worker inside this program: `async with app.worker(concurrency=100): …`"""
         from windlass.runtime.worker import Worker
 
-        check_follow_ups(self.registry, self.settings)
-        for declaration in self.registry.schedules.values():
+        check_follow_ups(self._registry, self.settings)
+        for declaration in self._registry.schedules.values():
             declaration.declared(self.settings)  # a mistake in its job raises here, and not at the first tick
         settings = self.settings if concurrency is None else self.settings.with_(concurrency=concurrency)
         return Worker(
             settings,
-            self.registry,
+            self._registry,
             clock=self.clock,
-            program=self.program,
+            program=self._program,
             queues=None if queues is None else tuple(queues),
             types=None if types is None else tuple(types),
         )
@@ -356,7 +359,7 @@ class Windlass(Operators):
 
     async def amigrate(self) -> list[Migration]:
         """Bring the database's schema up to date; the answer is what was applied."""
-        return await self.client.portal.arun(lambda: make_migrator(self.settings).migrate())
+        return await self._client.portal.arun(lambda: make_migrator(self.settings).migrate())
 
     migrate = blocking(amigrate)
 
@@ -364,8 +367,8 @@ class Windlass(Operators):
 
     def close(self) -> None:
         """Close the connections of this process; the next call opens new ones."""
-        self.client.close()
+        self._client.close()
 
     async def aclose(self) -> None:
         """Close the connections of this process; the next call opens new ones."""
-        await self.client.aclose()
+        await self._client.aclose()

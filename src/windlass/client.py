@@ -202,7 +202,7 @@ class Client:
 
     def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """As `aask`, blocking."""
-        return self.wait_for(lambda: self.aask(question), async_name="app.client.aask(…)")
+        return self.wait_for(lambda: self.aask(question), async_name="app._client.aask(…)")
 
     async def aask(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """Run a question to the store on the portal's loop."""

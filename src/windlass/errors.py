@@ -24,7 +24,7 @@ WindlassError
 ├── TransitionRefused     the job is in a state that does not allow this
 ├── FlowError             a name used twice in one run, a need that no children can meet, a cycle
 ├── ChildrenFailed        ctx.wait(): too many of the awaited jobs ended badly
-├── SignalTimeout         ctx.signal(): the signal was not sent in time
+├── SignalTimeout         ctx.wait_signal(): the signal was not sent in time
 ├── AdmissionError        a gate, a budget or a weight is impossible
 ├── UnknownLimit          no limit or rate of that name was declared
 ├── ScheduleError         a schedule is impossible: a cron line that never fires, an unknown time zone

@@ -30,14 +30,14 @@ def test_a_gate_is_closed_and_opened_in_plain_words(cli_store: CliStore) -> None
     paused = cli_store.run("gates", "pause", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
     (gate,) = cli_store.run_json("gates")["gates"]
     assert cli_store.claim_jobs() == []
-    opened = cli_store.run("gates", "open", "--queue", "mail", WINDLASS_ACTOR="bob")
+    opened = cli_store.run("gates", "resume", "--queue", "mail", WINDLASS_ACTOR="bob")
 
     assert paused.exit_code == opened.exit_code == 0
     assert paused.stdout.splitlines() == [
         "queue mail is paused",
         "  running jobs finish; no other job starts, and claimed jobs that wait in a worker go back to the queue; "
         "workers know within a second",
-        "  → windlass gates open --queue mail",
+        "  → windlass gates resume --queue mail",
     ]
     assert recent(gate.pop("since"))
     assert gate == {"kind": "queue", "name": "mail", "state": "paused", "reason": "the server moves", "actor": "ann"}
@@ -45,7 +45,7 @@ def test_a_gate_is_closed_and_opened_in_plain_words(cli_store: CliStore) -> None
     assert len(cli_store.claim_jobs()) == 1
     assert actions(cli_store) == [
         ("GATE_PAUSED", "queue:mail", "ann", "the server moves"),
-        ("GATE_OPENED", "queue:mail", "bob", None),
+        ("GATE_RESUMED", "queue:mail", "bob", None),
     ]
 
 
@@ -62,7 +62,7 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
 ) -> None:
     cli_store.enqueue(tenant="acme corp")
 
-    drained = cli_store.run("gates", "drain", *options)
+    drained = cli_store.run("gates", "pause", "--claimed", "finish", *options)
 
     assert drained.stdout.startswith(f"{words} is draining\n  running jobs finish, and jobs that workers have claimed")
     assert cli_store.run("gates").stdout.startswith(f"{subject}\tdraining\t")
@@ -71,9 +71,9 @@ def test_everything_a_type_and_a_tenant_have_gates_too(
     assert (
         again
         == {
-            "all": "windlass gates open --all",
-            "type:send": "windlass gates open --type send",
-            "tenant:acme corp": "windlass gates open --tenant 'acme corp'",
+            "all": "windlass gates resume --all",
+            "type:send": "windlass gates resume --type send",
+            "tenant:acme corp": "windlass gates resume --tenant 'acme corp'",
         }[subject]
     )
 
@@ -94,7 +94,7 @@ def test_saying_it_twice_changes_nothing(cli_store: CliStore) -> None:
 
 
 def test_a_gate_that_was_never_closed_is_open_already(cli_store: CliStore) -> None:
-    output = cli_store.run_json("gates", "open", "--queue", "mail")
+    output = cli_store.run_json("gates", "resume", "--queue", "mail")
 
     assert output == {
         "kind": "queue",
@@ -105,23 +105,23 @@ def test_a_gate_that_was_never_closed_is_open_already(cli_store: CliStore) -> No
         "since": None,
         "changed": False,
     }
-    assert cli_store.run("gates", "open", "--queue", "mail").stdout == "queue mail is open already\n"
+    assert cli_store.run("gates", "resume", "--queue", "mail").stdout == "queue mail is open already\n"
     assert cli_store.run_json("gates") == {"gates": []}
     assert cli_store.run("gates", "list").stderr.startswith(
-        "every gate is open; close one: windlass gates pause --queue"
+        "every gate is open; pause one: windlass gates pause --queue"
     )
     assert actions(cli_store) == []
 
 
 def test_opening_a_gate_names_another_gate_that_is_closed(cli_store: CliStore) -> None:
     cli_store.run("gates", "pause", "--all")
-    cli_store.run("gates", "drain", "--queue", "mail")
+    cli_store.run("gates", "pause", "--claimed", "finish", "--queue", "mail")
 
-    one = cli_store.run("gates", "open", "--queue", "mail")
+    one = cli_store.run("gates", "resume", "--queue", "mail")
     cli_store.run("gates", "pause", "--type", "send")
-    everything = cli_store.run("gates", "open", "--all")
+    everything = cli_store.run("gates", "resume", "--all")
 
-    assert one.stderr == "windlass: everything is still paused: windlass gates open --all\n"
+    assert one.stderr == "windlass: everything is still paused: windlass gates resume --all\n"
     assert everything.stderr == "windlass: still closed: type send; see: windlass gates\n"
 
 
@@ -147,7 +147,7 @@ def test_a_misspelt_name_gets_a_note_on_stderr_and_is_accepted(cli_store: CliSto
     assert cli_store.run("gates", "pause", "--queue", "mail").stderr == ""
 
 
-@pytest.mark.parametrize("verb", ["pause", "drain", "open"])
+@pytest.mark.parametrize("verb", ["pause", "resume"])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -189,7 +189,9 @@ def test_a_closed_gate_is_shown_with_its_queue(cli_store: CliStore) -> None:
     cli_store.enqueue(queue="mail")
     cli_store.enqueue(queue="sms")
     cli_store.register_worker()
-    cli_store.run("gates", "drain", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann")
+    cli_store.run(
+        "gates", "pause", "--claimed", "finish", "--queue", "mail", "--reason", "the server moves", WINDLASS_ACTOR="ann"
+    )
 
     output = cli_store.run("queues")
 
@@ -199,7 +201,7 @@ def test_a_closed_gate_is_shown_with_its_queue(cli_store: CliStore) -> None:
     ]
     assert output.stderr.splitlines()[0].startswith("queue mail is draining since ")
     assert output.stderr.splitlines()[0].endswith(" by ann: the server moves")
-    assert output.stderr.splitlines()[1] == "  → windlass gates open --queue mail"
+    assert output.stderr.splitlines()[1] == "  → windlass gates resume --queue mail"
     cli_store.run("gates", "pause", "--all")
     assert [row["gate"] for row in cli_store.run_json("queues")["queues"]] == ["draining", "paused"]
 

@@ -82,7 +82,9 @@ def test_jobs_that_wait_at_a_limit_with_room_are_a_problem(cli_store: CliStore) 
     assert (found[2] or "").startswith("a live worker lets them in within 100ms: windlass worker app.py")
 
 
-@pytest.mark.parametrize("command", [("gates", "pause", "--tenant", "default"), ("gates", "drain", "--all")])
+@pytest.mark.parametrize(
+    "command", [("gates", "pause", "--tenant", "default"), ("gates", "pause", "--claimed", "finish", "--all")]
+)
 def test_jobs_behind_a_closed_gate_may_wait_at_a_limit_with_room(cli_store: CliStore, command: tuple[str, ...]) -> None:
     limited(cli_store)
     execute(cli_store, "UPDATE {0}limit_counters SET most = 9")
@@ -124,10 +126,10 @@ def test_a_closed_gate_is_a_warning_with_its_reason_and_the_way_to_open_it(cli_s
     assert level == "warning"
     assert message.startswith("queue night shift is paused since 2h")
     assert message.endswith(" by ann: the server moves")
-    assert advice == "windlass gates open --queue 'night shift'"
-    cli_store.run("gates", "drain", "--all")
+    assert advice == "windlass gates resume --queue 'night shift'"
+    cli_store.run("gates", "pause", "--claimed", "finish", "--all")
     assert "warning\tgates\teverything is draining since " in cli_store.run("doctor").stdout
-    assert "\twindlass gates open --all\n" in cli_store.run("doctor").stdout
+    assert "\twindlass gates resume --all\n" in cli_store.run("doctor").stdout
 
 
 def test_a_spent_budget_is_a_warning(cli_store: CliStore) -> None:

@@ -209,9 +209,9 @@ def test_options_of_an_enqueue_are_the_jobs_own(program_dir: Path) -> None:
 
 def test_keys_of_limits_are_given_by_their_names(program_dir: Path) -> None:
     (program_dir / "crawler.py").write_text(
-        "from windlass import Windlass, per\n"
+        "from windlass import Windlass, limit\n"
         "app = Windlass()\n"
-        "@app.job(limits=[per('domain', 2), per('tenant', 20)])\n"
+        "@app.job(limits=[limit('domain', 2), limit('tenant', 20)])\n"
         "def fetch(domain: str) -> None: ...\n"
     )
     invoke("migrate")

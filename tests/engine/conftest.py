@@ -102,6 +102,6 @@ async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     settings = admitted.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
     client = Client(settings, admitted.app.clock)
     monkeypatch.setattr(admitted.app, "settings", settings)
-    monkeypatch.setattr(admitted.app, "client", client)
+    monkeypatch.setattr(admitted.app, "_client", client)
     yield admitted.app
     await client.aclose()

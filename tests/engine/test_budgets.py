@@ -38,7 +38,7 @@ async def entries(database: Database, job: JobHandle[Any]) -> list[tuple[int, in
 
 
 async def budget_of(app: Windlass, name: str) -> BudgetRow:
-    (row,) = [row for row in await app.client.aask(lambda store: store.budgets()) if row.name == name]
+    (row,) = [row for row in await app._client.aask(lambda store: store.budgets()) if row.name == name]
     return row
 
 
@@ -71,7 +71,7 @@ async def test_the_cost_of_an_attempt_counts_however_it_ends(database: Database,
         begun.set()
         await end(ctx, how)
 
-    await app.abudget(tenant="acme", cents=100, per="month")
+    await app.aset_budget(tenant="acme", cents=100, per="month")
     async with working(app) as (_, events):
         job = await work.options(tenant="acme").aenqueue()
         if how == "is cancelled":
@@ -104,7 +104,7 @@ async def test_a_budget_is_overspent_by_what_was_running_at_most(database: Datab
     async with working(app, concurrency=2) as (worker, _):
         await app.aenqueue_many(warm.call() for _ in range(1_000))
         await eventually(app.acounts, lambda counts: counts.get(State.SUCCEEDED) == 1_000)
-        await app.abudget(tenant="acme", cents=50, per="month")
+        await app.aset_budget(tenant="acme", cents=50, per="month")
         await eventually(lambda: asyncio.sleep(0, worker.state.closures.knows_budgets), bool)
         await app.aenqueue_many(dear.options(tenant="acme").call() for _ in range(200))
         await eventually(lambda: budget_of(app, "acme"), lambda row: row.spent >= row.cents)
@@ -254,7 +254,7 @@ async def test_a_spent_budget_stops_claims_and_opens_with_its_window(
 
     mine = ask.options(tenant="acme", queue="models")
     name = next(iter(whose.values()))
-    await stopped_clock.app.abudget(**whose, cents=10, per="hour")
+    await stopped_clock.app.aset_budget(**whose, cents=10, per="hour")
     jobs = [await mine.aenqueue() for _ in range(6)]
     async with stopped_clock.working(concurrency=3) as (worker, events):
         # Two would have done: what ran already may overshoot.
@@ -287,7 +287,7 @@ async def test_a_month_is_as_long_as_it_is(stopped_clock: StoppedClock) -> None:
         ctx.cost(10)
         ran.append(stopped_clock.clock.now())
 
-    await stopped_clock.app.abudget(tenant="acme", cents=10, per="month")
+    await stopped_clock.app.aset_budget(tenant="acme", cents=10, per="month")
     mine = ask.options(tenant="acme")
     async with stopped_clock.working() as (worker, events):
         await events.ended(await mine.aenqueue(), Ending.SUCCEEDED)
@@ -316,7 +316,7 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
         return n
 
     acme = ask.options(tenant="acme")
-    await app.abudget(tenant="acme", cents=5, per="month")
+    await app.aset_budget(tenant="acme", cents=5, per="month")
     first = await acme.aenqueue(0)
     async with working(app, concurrency=1) as (worker, events):
         await events.until(JobStarted)
@@ -328,7 +328,7 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
         assert [await job.aresult(timeout=PATIENCE) for job in (first, other)] == [0, 2]
         assert (await mine.arecord()).status is State.QUEUED
 
-        await app.abudget(tenant="acme", cents=100, per="month")
+        await app.aset_budget(tenant="acme", cents=100, per="month")
         assert await mine.aresult(timeout=PATIENCE) == 1
         opened = "the budget of tenant 'acme' is open again"
         await eventually(lambda: asyncio.sleep(0, caplog.messages), lambda lines: opened in lines)
@@ -343,7 +343,7 @@ async def test_a_worker_knows_at_once_what_its_own_jobs_have_spent(stopped_clock
     async def ask(ctx: Context) -> None:
         ctx.cost(5)
 
-    await stopped_clock.app.abudget(queue="default", cents=5, per="month")
+    await stopped_clock.app.aset_budget(queue="default", cents=5, per="month")
     async with stopped_clock.working() as (worker, _):
         store = stores_of(worker)
         closures = store.closures

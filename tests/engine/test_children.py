@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass import Context, Dead, JobHandle, State, Windlass, fixed
+from windlass import Context, Dead, JobHandle, State, SyncContext, Windlass, fixed
 from windlass.errors import ChildrenFailed, FlowError, JobNotFound
 from windlass.model.job import new_id
 from windlass.model.outcome import Ending
@@ -405,7 +405,7 @@ async def test_spawns_commit_with_the_finish_in_the_handlers_own_transaction(
     else:
 
         @app.job
-        def parent(ctx: Context) -> None:
+        def parent(ctx: SyncContext) -> None:
             ctx.spawn("before", child.call())
             with ctx.transaction() as tx:
                 tx.execute(INSERT, 1)
@@ -494,12 +494,10 @@ async def test_a_synchronous_handler_waits_too(app: Windlass) -> None:
         return 2 * n
 
     @app.job
-    def parent(ctx: Context) -> list[int]:
+    def parent(ctx: SyncContext) -> list[int]:
         runs.append(ctx.attempt)
         kids = ctx.spawn_many("kid", [double.call(n) for n in range(3)])
-        with pytest.raises(FlowError, match=r"ctx\.blocking\.wait"):
-            ctx.wait(kids)  # type: ignore[unused-coroutine]
-        return ctx.blocking.wait(kids)
+        return ctx.wait(kids)
 
     async with working(app):
         job = await parent.aenqueue()
@@ -677,8 +675,8 @@ async def test_a_node_of_a_graph_reads_its_dependencies_and_has_children_of_the_
         return [own.url, {name: page.url for name, page in before.items()}]
 
     @app.job
-    def plainly(ctx: Context) -> list[str]:
-        return sorted(ctx.blocking.dependencies())
+    def plainly(ctx: SyncContext) -> list[str]:
+        return sorted(ctx.dependencies())
 
     graph = app.graph()
     nodes = [graph.add(name, fetch.call(name * 2)) for name in "ab"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, Job, Snooze, State, Windlass
+from windlass import Context, Job, Snooze, State, SyncContext, Windlass
 from windlass.handler.log import handler_log
 from windlass.testing.clock import ManualClock
 
@@ -169,7 +169,7 @@ async def test_progress_that_is_no_count_is_refused(app: Windlass, wrong: Any) -
 
 async def test_a_synchronous_handler_has_a_thread_and_the_same_context(app: Windlass) -> None:
     @app.job
-    def plain(ctx: Context, n: int) -> list[int]:
+    def plain(ctx: SyncContext, n: int) -> list[int]:
         ctx.log.info("from a thread")
         ctx.progress(n, total=n)
         return [n, ctx.attempt]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import Context, State, SyncContext, Windlass
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, come, ended, failure, working
 
@@ -75,7 +75,7 @@ async def test_a_thread_that_was_fenced_out_writes_nothing_and_keeps_nobody_wait
     errors: list[BaseException] = []
 
     @app.job(timeout="200ms", max_attempts=1)
-    def stuck(ctx: Context) -> None:
+    def stuck(ctx: SyncContext) -> None:
         try:
             if begins == "after":
                 whatever_happens.wait(PATIENCE)
@@ -119,7 +119,7 @@ async def test_a_thread_that_was_fenced_out_while_it_waited_for_its_turn_gets_no
             await asyncio.to_thread(whatever_happens.wait, 0.6)
 
     @app.job(timeout="200ms", max_attempts=1)
-    def waits_for_its_turn(ctx: Context) -> None:
+    def waits_for_its_turn(ctx: SyncContext) -> None:
         try:
             with ctx.transaction() as tx:
                 tx.execute(INSERT, 2)

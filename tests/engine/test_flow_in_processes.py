@@ -21,7 +21,7 @@ async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     settings = flow.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)
     client = Client(settings, flow.app.clock)
     monkeypatch.setattr(flow.app, "settings", settings)
-    monkeypatch.setattr(flow.app, "client", client)
+    monkeypatch.setattr(flow.app, "_client", client)
     yield
     await client.aclose()
 
@@ -63,9 +63,9 @@ async def test_phases_and_children_have_their_limits_there_too(database: Databas
         jobs = [await flow.site.aenqueue("a.org") for _ in range(2)]
         results = [await job.aresult(timeout=PATIENCE) for job in jobs]
         for job in jobs:
-            (link,) = await flow.app.client.aask(lambda store, id=job.id: store.links(id))  # type: ignore[misc]
+            (link,) = await flow.app._client.aask(lambda store, id=job.id: store.links(id))  # type: ignore[misc]
             assert await (await flow.app.afind(link.id)).aresult(timeout=PATIENCE) == ["n:3"]
-        rows = await flow.app.client.aask(lambda store: store.limits())
+        rows = await flow.app._client.aask(lambda store: store.limits())
 
     assert results == [[["fetching"], ["domain:a.org"]]] * 2
     assert {row.key: row.used for row in rows} == {"fetching": 0, "domain:a.org": 0, "n:3": 0}

@@ -36,7 +36,7 @@ async def knows(worker: Worker, closed: bool) -> None:
 
 
 async def shut(app: Windlass, state: str, target: dict[str, Any]) -> None:
-    assert await (app.apause if state == "paused" else app.adrain)(**target)
+    assert await app.apause(**target, claimed="return" if state == "paused" else "finish")
 
 
 # Closing and opening
@@ -71,7 +71,7 @@ async def test_nothing_starts_behind_a_closed_gate_until_it_opens(
         assert (await behind.arecord()).attempt == 0
         assert "behind" not in ran
 
-        await app.aopen(**target)
+        await app.aresume(**target)
         for job in (behind, beside, after):
             await job.aresult(timeout=PATIENCE)
 
@@ -83,10 +83,10 @@ async def test_a_gate_says_who_closed_it_when_and_why_and_the_audit_keeps_it(dat
     began = datetime.now(UTC)
 
     await app.apause(queue="mail", reason="the provider is down")
-    (gate,) = await app.client.aask(lambda store: store.gates())
-    await app.aopen(queue="mail")
-    await app.adrain(all=True)
-    rows = await app.client.aask(lambda store: store.audit())
+    (gate,) = await app._client.aask(lambda store: store.gates())
+    await app.aresume(queue="mail")
+    await app.apause(all=True, claimed="finish")
+    rows = await app._client.aask(lambda store: store.audit())
 
     assert gate == Gate(
         kind=GateKind.QUEUE,
@@ -100,7 +100,7 @@ async def test_a_gate_says_who_closed_it_when_and_why_and_the_audit_keeps_it(dat
     recorded = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
     assert recorded == [
         ("GATE_DRAINED", "ann", "all", None),
-        ("GATE_OPENED", "ann", "queue:mail", None),
+        ("GATE_RESUMED", "ann", "queue:mail", None),
         ("GATE_PAUSED", "ann", "queue:mail", "the provider is down"),
     ]
 
@@ -116,11 +116,11 @@ async def test_a_worker_says_once_what_closes_and_opens(app: Windlass, caplog: p
         await knows(worker, True)
         await app.apause(tenant="acme")  # the first once more
         await said(caplog, "the gate of tenant 'acme' is paused")
-        await app.adrain(queue="mail")
+        await app.apause(queue="mail", claimed="finish")
         await said(caplog, "the gate of queue 'mail' is draining")
-        await app.aopen(tenant="acme")
+        await app.aresume(tenant="acme")
         await said(caplog, "the gate of tenant 'acme' is open again")
-        await app.aopen(queue="mail")
+        await app.aresume(queue="mail")
         await said(caplog, "the gate of queue 'mail' is open again")
 
     assert [line for line in caplog.messages if line.startswith("the gate of")] == [
@@ -174,7 +174,7 @@ async def test_closing_gives_back_what_has_not_started_and_what_runs_finishes(
         if "all" not in target:
             await beside.aresult(timeout=PATIENCE)
 
-        await app.aopen(**target)
+        await app.aresume(**target)
         assert [await job.aresult(timeout=PATIENCE) for job in unstarted] == [1, 2]
         assert [(await job.arecord()).attempt for job in unstarted] == [1, 1]
 
@@ -193,13 +193,13 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
         await events.until(JobStarted)
         claimed = await work.aenqueue(1)
         assert await claim_ahead(worker, "work") == 1
-        await app.adrain(type="work")
+        await app.apause(type="work", claimed="finish")
         late = await work.aenqueue(2)
         await recorded(worker)
         go.set()
         assert await claimed.aresult(timeout=PATIENCE) == 1
         assert (await late.arecord()).fence == 0
-        await app.aopen(type="work")
+        await app.aresume(type="work")
         assert await late.aresult(timeout=PATIENCE) == 2
 
 
@@ -249,7 +249,7 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
         assert (record.attempt, record.fence, starts) == (0, 1, [])
         assert not any(isinstance(event, JobStarted) for event in events.recorded)
 
-        await app.aopen(queue="default")
+        await app.aresume(queue="default")
         await job.aresult(timeout=PATIENCE)
 
     assert starts == [1]
@@ -273,7 +273,7 @@ async def test_a_claim_knows_better_than_a_worker_that_has_not_heard_of_the_open
         await knows(worker, True)
         stores_of(worker).closures = never_answers
         await come(asked)
-        await app.aopen(all=True)
+        await app.aresume(all=True)
         await job.aresult(timeout=PATIENCE)
 
         assert worker.state.closures.anything_closed
@@ -300,7 +300,7 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         await app.apause(queue="default")
         await knows(worker, True)
         closures, stores_of(worker).closures = stores_of(worker).closures, away
-        await app.aopen(queue="default")
+        await app.aresume(queue="default")
         await eventually(lambda: asyncio.sleep(0, failed), lambda count: count >= 5)
 
         worker.parts.discovery.take(claimed.jobs, 0.0)  # a claim of before
@@ -358,9 +358,9 @@ async def test_a_gate_in_the_middle_of_a_pipeline_keeps_jobs_between_two_phases(
         job = await line.aenqueue(1)
         record = await eventually(job.arecord, lambda record: record.phase == "analyse")
         await app.apause(type="analyse")
-        await app.aopen(queue="slow")
+        await app.aresume(queue="slow")
         assert record.status is State.QUEUED
-        await app.aopen(type="analyse")
+        await app.aresume(type="analyse")
         assert await job.aresult(timeout=PATIENCE) == 2
 
 
@@ -386,7 +386,7 @@ async def test_a_held_rate_is_told_and_gives_back_only_what_counts_against_it(
         await events.until(JobStarted)
         jobs: list[JobHandle[str]] = [await crawl.aenqueue(domain) for domain in ("a.org", "b.org")]
         assert await claim_ahead(worker, "crawl") == 2
-        await app.client.aask(lambda store: store.hold_back("domain:a.org", 3600))
+        await app._client.aask(lambda store: store.hold_back("domain:a.org", 3600))
         await said(caplog, "all workers hold back at 'domain:a.org'")
         await in_state(jobs[0], State.QUEUED)
         go.set()

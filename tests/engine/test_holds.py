@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, JobType, Retry, State, Windlass, fixed, per, rate
+from windlass import Context, JobType, Retry, State, Windlass, fixed, limit, rate
 from windlass.errors import FlowError
 from windlass.model.outcome import Ending
 from windlass.observe.events import JobStarted
@@ -81,7 +81,7 @@ async def test_a_short_hold_is_waited_for_and_then_the_rate_holds_again(stopped_
         for n in range(3):
             jobs.append(await call.aenqueue())
             await grown(waits, n + 1)
-        await stopped_clock.app.client.aask(lambda store: store.hold_back("wiki", 2.5))
+        await stopped_clock.app._client.aask(lambda store: store.hold_back("wiki", 2.5))
         for n in (4, 5):  # each wakes when its time comes, and takes another token: those of 1 s and 2 s are lost
             await stopped_clock.moves(1)
             await grown(waits, n)
@@ -136,14 +136,14 @@ async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_cl
 
 
 async def test_when_a_hold_is_ended_workers_look_at_once(stopped_clock: StoppedClock) -> None:
-    @stopped_clock.app.job(limits=[per("gpu", 1)])
+    @stopped_clock.app.job(limits=[limit("gpu", 1)])
     async def call() -> None: ...
 
     async with stopped_clock.working() as (_, events):
-        await stopped_clock.app.client.aask(lambda store: store.hold_back("gpu", 3600))
+        await stopped_clock.app._client.aask(lambda store: store.hold_back("gpu", 3600))
         job = await call.aenqueue()
         await stopped_clock.until(job.arecord, lambda record: record.parked_on == "gpu")
-        assert await stopped_clock.app.client.aask(lambda store: store.end_hold("gpu"))
+        assert await stopped_clock.app._client.aask(lambda store: store.end_hold("gpu"))
         await events.ended(job, Ending.SUCCEEDED)  # while no time passes
 
 
@@ -156,7 +156,7 @@ async def test_every_isolation_can_hold_back(kind: JobType[[], None]) -> None:
     async with working(admitted.app):
         await ended(await kind.aenqueue())
 
-    assert 500 < await held(admitted.app, f"wiki:{kind.definition.type}") <= 600
+    assert 500 < await held(admitted.app, f"wiki:{kind._definition.type}") <= 600
     assert await held(admitted.app, "wiki") == 0
 
 

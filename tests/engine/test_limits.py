@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from windlass import Context, Dead, JobHandle, Snooze, State, Windlass, fixed, per, rate
+from windlass import Context, Dead, JobHandle, Snooze, State, Windlass, fixed, limit, rate
 from windlass.model.job import Job
 from windlass.observe.events import LeasesLost
 from windlass.runtime.worker import Worker
@@ -76,7 +76,7 @@ def domain_of(url: str) -> str:
 
 async def used(app: Windlass) -> dict[str, int]:
     """The slots that are taken, by key."""
-    rows = await app.client.aask(lambda store: store.limits())
+    rows = await app._client.aask(lambda store: store.limits())
     return {row.key: row.used for row in rows if row.used}
 
 
@@ -98,7 +98,7 @@ async def two_workers(app: Windlass, **options: Any) -> AsyncIterator[list[Worke
 
 
 async def test_two_workers_run_two_of_each_domain_at_a_time_and_no_more(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 2, key=domain_of), per("tenant", 20)])
+    @app.job(limits=[limit("domain", 2, key=domain_of), limit("tenant", 20)])
     async def fetch(url: str) -> str:
         await crowd.enter(domain_of(url))
         return url
@@ -120,7 +120,7 @@ async def test_two_workers_run_two_of_each_domain_at_a_time_and_no_more(app: Win
 async def test_of_several_limits_on_one_job_the_narrowest_holds_and_hides_nobody_else(
     app: Windlass, crowd: Crowd
 ) -> None:
-    @app.job(limits=[per("domain", 2, key=domain_of), per("tenant", 3)])
+    @app.job(limits=[limit("domain", 2, key=domain_of), limit("tenant", 3)])
     async def fetch(ctx: Context, url: str) -> None:
         await crowd.enter(domain_of(url), ctx.job.tenant)
 
@@ -142,7 +142,7 @@ async def test_of_several_limits_on_one_job_the_narrowest_holds_and_hides_nobody
 async def test_hundreds_of_a_full_key_hide_nobody_behind_them(database: Database, crowd: Crowd) -> None:
     app = database.app(concurrency=4, grace="0s")
 
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def fetch(domain: str) -> None:
         await crowd.enter(domain)
 
@@ -164,7 +164,7 @@ async def test_hundreds_of_a_full_key_hide_nobody_behind_them(database: Database
 
 
 async def test_what_the_enqueue_says_counts_instead(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1, key=domain_of)])
+    @app.job(limits=[limit("domain", 1, key=domain_of)])
     async def fetch(url: str, name: str) -> None:
         await crowd.enter(name)
 
@@ -184,7 +184,7 @@ async def test_what_the_enqueue_says_counts_instead(app: Windlass, crowd: Crowd)
 
 
 async def test_a_tenants_scope_counts_each_tenant_apart(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1, scope="tenant")])
+    @app.job(limits=[limit("domain", 1, scope="tenant")])
     async def fetch(ctx: Context, domain: str) -> None:
         await crowd.enter(ctx.job.tenant)
 
@@ -200,7 +200,7 @@ async def test_the_last_program_that_started_is_right_about_a_limit(database: Da
     def program(most: int) -> tuple[Windlass, Any]:
         app = database.app()
 
-        @app.job(limits=[per("export", most)])
+        @app.job(limits=[limit("export", most)])
         async def export() -> None:
             await crowd.enter("export")
 
@@ -223,7 +223,7 @@ async def test_a_worker_that_begins_again_declares_again(database: Database) -> 
     app = database.app(**QUICK)
     app.rate("wikidata", 5, every="1s")
 
-    @app.job(limits=[per("export", 1)])
+    @app.job(limits=[limit("export", 1)])
     async def export() -> None: ...
 
     async def declared() -> set[str]:
@@ -241,11 +241,11 @@ async def test_a_worker_that_begins_again_declares_again(database: Database) -> 
 
 
 async def test_each_phase_of_a_pipeline_has_limits_of_its_own(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("fetching", 2)])
+    @app.job(limits=[limit("fetching", 2)])
     async def fetch(url: str) -> None:
         await crowd.enter("fetch")
 
-    @app.job(limits=[per("domain", 1, key=domain_of)])
+    @app.job(limits=[limit("domain", 1, key=domain_of)])
     async def parse(ctx: Context, url: str) -> None:
         assert ctx.job.limits == ["domain:a.org"]
         await crowd.enter("parse")
@@ -281,7 +281,7 @@ async def test_a_phase_whose_keys_cannot_be_made_is_told_before_the_work_of_the_
     async def fetch(url: str) -> None:
         runs.append(url)
 
-    @app.job(limits=[per("domain", 1, key=lambda url: urlsplit(url).port)])
+    @app.job(limits=[limit("domain", 1, key=lambda url: urlsplit(url).port)])
     async def parse(url: str) -> None:
         runs.append(url)
 
@@ -295,12 +295,12 @@ async def test_a_phase_whose_keys_cannot_be_made_is_told_before_the_work_of_the_
 
 
 async def test_children_count_and_a_waiting_parent_does_not(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def fetch(domain: str) -> str:
         await crowd.enter(domain)
         return domain
 
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def crawl(ctx: Context, domain: str) -> list[str]:
         return await ctx.wait(ctx.spawn_many("page", [fetch.call(domain) for _ in range(3)]))
 
@@ -316,11 +316,11 @@ async def test_children_count_and_a_waiting_parent_does_not(app: Windlass, crowd
 
 
 async def test_batches_and_graphs_count(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 2)])
+    @app.job(limits=[limit("domain", 2)])
     async def fetch(domain: str) -> None:
         await crowd.enter(domain)
 
-    @app.job(limits=[per("notify", 1)])
+    @app.job(limits=[limit("notify", 1)])
     async def notify() -> str:
         return "all of them"
 
@@ -342,7 +342,7 @@ async def test_batches_and_graphs_count(app: Windlass, crowd: Crowd) -> None:
 async def test_a_follow_up_counts_by_what_is_known_ahead(app: Windlass) -> None:
     kept: asyncio.Queue[Job] = asyncio.Queue()
 
-    @app.job(limits=[per("tenant", 1), per("alarms", 1)])
+    @app.job(limits=[limit("tenant", 1), limit("alarms", 1)])
     async def alarm(ctx: Context, id: str) -> None:
         kept.put_nowait(ctx.job)
 
@@ -359,7 +359,7 @@ async def test_a_follow_up_counts_by_what_is_known_ahead(app: Windlass) -> None:
 
 
 async def test_an_enqueue_on_a_connection_of_the_callers_counts(app: Windlass, database: Database) -> None:
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     def fetch(domain: str) -> None: ...
 
     if database.dialect == "postgres":
@@ -380,7 +380,7 @@ async def test_an_enqueue_on_a_connection_of_the_callers_counts(app: Windlass, d
 
 
 async def test_a_dead_job_that_is_replayed_counts_again(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1)], max_attempts=1)
+    @app.job(limits=[limit("domain", 1)], max_attempts=1)
     async def fetch(domain: str, name: str) -> None:
         await crowd.enter(name)
         if crowd.left["first"] == 1:
@@ -429,7 +429,7 @@ async def sleeps(ctx: Context) -> None:
 
 
 async def waits(ctx: Context) -> None:
-    await ctx.signal("never")
+    await ctx.wait_signal("never")
 
 
 async def succeeds(ctx: Context) -> None: ...
@@ -461,13 +461,13 @@ async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, iso
     app = database.app(poll="60s")  # no worker polls: the release of a slot unparks
     begun, go, second_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    @app.job(limits=[per("domain", 1)], retry=fixed("1h"), timeout="2s" if isolation is lasts else None)
+    @app.job(limits=[limit("domain", 1)], retry=fixed("1h"), timeout="2s" if isolation is lasts else None)
     async def first(ctx: Context, domain: str) -> None:
         begun.set()
         await come(go)
         await isolation(ctx)
 
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def second(domain: str) -> None:
         second_begun.set()
 
@@ -485,7 +485,7 @@ async def test_a_slot_comes_back_however_an_attempt_ends(database: Database, iso
 
 
 async def test_a_cancel_gives_the_slot_back_when_the_handler_has_stopped(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def fetch(domain: str, name: str) -> None:
         await crowd.enter(name)
 
@@ -510,7 +510,7 @@ async def test_a_cancel_gives_the_slot_back_when_the_handler_has_stopped(app: Wi
 async def test_a_worker_that_stops_gives_its_slots_back(database: Database, crowd: Crowd) -> None:
     app = database.app(grace="0s")
 
-    @app.job(limits=[per("domain", 2)])
+    @app.job(limits=[limit("domain", 2)])
     async def fetch(domain: str) -> None:
         await crowd.enter(domain)
 
@@ -530,7 +530,7 @@ async def test_a_worker_that_stops_gives_its_slots_back(database: Database, crow
 async def test_the_slots_of_a_lost_worker_come_back(database: Database, crowd: Crowd) -> None:
     app = database.app(**QUICK)
 
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def fetch(domain: str) -> str:
         await crowd.enter(domain)
         return domain
@@ -549,7 +549,7 @@ async def test_the_slots_of_a_lost_worker_come_back(database: Database, crowd: C
 
 
 async def test_a_snoozed_job_takes_its_turn_again_when_it_is_due(app: Windlass, crowd: Crowd) -> None:
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     async def fetch(ctx: Context, domain: str) -> int:
         await crowd.enter(domain)
         if ctx.job.fence == 1:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import Context, State, SyncContext, Windlass
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import StoreUnavailable
@@ -68,7 +68,7 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
     loop, ended_late = asyncio.get_running_loop(), asyncio.Event()
 
     @app.job
-    def work(ctx: Context) -> str:
+    def work(ctx: SyncContext) -> str:
         runs.append(ctx.job.worker)
         if len(runs) > 1:
             return "new"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, Dead, State, Windlass, fixed
+from windlass import Context, Dead, State, SyncContext, Windlass, fixed
 from windlass.errors import JobCancelled, JobNotFound, TransitionRefused
 from windlass.model.outcome import Ending
 
@@ -61,7 +61,7 @@ async def test_a_running_thread_is_asked(app: Windlass) -> None:
     started = threading.Event()
 
     @app.job
-    def polite(ctx: Context) -> str:
+    def polite(ctx: SyncContext) -> str:
         started.set()
         while not ctx.cancelled:
             pass
@@ -83,7 +83,7 @@ async def test_a_thread_that_does_not_heed_is_fenced_out_after_the_grace(
     started, go, ends = threading.Event(), whatever_happens, []
 
     @app.job
-    def deaf(ctx: Context) -> str:
+    def deaf(ctx: SyncContext) -> str:
         started.set()
         go.wait(PATIENCE)
         ends.append(ctx.cancelled)

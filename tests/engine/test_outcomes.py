@@ -152,6 +152,31 @@ async def test_a_snooze_burns_no_attempt(app: Windlass) -> None:
     assert resting.run_at - resting.updated_at == timedelta(hours=3)
 
 
+async def test_a_returned_directive_does_what_a_raised_one_does(app: Windlass) -> None:
+    @app.job(max_attempts=2)
+    async def busy() -> Retry:
+        return Retry("429", after="42m")
+
+    @app.job(max_attempts=1)
+    def sleepy() -> Snooze:
+        return Snooze("3h")
+
+    @app.job(max_attempts=9)
+    def hopeless() -> Dead:
+        return Dead("no such customer")
+
+    async with working(app) as (_, events):
+        failed = await in_state(await busy.aenqueue(), State.FAILED)
+        job = await sleepy.aenqueue()
+        await events.ended(job, Ending.SNOOZED)
+        resting = await in_state(job, State.QUEUED)
+        dead = await ended(await hopeless.aenqueue())
+
+    assert (failed.run_at - failed.updated_at, failure(failed).message) == (timedelta(minutes=42), "429")
+    assert (resting.run_at - resting.updated_at, resting.attempt) == (timedelta(hours=3), 0)
+    assert (dead.status, dead.reason, dead.output) == (State.DEAD, "no such customer", None)
+
+
 async def test_a_handler_buries_its_job_with_a_reason(app: Windlass) -> None:
     @app.job(max_attempts=9)
     async def hopeless() -> None:

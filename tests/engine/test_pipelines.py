@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from windlass import Context, JobHandle, Pipeline, State, Windlass, fixed, phase
+from windlass import Context, JobHandle, Pipeline, State, SyncContext, Windlass, fixed, phase
 from windlass.model.job import NewJob, new_id
 from windlass.model.outcome import Ending
 
@@ -30,7 +30,7 @@ class Gate:
 async def test_one_job_moves_through_three_phases(app: Windlass) -> None:
     seen: list[tuple[Any, ...]] = []
 
-    def see(ctx: Context, given: object) -> None:
+    def see(ctx: Context | SyncContext, given: object) -> None:
         job = ctx.job
         seen.append((job.id, job.type, job.pipeline, job.phase, job.phase_rank, job.queue, ctx.attempt, given))
 
@@ -40,7 +40,7 @@ async def test_one_job_moves_through_three_phases(app: Windlass) -> None:
         return {"title": "Example"}
 
     @app.job(queue="models")
-    def form(ctx: Context, depth: int = 7) -> list[str]:
+    def form(ctx: SyncContext, depth: int = 7) -> list[str]:
         see(ctx, (depth, ctx.previous))
         return ["who?", "why?"]
 
@@ -209,7 +209,7 @@ async def test_a_cancel_that_comes_while_a_phase_runs_lets_no_other_begin(app: W
     gate, runs = Gate(), []
 
     @app.job
-    def one(ctx: Context) -> None:
+    def one(ctx: SyncContext) -> None:
         asyncio.run_coroutine_threadsafe(gate.passes(), loop).result(PATIENCE)  # it does not heed the request
 
     @app.job

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import Context, State, SyncContext, Windlass
 from windlass.errors import StoreUnavailable
 from windlass.model.filter import parse
 from windlass.model.job import Job
@@ -28,14 +28,14 @@ def declare(app: Windlass) -> Any:
     """A type with jobs that return the time of their tick."""
 
     @app.job
-    def report(ctx: Context, name: str = "sales") -> str:
+    def report(ctx: SyncContext, name: str = "sales") -> str:
         return f"{name} {ctx.job.run_at:%Y-%m-%d %H:%M:%S}"
 
     return report
 
 
 async def reports(app: Windlass) -> list[Job]:
-    found = await app.client.aask(lambda store: store.search(parse("type:report"), page=1_000))
+    found = await app._client.aask(lambda store: store.search(parse("type:report"), page=1_000))
     return sorted(found, key=lambda job: (job.run_at, job.id))
 
 
@@ -108,7 +108,7 @@ async def test_a_running_job_is_cancelled_by_the_next_tick(database: Database) -
         await in_state(await app.afind(first.id), State.CANCELLED)
         await schedule.apause()
 
-    rows = await app.client.aask(lambda store: store.audit(job=first.id))
+    rows = await app._client.aask(lambda store: store.audit(job=first.id))
     assert "schedule:often" in {row.actor for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""`ctx.signal` and `ctx.sleep`: the processor is free meanwhile, and time is the database's."""
+"""`ctx.wait_signal` and `ctx.sleep`: the processor is free meanwhile, and time is the database's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from servers import url_of
-from windlass import Context, JobHandle, State, Windlass, fixed
+from windlass import Context, JobHandle, State, SyncContext, Windlass, fixed
 from windlass.errors import FlowError, JobNotFound, ResultTimeout, SignalTimeout, TransitionRefused
 from windlass.model.job import new_id
 from windlass.model.outcome import Ending
@@ -36,12 +36,12 @@ async def test_a_signal_that_comes_during_the_wait_wakes_the_job(app: Windlass, 
     @app.job
     async def coroutine(ctx: Context) -> Any:
         runs.append(ctx.attempt)
-        return await ctx.signal("approved")
+        return await ctx.wait_signal("approved")
 
     @app.job
-    def thread(ctx: Context) -> Any:
+    def thread(ctx: SyncContext) -> Any:
         runs.append(ctx.attempt)
-        return ctx.blocking.signal("approved")
+        return ctx.wait_signal("approved")
 
     @app.job
     async def other() -> str:
@@ -63,10 +63,10 @@ async def test_a_signal_that_was_sent_before_anybody_waits_is_kept(app: Windlass
     @app.job(retry=fixed(0))
     async def work(ctx: Context) -> list[Any]:
         runs.append(ctx.attempt)
-        said = await ctx.signal("approved", timeout="1h")
+        said = await ctx.wait_signal("approved", timeout="1h")
         if ctx.attempt == 1:
             raise RuntimeError("after it was read")
-        return [said, await ctx.signal("silent")]
+        return [said, await ctx.wait_signal("silent")]
 
     job = await work.aenqueue()
     assert await job.asignal("approved", [1, "first"]) is True
@@ -81,9 +81,9 @@ async def test_a_signal_that_was_sent_before_anybody_waits_is_kept(app: Windlass
 async def test_a_signal_that_comes_while_the_handler_runs_is_found(app: Windlass) -> None:
     @app.job
     async def work(ctx: Context) -> list[Any]:
-        first = await ctx.signal("first")
+        first = await ctx.wait_signal("first")
         await job.asignal("second", 2)
-        return [first, await ctx.signal("second"), ctx.fence]
+        return [first, await ctx.wait_signal("second"), ctx.fence]
 
     job = await work.aenqueue()
     await job.asignal("first", 1)
@@ -101,7 +101,7 @@ async def test_a_signal_that_nobody_can_hear_or_hold_is_refused(app: Windlass) -
     with pytest.raises(TransitionRefused, match="succeeded"):
         await job.asignal("late")
     with pytest.raises(JobNotFound):
-        await JobHandle(app.client, new_id()).asignal("nobody")
+        await JobHandle(app._client, new_id()).asignal("nobody")
     with pytest.raises(FlowError, match="name of a signal is empty"):
         await job.asignal("")
     with pytest.raises(FlowError, match=r"signal 'odd'.*builtins\.object"):
@@ -111,7 +111,7 @@ async def test_a_signal_that_nobody_can_hear_or_hold_is_refused(app: Windlass) -
 def test_a_blocking_program_sends_signals_too(bench: Harness) -> None:
     @bench.app.job
     async def work(ctx: Context) -> Any:
-        return await ctx.signal("approved")
+        return await ctx.wait_signal("approved")
 
     job = work.enqueue()
     assert [ran.ending for ran in bench.drain()] == [Ending.WAITING]
@@ -126,11 +126,11 @@ def test_a_signal_that_does_not_come_in_time_is_a_timeout_for_good(bench: Harnes
     @bench.app.job
     async def work(ctx: Context) -> str:
         try:
-            await ctx.signal("approved", timeout="1h")
+            await ctx.wait_signal("approved", timeout="1h")
             recorded.append("approved")
         except SignalTimeout:
             recorded.append("timeout")
-        await ctx.signal("on")
+        await ctx.wait_signal("on")
         return recorded[-1]
 
     job = work.enqueue()
@@ -150,7 +150,7 @@ def test_a_signal_that_does_not_come_in_time_is_a_timeout_for_good(bench: Harnes
 def test_a_job_that_died_of_a_timeout_waits_anew_after_a_replay(bench: Harness) -> None:
     @bench.app.job(max_attempts=1)
     async def work(ctx: Context) -> Any:
-        return await ctx.signal("approved", timeout="1h")
+        return await ctx.wait_signal("approved", timeout="1h")
 
     job = work.enqueue()
     bench.drain()
@@ -172,7 +172,7 @@ def test_the_time_for_a_signal_counts_from_the_first_run(bench: Harness) -> None
     async def work(ctx: Context) -> str:
         await ctx.sleep("first", "30m")
         try:
-            await ctx.signal("approved", timeout="1h")
+            await ctx.wait_signal("approved", timeout="1h")
         except SignalTimeout as error:
             return f"{error}"
         return "approved"
@@ -224,8 +224,8 @@ def test_a_sleep_of_three_days_holds_nothing_and_burns_no_attempt(bench: Harness
 
 def test_a_sleep_that_has_passed_is_not_slept_again_by_a_retry(bench: Harness) -> None:
     @bench.app.job(retry=fixed("1s"))
-    def work(ctx: Context) -> int:
-        ctx.blocking.sleep("nap", "3d")
+    def work(ctx: SyncContext) -> int:
+        ctx.sleep("nap", "3d")
         if ctx.attempt < 3:
             raise RuntimeError("after the nap")
         return ctx.attempt
@@ -293,7 +293,7 @@ def test_a_join_that_takes_too_long_is_a_timeout_for_good(bench: Harness) -> Non
             seen.append(await ctx.wait([kid], timeout="1h"))
         except ResultTimeout:
             seen.append(["timeout", kid.status])
-        await ctx.signal("on")
+        await ctx.wait_signal("on")
         return seen
 
     job = parent.enqueue()

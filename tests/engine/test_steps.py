@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass import Context, Dead, State, Windlass, failpoints, fixed
+from windlass import Context, Dead, State, SyncContext, Windlass, failpoints, fixed
 from windlass.errors import BlockingCall, FlowError, StoreUnavailable
 from windlass.handler.waits import Suspended, Waits
 from windlass.model.flow import Flow, Memory
@@ -186,13 +187,13 @@ async def test_a_steps_effect_and_its_memory_are_one_commit_at_its_end(
         return word
 
     @app.job(retry=fixed(0))
-    def thread(ctx: Context) -> str:
+    def thread(ctx: SyncContext) -> str:
         def charge() -> str:
             with ctx.transaction() as tx:
                 tx.execute(INSERT, 1)
             return "charged"
 
-        word = ctx.blocking.step("charge", charge)
+        word = ctx.step("charge", charge)
         seen.append(asyncio.run(database.effects()))
         if ctx.attempt == 1:
             raise RuntimeError("after the charge")
@@ -359,7 +360,7 @@ async def test_inside_a_block_a_step_joins_it_and_commits_with_the_finish(
         return " ".join(words)
 
     @app.job(retry=fixed(0))
-    def thread(ctx: Context) -> str:
+    def thread(ctx: SyncContext) -> str:
         def charge() -> str:
             calls.append("charge")
             with ctx.transaction() as tx:
@@ -367,7 +368,7 @@ async def test_inside_a_block_a_step_joins_it_and_commits_with_the_finish(
             return "charged other"
 
         with ctx.transaction():
-            word = ctx.blocking.step("charge", charge)
+            word = ctx.step("charge", charge)
         if ctx.attempt == 1:
             raise RuntimeError("all of it goes")
         return word
@@ -444,7 +445,7 @@ async def test_a_name_is_used_once_in_a_run(app: Windlass) -> None:
         for again in (
             lambda: ctx.step("one", lambda: 2),
             lambda: ctx.sleep("one", "1s"),
-            lambda: ctx.signal("one"),
+            lambda: ctx.wait_signal("one"),
         ):
             with pytest.raises(FlowError, match="has a step of that name already"):
                 await again()
@@ -469,7 +470,7 @@ async def test_what_belongs_to_the_run_is_refused_inside_a_step(app: Windlass) -
                 lambda: ctx.step("inner", lambda: None),
                 lambda: ctx.wait([ctx.job.id]),
                 lambda: ctx.sleep("nap", "1s"),
-                lambda: ctx.signal("go"),
+                lambda: ctx.wait_signal("go"),
             ):
                 with pytest.raises(FlowError, match="inside step 'outer'"):
                     call()
@@ -483,7 +484,7 @@ async def test_what_belongs_to_the_run_is_refused_inside_a_step(app: Windlass) -
 
 async def test_a_synchronous_handler_runs_its_steps_right_there(app: Windlass, calls: list[str]) -> None:
     @app.job(retry=fixed(0))
-    def work(ctx: Context) -> list[Any]:
+    def work(ctx: SyncContext) -> list[Any]:
         def here(n: int) -> bool:
             calls.append(f"here {n}")
             return threading.current_thread() is mine
@@ -492,30 +493,17 @@ async def test_a_synchronous_handler_runs_its_steps_right_there(app: Windlass, c
             return "on the worker's loop"
 
         mine = threading.current_thread()
-        found = [ctx.blocking.step("here", here, 1), ctx.blocking.step("there", there)]
-        for word, call in (
-            ("step", lambda: ctx.step("x", lambda: None)),
-            ("sleep", lambda: ctx.sleep("x", "1s")),
-            ("signal", lambda: ctx.signal("x")),
-            ("dependencies", ctx.dependencies),
-        ):
-            with pytest.raises(FlowError, match=rf"this code is synchronous: ctx\.blocking\.{word}"):
-                call()
+        found = [ctx.step("here", here, 1), ctx.step("there", there)]
+        asyncio.run(on_a_loop(ctx))
         if ctx.attempt == 1:
             raise RuntimeError("once more")
         return found
 
     @app.job
     async def coroutine(ctx: Context) -> str:
-        for call in (
-            lambda: ctx.blocking.step("x", lambda: None),
-            lambda: ctx.blocking.wait([ctx.job.id]),
-            lambda: ctx.blocking.sleep("x", "1s"),
-            lambda: ctx.blocking.signal("x"),
-            lambda: ctx.blocking.dependencies(),
-        ):
-            with pytest.raises(BlockingCall, match=r"use: await ctx\."):
-                call()
+        for name, call in calls_of(ctx).items():
+            with pytest.raises(FlowError, match=rf"ctx\.{name}\(\) is awaited in the handler's own coroutine"):
+                await asyncio.to_thread(call)
         return "refused"
 
     async with working(app):
@@ -523,6 +511,24 @@ async def test_a_synchronous_handler_runs_its_steps_right_there(app: Windlass, c
         assert await (await coroutine.aenqueue()).aresult(timeout=PATIENCE) == "refused"
 
     assert calls == ["here 1"]
+
+
+def calls_of(ctx: Context | SyncContext) -> dict[str, Callable[[], object]]:
+    """A call of each method that takes time, by its name."""
+    return {
+        "step": lambda: ctx.step("x", lambda: None),
+        "wait": lambda: ctx.wait([ctx.job.id]),
+        "sleep": lambda: ctx.sleep("x", "1s"),
+        "wait_signal": lambda: ctx.wait_signal("x"),
+        "dependencies": lambda: ctx.dependencies(),
+    }
+
+
+async def on_a_loop(ctx: SyncContext) -> None:
+    """A plain handler may run a loop of its own; a call that blocks would stop it."""
+    for name, call in calls_of(ctx).items():
+        with pytest.raises(BlockingCall, match=rf"would block the running event loop.*await ctx\.{name}\("):
+            call()
 
 
 async def test_the_phases_of_a_pipeline_do_not_share_names(app: Windlass, calls: list[str]) -> None:

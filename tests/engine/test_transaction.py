@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass import Context, Dead, Retry, Snooze, State, Windlass, failpoints, fixed
+from windlass import Context, Dead, Retry, Snooze, State, SyncContext, Windlass, failpoints, fixed
 from windlass.errors import StoreUnavailable
 from windlass.model.job import Job
 from windlass.model.outcome import Ending
@@ -39,7 +39,7 @@ async def test_its_writes_are_there_when_the_attempt_succeeded(app: Windlass, da
     else:
 
         @app.job
-        def writes(ctx: Context, n: int) -> list[Any]:
+        def writes(ctx: SyncContext, n: int) -> list[Any]:
             with ctx.transaction() as tx:
                 status = tx.execute(INSERT, n)
                 rows = tx.fetch("SELECT n FROM effects WHERE n = $1", n)
@@ -76,7 +76,7 @@ async def test_any_other_outcome_rolls_it_back(app: Windlass, database: Database
         raise word
 
     @app.job(retry=fixed("1h"))
-    def plainly(ctx: Context, inside: bool) -> None:
+    def plainly(ctx: SyncContext, inside: bool) -> None:
         with ctx.transaction() as tx:
             tx.execute(INSERT, 2)
             plainly.enqueue(inside)
@@ -163,7 +163,7 @@ async def test_a_second_block_is_a_savepoint_in_the_first(app: Windlass, databas
         return "ok"
 
     @app.job
-    def plainly(ctx: Context) -> str:
+    def plainly(ctx: SyncContext) -> str:
         with ctx.transaction() as tx:
             tx.execute(INSERT, 11)
         with suppress(ZeroDivisionError), ctx.transaction() as tx:

@@ -70,7 +70,7 @@ class Site:
             await work("model-analysis", ctx, n)
             return f"answer {n}"
 
-        steps = [phase(job, name=PHASES[job.definition.type], processors=processors) for job in (analyse, form, ask)]
+        steps = [phase(job, name=PHASES[job._definition.type], processors=processors) for job in (analyse, form, ask)]
         return app.pipeline("site", steps, labels=LABELS)
 
     async def creates(self, count: int) -> list[JobHandle[object]]:

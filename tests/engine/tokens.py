@@ -31,7 +31,7 @@ def granted(worker: Worker) -> list[float]:
 
 
 async def held(app: Windlass, bucket: str) -> float:
-    return await app.client.aask(lambda store: store.held_for(bucket))
+    return await app._client.aask(lambda store: store.held_for(bucket))
 
 
 async def grown(made: Sequence[object], count: int) -> None:

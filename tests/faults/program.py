@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-from windlass import Context, Snooze, Windlass, failpoints, fixed, per, phase
+from windlass import Context, Snooze, SyncContext, Windlass, failpoints, fixed, limit, phase
 from windlass.errors import StoreUnavailable
 
 LEDGER = os.environ["FAULT_LEDGER"]
@@ -25,7 +25,7 @@ LOOK = 0.01  # seconds between two checks of the gate
 app = Windlass()
 
 
-def note(event: str, ctx: Context, *, durable: bool = False) -> None:
+def note(event: str, ctx: Context | SyncContext, *, durable: bool = False) -> None:
     """One write, and O_APPEND: lines of several processes never mix, and a kill loses none."""
     line = f"{event} {ctx.job.id} {ctx.attempt} {ctx.fence} {os.getpid()} {time.time():.6f}\n"
     descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -56,7 +56,7 @@ async def plain(ctx: Context, seconds: float = 0.0) -> int:
     return ctx.fence
 
 
-@app.job(retry=fixed("0.1s"), limits=[per("key", 2)])
+@app.job(retry=fixed("0.1s"), limits=[limit("key", 2)])
 async def counted(ctx: Context, seconds: float = 0.0) -> None:
     """At most two at a time; its lines are on the disk before it goes on, so that a kill hides no overlap."""
     note("begin", ctx, durable=True)
@@ -76,21 +76,21 @@ async def failing(ctx: Context, seconds: float = 0.0) -> None:
 
 
 @app.job(max_attempts=2)
-def healthy(ctx: Context, seconds: float = 0.0) -> None:
+def healthy(ctx: SyncContext, seconds: float = 0.0) -> None:
     """On a thread."""
     note("begin", ctx)
     time.sleep(seconds)
 
 
 @app.job(retry=fixed("0.1s"))
-def segfault(ctx: Context) -> None:
+def segfault(ctx: SyncContext) -> None:
     """Takes its process along."""
     note("begin", ctx)
     ctypes.string_at(0)
 
 
 @app.job(retry=fixed("0.1s"))
-def leave(ctx: Context) -> None:
+def leave(ctx: SyncContext) -> None:
     """Takes its process along, without a signal."""
     note("begin", ctx)
     os._exit(3)

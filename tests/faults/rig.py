@@ -99,7 +99,7 @@ class FaultLab:
 
     def ask(self, what: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Whatever a store can be asked, as an operator would."""
-        return self._app.client.ask(what)
+        return self._app._client.ask(what)
 
     def start(self, *arguments: str, level: str = "WARNING", **environment: str) -> Process:
         """`windlass worker program.py …`, with short times; more of the environment by keyword."""

@@ -57,7 +57,7 @@ def test_an_enqueue_that_would_lock_the_file_too_long_is_refused_whole(sqlite_la
         [msgspec.structs.replace(each, idempotency=None, parent=new_id()) for each in new_jobs(MANY)],
     ):
         with pytest.raises(EnqueueError, match=r"10000 jobs at once .*a third of the lease.* several calls"):
-            app.client.ask(lambda store, jobs=jobs: store.enqueue(jobs))  # type: ignore[misc]
+            app._client.ask(lambda store, jobs=jobs: store.enqueue(jobs))  # type: ignore[misc]
     app.close()
 
     assert sqlite_lab.counts() == {}

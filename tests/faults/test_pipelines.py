@@ -47,7 +47,7 @@ def test_every_phase_happens_once_although_workers_are_killed(lab: FaultLab) -> 
 
 def enqueue(lab: FaultLab, count: int) -> list[UUID]:
     jobs = [NewJob(id=new_id(), type="first", input="{}", pipeline="line", phase="first") for _ in range(count)]
-    lab._app.client.ask(lambda store: store.enqueue(jobs))
+    lab._app._client.ask(lambda store: store.enqueue(jobs))
     return [job.id for job in jobs]
 
 

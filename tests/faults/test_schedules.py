@@ -42,13 +42,13 @@ class Timetable:
         return row is not None and row.next_at is not None and row.next_at >= begin + ticks * timedelta(seconds=STEP)
 
     def ticks(self) -> list[TickRow]:
-        return self._lab._app.client.ask(lambda store: store.ticks("ticks", page=PAGE))
+        return self._lab._app._client.ask(lambda store: store.ticks("ticks", page=PAGE))
 
     def jobs(self) -> list[Job]:
-        return self._lab._app.client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE))
+        return self._lab._app._client.ask(lambda store: store.search(parse("type:ticked"), page=PAGE))
 
     def pause(self) -> None:
-        self._lab._app.client.ask(lambda store: store.pause_schedule("ticks"))
+        self._lab._app._client.ask(lambda store: store.pause_schedule("ticks"))
 
     def check(self, begin: datetime, *, least: int) -> int:
         """Each tick from the first to the last has one row, one job, and one job in the ledger outside."""

@@ -60,7 +60,7 @@ def test_workers_are_woken_after_the_commit_and_not_after_a_rollback(project: Da
 
     from windlass.integrations.django import app
 
-    with patch.object(app.client, "_wake_soon") as wake:
+    with patch.object(app._client, "_wake_soon") as wake:
         with transaction.atomic():
             thank.options(conn=connection).enqueue("a@example.org")
             assert not wake.called
@@ -81,7 +81,7 @@ def test_a_key_commits_and_rolls_back_with_its_block_and_a_refused_job_wakes_nob
     with transaction.atomic():
         assert not keyed.enqueue("a@example.org").existing
         transaction.set_rollback(True)
-    with patch.object(app.client, "_wake_soon") as wake:
+    with patch.object(app._client, "_wake_soon") as wake:
         with transaction.atomic():
             first = keyed.enqueue("a@example.org")
         with transaction.atomic():

@@ -73,7 +73,7 @@ def serve(api: FastAPI, add: JobType[..., int]) -> FastAPI:
 
 
 def is_open(app: Windlass) -> bool:
-    return app.client._store is not None
+    return app._client._store is not None
 
 
 def test_a_server_that_only_enqueues_opens_nothing_until_it_does(

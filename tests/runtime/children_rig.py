@@ -19,7 +19,7 @@ from servers import postgres_database
 from windlass import JobType
 from windlass.clock import SystemClock
 from windlass.config import Settings
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.model.job import Job, NewJob, new_id
 from windlass.model.outcome import Ending, Outcome
 from windlass.model.state import State
@@ -38,14 +38,15 @@ class StandIn:
     def __init__(
         self, kind: JobType[..., Any], *args: Any, job: Job | None = None, crashes: int = 0, **kwargs: Any
     ) -> None:
-        self.definition = kind.definition
-        input = kind.definition.signature.bind(args, kwargs)
-        self.job = job or running_job(kind.definition.type, input, crashes)
+        self.definition = kind._definition
+        input = kind._definition.signature.bind(args, kwargs)
+        self.job = job or running_job(kind._definition.type, input, crashes)
         self.spoke = asyncio.Event()
         self.words = 0
-        self.context: Context | None = None
-        if kind.definition.signature.wants_context:
-            self.context = Context(
+        self.context: BaseContext | None = None
+        context: type[BaseContext] | None = kind._definition.signature.context
+        if context is not None:
+            self.context = context(
                 self.job,
                 store=make_store(Settings(), SystemClock()),
                 settings=Settings(),
@@ -62,7 +63,7 @@ class StandIn:
         assert self.context is not None
         return self.context.processed
 
-    def _hear(self, context: Context) -> None:
+    def _hear(self, context: BaseContext) -> None:
         self.words += 1
         self.spoke.set()
 
@@ -99,7 +100,7 @@ class Stored:
 
     async def attempt(self, kind: JobType[..., Any], *args: Any, **kwargs: Any) -> StandIn:
         """A stored and claimed job of this kind."""
-        type, input = kind.definition.type, kind.definition.signature.bind(args, kwargs)
+        type, input = kind._definition.type, kind._definition.signature.bind(args, kwargs)
         worker = uuid4()
         await self.store.register(
             NewWorker(id=worker, name="host:1", lease=600.0, queues=None, types=(type,), concurrency=1)

@@ -167,4 +167,4 @@ async def settle(stored: Stored, job: Job, outcome: Outcome) -> State | None:
 
 
 def handlers_retry() -> Any:
-    return handlers.writes.definition.retry_policy(SERIAL)
+    return handlers.writes._definition.retry_policy(SERIAL)

@@ -94,7 +94,7 @@ async def test_a_suspect_is_sent_to_a_process_where_that_is_possible(children: P
 
     innocent, suspect = StandIn(handlers.gentle).job, StandIn(handlers.gentle, crashes=1).job
 
-    assert children.isolation(innocent, handlers.gentle.definition) is Isolation.COROUTINE
-    assert children.isolation(suspect, handlers.gentle.definition) is Isolation.PROCESS
-    assert children.isolation(suspect, local.definition) is Isolation.COROUTINE
-    assert ProcessPool(Settings(), program="app.py").isolation(suspect, local.definition) is Isolation.PROCESS
+    assert children.isolation(innocent, handlers.gentle._definition) is Isolation.COROUTINE
+    assert children.isolation(suspect, handlers.gentle._definition) is Isolation.PROCESS
+    assert children.isolation(suspect, local._definition) is Isolation.COROUTINE
+    assert ProcessPool(Settings(), program="app.py").isolation(suspect, local._definition) is Isolation.PROCESS

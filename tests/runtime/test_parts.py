@@ -35,7 +35,7 @@ def make_app(tmp_path: Path) -> Iterator[Callable[..., Windlass]]:
 
 
 def stepped(app: Windlass) -> Worker:
-    return Worker(app.settings, app.registry, clock=app.clock, stepping=Stepping(lease=60.0))
+    return Worker(app.settings, app._registry, clock=app.clock, stepping=Stepping(lease=60.0))
 
 
 def test_a_signal_calls_its_subscribers_in_the_order_in_which_they_came() -> None:

@@ -88,7 +88,7 @@ async def test_the_actor_of_a_gate_is_in_the_audit(rig: Rig) -> None:
     rows = await rig.store.audit()
 
     assert [(row.action, row.subject, row.actor, row.reason) for row in rows] == [
-        ("GATE_OPENED", "all", "bob", None),
+        ("GATE_RESUMED", "all", "bob", None),
         ("GATE_DRAINED", "queue:mail", None, None),
         ("GATE_PAUSED", "queue:mail", "ann", "the provider is down"),
     ]

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from windlass import Context, Dead, Retry, Snooze, State, Windlass
+from windlass import Dead, Retry, Snooze, State, SyncContext, Windlass
 from windlass.errors import JobNotFound, UnknownType
 from windlass.model.job import Attempt
 from windlass.model.outcome import Ending
@@ -58,7 +58,7 @@ def test_an_error_is_recorded_as_in_production_and_the_retry_comes_with_the_cloc
     app: Windlass, bench: Harness
 ) -> None:
     @app.job
-    def send(ctx: Context, to: str) -> str:
+    def send(ctx: SyncContext, to: str) -> str:
         if ctx.attempt == 1:
             raise ConnectionError("the mail server is away")
         return to
@@ -192,7 +192,7 @@ def test_a_running_job_can_be_cancelled(app: Windlass, bench: Harness) -> None:
 
 def test_the_words_of_a_handler_are_heeded(app: Windlass, bench: Harness) -> None:
     @app.job
-    def moody(ctx: Context, word: str) -> None:
+    def moody(ctx: SyncContext, word: str) -> None:
         if ctx.attempt == 1 and not bench.jobs(moody, status="failed"):
             raise {"snooze": Snooze("30s"), "dead": Dead("enough"), "retry": Retry(after="5s")}[word]
 
@@ -210,7 +210,7 @@ def test_what_a_transaction_wrote_is_there_after_success_and_only_then(app: Wind
     bench.execute("CREATE TABLE sent (recipient text NOT NULL)")
 
     @app.job(max_attempts=1)
-    def send(ctx: Context, to: str, *, fail: bool = False) -> None:
+    def send(ctx: SyncContext, to: str, *, fail: bool = False) -> None:
         with ctx.transaction() as tx:
             tx.execute("INSERT INTO sent (recipient) VALUES ($1)", to)
             again.enqueue(to)

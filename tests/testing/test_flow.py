@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import Context, State, SyncContext, Windlass
 from windlass.errors import ChildrenFailed
 from windlass.model.outcome import Ending
 from windlass.testing import EndlessDrain, Harness, harness
@@ -22,8 +22,8 @@ def family(app: Windlass) -> Any:
         return sum(await ctx.wait(ctx.spawn_many("leaf", [leaf.call(n), leaf.call(n + 1)])))
 
     @app.job
-    def tree(ctx: Context) -> int:
-        return sum(ctx.blocking.wait([ctx.spawn(f"branch {n}", branch.call(n)) for n in (10, 20)]))
+    def tree(ctx: SyncContext) -> int:
+        return sum(ctx.wait([ctx.spawn(f"branch {n}", branch.call(n)) for n in (10, 20)]))
 
     return tree
 
@@ -74,7 +74,7 @@ def test_inline_runs_what_was_spawned_and_not_waited_for(app: Windlass, bench: H
         done.append(n)
 
     @app.job
-    def parent(ctx: Context) -> None:
+    def parent(ctx: SyncContext) -> None:
         ctx.spawn_many("child", [child.call(1), child.options(delay="1h").call(2)])
 
     with bench.inline():
@@ -88,9 +88,9 @@ def test_inline_runs_what_was_spawned_and_not_waited_for(app: Windlass, bench: H
 
 def test_inline_leaves_a_job_that_sleeps_or_waits_for_a_signal(app: Windlass, bench: Harness) -> None:
     @app.job
-    def work(ctx: Context) -> Any:
-        ctx.blocking.sleep("nap", "3d")
-        return ctx.blocking.signal("go")
+    def work(ctx: SyncContext) -> Any:
+        ctx.sleep("nap", "3d")
+        return ctx.wait_signal("go")
 
     with bench.inline():
         job = work.enqueue()
@@ -125,8 +125,8 @@ def test_inline_raises_a_childs_error_where_it_was_enqueued(app: Windlass, bench
         raise ZeroDivisionError("in the child")
 
     @app.job(max_attempts=1)
-    def parent(ctx: Context) -> None:
-        ctx.blocking.wait([ctx.spawn("child", child.options(max_attempts=1).call())])
+    def parent(ctx: SyncContext) -> None:
+        ctx.wait([ctx.spawn("child", child.options(max_attempts=1).call())])
 
     with bench.inline(raise_errors=True), pytest.raises(ZeroDivisionError, match="in the child"):
         parent.enqueue()
@@ -138,7 +138,7 @@ def test_a_family_without_end_is_stopped_and_named(app: Windlass, bench: Harness
     monkeypatch.setattr("windlass.testing.inline.MOST_ATTEMPTS", 10)
 
     @app.job
-    def rabbit(ctx: Context) -> None:
+    def rabbit(ctx: SyncContext) -> None:
         ctx.spawn("rabbit", rabbit.call())
 
     with bench.inline(), pytest.raises(EndlessDrain, match="'rabbit'"):

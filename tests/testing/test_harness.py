@@ -28,13 +28,13 @@ def test_the_app_is_given_back_as_it_was_and_the_jobs_are_gone(app: Windlass, se
     @app.job
     def work() -> None: ...
 
-    before = app.settings, app.clock, app.client
+    before = app.settings, app.clock, app._client
     with harness(app, server) as bench:
         work.enqueue()
         url = bench.url
         assert app.settings.url == url != NOWHERE
 
-    assert (app.settings, app.clock, app.client) == before
+    assert (app.settings, app.clock, app._client) == before
     with pytest.raises(StoreError):
         work.enqueue()
     if server is None:
@@ -46,19 +46,19 @@ def test_the_app_is_given_back_as_it_was_and_the_jobs_are_gone(app: Windlass, se
 
 
 def test_it_is_given_back_also_when_the_block_fails(app: Windlass, server: str | None) -> None:
-    before = app.client
+    before = app._client
     with pytest.raises(ZeroDivisionError), harness(app, server):
         _ = 1 / 0
 
-    assert app.client is before
+    assert app._client is before
 
 
 def test_a_database_that_cannot_be_made_leaves_the_app_alone(app: Windlass) -> None:
-    before = app.client
+    before = app._client
     with pytest.raises(StoreError, match="does not answer"), harness(app, "postgresql://nobody@127.0.0.1:9/none"):
         pass
 
-    assert app.client is before
+    assert app._client is before
 
 
 def test_harnesses_follow_each_other_and_share_nothing(app: Windlass, server: str | None) -> None:

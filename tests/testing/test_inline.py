@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from windlass import Context, State, Windlass, unique
+from windlass import State, SyncContext, Windlass, unique
 from windlass.testing import EndlessDrain, Harness, harness
 
 
@@ -86,7 +86,7 @@ def test_only_this_job_runs_and_only_when_it_is_due(app: Windlass, bench: Harnes
 
 def test_inside_a_transaction_it_waits_for_the_drain(app: Windlass, bench: Harness) -> None:
     @app.job
-    def parent(ctx: Context) -> None:
+    def parent(ctx: SyncContext) -> None:
         with ctx.transaction():
             child.enqueue()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from windlass import Context, State, Windlass, per, rate
+from windlass import Context, State, Windlass, limit, rate
 from windlass.testing import Harness
 from windlass.testing.errors import NothingDue
 
 
 def test_a_drain_runs_the_jobs_of_a_full_key_one_after_another(app: Windlass, bench: Harness) -> None:
-    @app.job(limits=[per("domain", 1), per("tenant", 2)])
+    @app.job(limits=[limit("domain", 1), limit("tenant", 2)])
     def fetch(domain: str) -> str:
         return domain
 
@@ -56,7 +56,7 @@ def test_a_rate_that_no_job_type_names_is_declared(app: Windlass, bench: Harness
 
 
 def test_a_worker_that_died_holds_its_slot_until_its_lease_ends(app: Windlass, bench: Harness) -> None:
-    @app.job(limits=[per("domain", 1)])
+    @app.job(limits=[limit("domain", 1)])
     def fetch(domain: str, n: int) -> int:
         return n
 
@@ -73,7 +73,7 @@ def test_a_worker_that_died_holds_its_slot_until_its_lease_ends(app: Windlass, b
 
 
 def test_inline_mode_runs_without_limits(app: Windlass, bench: Harness) -> None:
-    @app.job(limits=[per("domain", 1), rate("api", 1, every="1h")])
+    @app.job(limits=[limit("domain", 1), rate("api", 1, every="1h")])
     async def fetch(domain: str, depth: int) -> int:
         return depth + (await (await fetch.aenqueue(domain, depth - 1)).aresult() if depth else 0)
 

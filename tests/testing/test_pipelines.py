@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass import Context, State, Windlass, phase
+from windlass import State, SyncContext, Windlass, phase
 from windlass.testing import Harness
 
 
@@ -15,7 +15,7 @@ def test_drain_takes_jobs_through_all_phases_one_after_another(app: Windlass, be
         return n
 
     @app.job
-    def two(ctx: Context) -> int:
+    def two(ctx: SyncContext) -> int:
         order.append(("two", ctx.previous))
         return int(ctx.previous) + 1
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from windlass import Context, State, Windlass
+from windlass import State, SyncContext, Windlass
 from windlass.errors import AdmissionError, ScheduleError, ScheduleNotFound
 from windlass.handles.schedule import Schedule
 from windlass.model.schedule import CatchUp, TickOutcome
@@ -23,7 +23,7 @@ def declare(app: Windlass) -> Any:
     """A type whose jobs return the time of their tick."""
 
     @app.job
-    def report(ctx: Context, name: str = "sales") -> str:
+    def report(ctx: SyncContext, name: str = "sales") -> str:
         return f"{name} {ctx.job.run_at:%Y-%m-%d %H:%M:%S}"
 
     return report
@@ -109,7 +109,7 @@ def test_a_pipeline_has_a_schedule_too(app: Windlass, bench: Harness) -> None:
         return len(url)
 
     @app.job
-    def store(ctx: Context) -> int:
+    def store(ctx: SyncContext) -> int:
         return int(ctx.previous) + 1
 
     site = app.pipeline("site", [fetch, store])
@@ -155,4 +155,4 @@ def test_edits_that_cannot_be(app: Windlass, bench: Harness) -> None:
 
 def test_a_schedule_of_another_name_is_not_found(bench: Harness, app: Windlass) -> None:
     with pytest.raises(ScheduleNotFound):
-        app.client.ask(lambda store: store.fire_schedule("nightly"))
+        app._client.ask(lambda store: store.fire_schedule("nightly"))

@@ -37,7 +37,7 @@ def parse_follow_ups(given: Mapping[Moment, object]) -> DeclaredFollowUps:
     for moment, what in given.items():
         if what is None:
             continue
-        definition: Definition | None = getattr(what, "definition", None)
+        definition: Definition | None = getattr(what, "_definition", None)
         if definition is not None:
             _check(f"on_{moment}", definition)
         type = what if definition is None else definition.type

@@ -12,6 +12,7 @@ from windlass.clock import Duration
 from windlass.declare.options import NONE, Options
 from windlass.declare.registry import Definition
 from windlass.handler.context import Context
+from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.policy.limit import Value
 from windlass.policy.unique import Unique
@@ -31,33 +32,35 @@ class ConfiguredJob(Generic[P, R]):
     """A job type with options for its enqueues."""
 
     def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
-        self.app = app
-        self.definition = definition
+        self._app = app
+        self._definition = definition
         self._options = options
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
         """A checked call, for `enqueue_many`."""
-        input = self.definition.signature.bind(args, kwargs)
-        return TypedCall(self.definition, input, self._options, self.app.registry)
+        input = self._definition.signature.bind(args, kwargs)
+        return TypedCall(self._definition, input, self._options, self._app._registry)
 
     def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
         """Enqueue a job; returns when it is stored (with conn=: written). Asynchronous code awaits `aenqueue`.
 
         When another job holds its key, the handle is that job's, and `handle.existing` is true.
         """
-        job, client = self.call(*args, **kwargs).new_job(self.app.settings), self.app.client
-        return Enqueue([job], self._options.conn, lambda existing: JobHandle.of(client, job, self.definition, existing))
+        job, client = self.call(*args, **kwargs).new_job(self._app.settings), self._app._client
+        return Enqueue(
+            [job], self._options.conn, lambda existing: JobHandle._of(client, job, self._definition, existing)
+        )
 
     enqueue = blocking_enqueue(_enqueue)
     aenqueue = awaited_enqueue(_enqueue)
 
     @property
     def _client(self) -> Client:
-        return self.app.client
+        return self._app._client
 
     @property
     def _noun(self) -> str:
-        return self.definition.signature.name
+        return self._definition.signature.name
 
     def options(
         self,
@@ -96,7 +99,7 @@ class ConfiguredJob(Generic[P, R]):
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return ConfiguredJob(self.app, self.definition, self._options.merge({**chosen, **misspelt}, self.definition))
+        return ConfiguredJob(self._app, self._definition, self._options.merge({**chosen, **misspelt}, self._definition))
 
 
 class JobType(ConfiguredJob[P, R]):
@@ -107,22 +110,22 @@ class JobType(ConfiguredJob[P, R]):
         functools.update_wrapper(cast(Any, self), definition.fn)
 
     def __repr__(self) -> str:
-        return f"<job type {self.definition.type!r}>"
+        return f"<job type {self._definition.type!r}>"
 
 
 class PlainJob(JobType[P, R]):
     """`def f(a: int) -> R`"""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self.definition.fn(*args, **kwargs)
+        result: R = self._definition.fn(*args, **kwargs)
         return result
 
 
 class PlainContextJob(JobType[P, R]):
-    """`def f(ctx: Context, a: int) -> R`"""
+    """`def f(ctx: SyncContext, a: int) -> R`"""
 
-    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self.definition.fn(ctx, *args, **kwargs)
+    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self._definition.fn(ctx, *args, **kwargs)
         return result
 
 
@@ -130,7 +133,7 @@ class AsyncJob(JobType[P, R]):
     """`async def f(a: int) -> R`"""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self.definition.fn(*args, **kwargs)
+        result: Coroutine[Any, Any, R] = self._definition.fn(*args, **kwargs)
         return result
 
 
@@ -138,5 +141,5 @@ class AsyncContextJob(JobType[P, R]):
     """`async def f(ctx: Context, a: int) -> R`"""
 
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self.definition.fn(ctx, *args, **kwargs)
+        result: Coroutine[Any, Any, R] = self._definition.fn(ctx, *args, **kwargs)
         return result

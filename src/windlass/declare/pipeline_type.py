@@ -53,14 +53,14 @@ def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None
     if not isinstance(given, JobType):
         hint = ", without options" if isinstance(given, ConfiguredJob) else ""
         raise RegistrationError(f"{given!r} cannot be a phase; give a function that is decorated with @app.job{hint}")
-    definition = job.definition
+    definition = job._definition
     if processors is not None and (isinstance(processors, bool) or not isinstance(processors, int) or processors < 1):
         raise RegistrationError(f"phase({definition.type}): processors={processors!r}; a pool has at least 1 processor")
     return Phase(
         name=definition.type if name is None else name,
         definition=definition,
-        app=job.app,
-        attempts=definition.attempts(job.app.settings),
+        app=job._app,
+        attempts=definition.attempts(job._app.settings),
         processors=processors,
     )
 

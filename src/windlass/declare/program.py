@@ -52,7 +52,7 @@ def load(target: str) -> Windlass:
     module = import_program(parsed)
     name = parsed.attribute or _only_app(module, parsed)
     app = _named_app(module, name, parsed)
-    app.program = f"{parsed.reference}:{name}"
+    app._program = f"{parsed.reference}:{name}"
     return app
 
 

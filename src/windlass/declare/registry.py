@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -194,6 +194,13 @@ class Registry:
         return len(self._definitions)
 
 
+class Contexts(NamedTuple):
+    """The classes of context, by the kind of handler that has them."""
+
+    awaited: builtins.type
+    blocking: builtins.type
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `@app.job(…)`."""
 
@@ -220,12 +227,13 @@ class JobOptions(TypedDict, total=False):
 def define(
     fn: Callable[..., Any],
     *,
-    context: builtins.type,
+    contexts: Contexts,
     localns: dict[str, Any] | None = None,
     **options: Unpack[JobOptions],
 ) -> Definition:
     """A checked definition of `fn`; every mistake in a declaration is reported here."""
-    signature = Signature.of(fn, context=context, localns=localns)
+    signature = Signature.of(fn, contexts=contexts, localns=localns)
+    _check_context(fn, signature, contexts)
     return Definition(
         fn=fn,
         signature=signature,
@@ -245,6 +253,18 @@ def define(
         audit=_success_action(fn, options.get("audit", True)),
         labels=check_labels(place(fn), options.get("labels")),
     )
+
+
+def _check_context(fn: Callable[..., Any], signature: Signature, contexts: Contexts) -> None:
+    """A coroutine awaits its context, and a plain function blocks on it: the other kind would not work."""
+    is_coroutine = inspect.iscoroutinefunction(fn)
+    fitting = contexts.awaited if is_coroutine else contexts.blocking
+    if signature.context not in (None, fitting):
+        ctx, kind = next(iter(inspect.signature(fn).parameters)), "async def" if is_coroutine else "def"
+        raise RegistrationError(
+            f"{place(fn)}: {'a coroutine' if is_coroutine else 'a plain function'} has a {fitting.__name__}; write: "
+            f"{kind} {fn.__name__}({ctx}: {fitting.__name__}, …)"
+        )
 
 
 def place(fn: Callable[..., Any]) -> str:

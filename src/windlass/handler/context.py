@@ -1,5 +1,9 @@
 """`ctx`, the first parameter of a handler: its job, one transaction, progress, cost, a log, and a request to stop;
-steps that run once, child jobs, waits for jobs, for a signal or for a time, and calls at a rate."""
+steps that run once, child jobs, waits for jobs, for a signal or for a time, and calls at a rate.
+
+A coroutine gets a `Context`, whose calls to the store are awaited. A plain function gets a `SyncContext`
+(`handler/sync_context.py`), where the same names block. `BaseContext` has what takes no time, and is the same in both.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
 
-from windlass.blocking import describe_like
 from windlass.clock import Clock, Duration, seconds
 from windlass.config import Settings
 from windlass.declare.registry import Registry
-from windlass.errors import BlockingCall, FlowError
+from windlass.errors import FlowError
 from windlass.handler.children import Child, Children
 from windlass.handler.cost import Spending
 from windlass.handler.log import JobLog
@@ -40,8 +43,8 @@ T = TypeVar("T")
 Need = Literal["all", "any"] | int
 
 
-class Context:
-    """Given to a handler that has `Context` as the annotation of its first parameter."""
+class BaseContext:
+    """What both kinds of context have: the job, its transaction, progress, cost, log and children."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Context:
         time_limit: float | None,
         waited: float = 0.0,
         registry: Registry | None = None,
-        on_progress: Callable[[Context], None] | None = None,
+        on_progress: Callable[[BaseContext], None] | None = None,
     ) -> None:
         self.job = job
         self.attempt = job.attempt
@@ -136,6 +139,50 @@ class Context:
         """The cost of this attempt so far, in cents, rounded up."""
         return self._spending.cents
 
+    # Child jobs
+
+    def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
+        """Create a child job: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
+
+        The child is written with the wait or the finish of this run, and with nothing else: an attempt that fails
+        spawns nothing. A later run finds the child by its name and creates no second one.
+        """
+        refuse_inside_a_step(self._memory, "spawn")
+        return self._children.spawn(name, call)
+
+    def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
+        """Create thousands of children at once, with the names `name[0]`, `name[1]`, …"""
+        refuse_inside_a_step(self._memory, "spawn_many")
+        return self._children.spawn_many(name, calls)
+
+    # The worker's side
+
+    def _ask_to_stop(self) -> None:
+        """Set `cancelled`; called by the worker."""
+        self._cancelled = True
+
+    async def _flow(self) -> Flow | None:
+        """What the finish of a successful run writes beside its transition."""
+        return await self._waits.flow()
+
+    async def _close(self) -> None:
+        """The attempt has ended: roll back open transactions, and refuse new ones."""
+        try:
+            await self._steps.close()
+        finally:
+            await self._transaction.close()
+
+    def _report_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self)
+
+
+class Context(BaseContext):
+    """The context of a coroutine: `async def send(ctx: Context, to: str) -> None`.
+
+    Everything here is awaited. A plain function has a `SyncContext` instead, where the same names block.
+    """
+
     # Calling out
 
     def acquire(self, name: str, *, key: Value | None = None) -> Coroutine[Any, Any, None]:
@@ -153,22 +200,6 @@ class Context:
         """
         self._check_loop("hold_back")
         return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
-
-    # Child jobs
-
-    def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
-        """Create a child job: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
-
-        The child is written with the wait or the finish of this run, and with nothing else: an attempt that fails
-        spawns nothing. A later run finds the child by its name and creates no second one.
-        """
-        refuse_inside_a_step(self._memory, "spawn")
-        return self._children.spawn(name, call)
-
-    def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
-        """Create thousands of children at once, with the names `name[0]`, `name[1]`, …"""
-        refuse_inside_a_step(self._memory, "spawn_many")
-        return self._children.spawn_many(name, calls)
 
     @overload
     def wait(
@@ -197,7 +228,7 @@ class Context:
         `child.error`.
         """
         self._check("wait")
-        return self._waits.wait(jobs, need, _limit(timeout))
+        return self._waits.wait(jobs, need, wait_limit(timeout))
 
     def dependencies(self) -> Coroutine[Any, Any, dict[str, Any]]:
         """The results, by name, of the jobs that this node of a graph depends on; None for a job without a result."""
@@ -227,128 +258,34 @@ class Context:
         self._check("sleep")
         return self._waits.sleep(name, seconds(duration, what="ctx.sleep()"))
 
-    def signal(self, name: str, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]:
-        """Wait for `job.signal(name, value)` and return the value, also of a signal that was sent before the wait.
+    def wait_signal(self, name: str, *, timeout: Duration | None = None) -> Coroutine[Any, Any, Any]:
+        """Wait for `job.signal(name, value)` and return the value: `await ctx.wait_signal("approved", timeout="3d")`.
 
-        Raises SignalTimeout when `timeout` has passed since the first run that waited here.
+        A signal that was sent before the wait counts, too. Raises SignalTimeout when `timeout` has passed since the
+        first run that waited here.
         """
-        self._check("signal")
-        return self._waits.signal(name, _limit(timeout))
-
-    @property
-    def blocking(self) -> Blocking:
-        """These methods for a synchronous handler: `ctx.blocking.step(…)`, `.wait(…)`, `.sleep(…)`, `.acquire(…)`, …"""
-        return Blocking(self)
-
-    # The worker's side
-
-    def ask_to_stop(self) -> None:
-        """Set `cancelled`; called by the worker."""
-        self._cancelled = True
-
-    async def flow(self) -> Flow | None:
-        """What the finish of a successful run writes beside its transition."""
-        return await self._waits.flow()
-
-    async def close(self) -> None:
-        """The attempt has ended: roll back open transactions, and refuse new ones."""
-        try:
-            await self._steps.close()
-        finally:
-            await self._transaction.close()
-
-    def _report_progress(self) -> None:
-        if self._on_progress is not None:
-            self._on_progress(self)
+        self._check("wait_signal")
+        return self._waits.signal(name, wait_limit(timeout))
 
     def _check(self, method: str) -> None:
         refuse_inside_a_step(self._memory, method)
         self._check_loop(method)
 
     def _check_loop(self, method: str) -> None:
-        """Refuse the call in a synchronous handler, which could not await it: nothing would happen."""
+        """Refuse the call on another thread or loop, which could not await it: nothing would happen."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
         if running is not self._loop:
             raise FlowError(
-                f"ctx.{method}() is awaited in a coroutine; this code is synchronous: ctx.blocking.{method}(…)"
+                f"ctx.{method}() is awaited in the handler's own coroutine, and this code runs elsewhere; await it in "
+                "the handler, or make the handler a plain function: def …(ctx: SyncContext, …)"
             )
 
 
-def _blocking(
-    awaited: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Blocking, P], T]:
-    """A method of `Context` for a synchronous handler, with its parameters, result and docstring."""
-
-    def call(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async def run() -> T:
-            return await awaited(self._context, *args, **kwargs)
-
-        self._check_thread(awaited.__name__)
-        return self._run(run())
-
-    describe_like(call, awaited)
-    return call
-
-
-class Blocking:
-    """The awaited methods of `Context`, for a synchronous handler on its thread."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    # Written out: `ctx.step` runs a plain function on another thread, and `_blocking` would lose the overloads of both.
-
-    @overload
-    def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    @overload
-    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """As `ctx.step`, blocking: run `fn` on this thread, once, and remember its result."""
-        self._check("step")
-        return self._context._steps.run_here(name, fn, args, kwargs, self._run)
-
-    @overload
-    def wait(self, jobs: Iterable[Child[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
-    @overload
-    def wait(self, jobs: Iterable[JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
-    @overload
-    def wait(
-        self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
-        *,
-        need: Need = "all",
-        timeout: Duration | None = None,
-    ) -> list[Any]: ...
-    def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
-        """As `ctx.wait`, blocking: wait for jobs and return their results, in the order given."""
-        self._check("wait")
-        return self._run(self._context._waits.wait(jobs, need, _limit(timeout)))
-
-    sleep = _blocking(Context.sleep)
-    signal = _blocking(Context.signal)
-    dependencies = _blocking(Context.dependencies)
-    acquire = _blocking(Context.acquire)
-    hold_back = _blocking(Context.hold_back)
-
-    def _check(self, method: str) -> None:
-        refuse_inside_a_step(self._context._memory, method)
-        self._check_thread(method)
-
-    def _check_thread(self, method: str) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise BlockingCall(f"ctx.blocking.{method}() would block the running event loop; use: await ctx.{method}(…)")
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._context._loop).result()
-
-
-def _limit(timeout: Duration | None) -> float | None:
+def wait_limit(timeout: Duration | None) -> float | None:
+    """A wait's timeout in seconds."""
     return None if timeout is None else seconds(timeout, what="timeout")
 
 

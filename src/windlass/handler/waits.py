@@ -1,7 +1,7 @@
 """How a handler waits: its run ends, the job is `waiting` and holds no processor, and a wake-up starts a new run.
 
-`ctx.wait`, `ctx.sleep` and `ctx.signal` return at once when the wait is over already. Otherwise they raise `Suspended`,
-which no `except Exception` catches, with everything that has to be written for the wait.
+`ctx.wait`, `ctx.sleep` and `ctx.wait_signal` return at once when the wait is over already. Otherwise they raise
+`Suspended`, which no `except Exception` catches, with everything that has to be written for the wait.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Waits:
         """What the finish of a successful run writes: the spawns that were not waited for."""
         if self._suspended:
             raise FlowError(
-                "the handler caught what ctx.wait(), ctx.sleep() or ctx.signal() raises to free its processor; catch "
-                "Exception and not BaseException, and don't collect it: gather(…, return_exceptions=True)"
+                "the handler caught what ctx.wait(), ctx.sleep() or ctx.wait_signal() raises to free its processor; "
+                "catch Exception and not BaseException, and don't collect it: gather(…, return_exceptions=True)"
             )
         spawns, _ = await self._children.new_spawns()
         return Flow(spawns=spawns) if spawns else None

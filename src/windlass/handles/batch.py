@@ -111,7 +111,7 @@ class BatchPlan(NamedTuple):
     def enqueued(self, client: Client, existing: Mapping[UUID, UUID]) -> Batch[M, R]:
         """The handle of the batch, once it is written."""
         jobs: list[JobHandle[M]] = [
-            JobHandle.of(client, job, call.definition, existing)
+            JobHandle._of(client, job, call.definition, existing)
             for job, call in zip(self.members, self.calls, strict=True)
         ]
         callback: JobHandle[R] = JobHandle(client, self.callback.id, self.then.definition)

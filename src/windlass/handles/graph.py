@@ -165,7 +165,7 @@ class Graph:
 
     def _handles(self, jobs: Mapping[str, NewJob], existing: Mapping[UUID, UUID]) -> dict[str, JobHandle[object]]:
         return {
-            name: JobHandle.of(self._client, jobs[name], planned.call.definition, existing)
+            name: JobHandle._of(self._client, jobs[name], planned.call.definition, existing)
             for name, planned in self._nodes.items()
         }
 

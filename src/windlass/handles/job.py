@@ -47,7 +47,7 @@ class JobHandle(Generic[R]):
         self._definition = definition
 
     @classmethod
-    def of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
+    def _of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
         """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
@@ -110,7 +110,7 @@ class JobHandle(Generic[R]):
         await self._client.aask(self._operate(Verb.DISCARD))
 
     async def asignal(self, name: str, value: object = None) -> bool:
-        """Send the value that `ctx.signal(name)` waits for, or will wait for.
+        """Send the value that `ctx.wait_signal(name)` waits for, or will wait for.
 
         False: the job has a signal of that name already, and the first value counts.
         """

@@ -130,7 +130,7 @@ class Schedule(Generic[R]):
 
     @property
     def _client(self) -> Client:
-        return self._app.client
+        return self._app._client
 
     @property
     def _actor(self) -> str:
@@ -183,11 +183,11 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
     if isinstance(call, str):
         _require(app, what, call)
     if isinstance(call, (str, ConfiguredJob)):
-        name = call if isinstance(call, str) else call.definition.signature.name
+        name = call if isinstance(call, str) else call._definition.signature.name
         raise ScheduleError(f"{what} is given a job type; give it a call, with its arguments: {name}.call(…)")
     if not isinstance(call, Call):
         raise ScheduleError(f"{what} is given {type(call).__name__}; give it a call of a job type, as report.call(…)")
-    if call.registry is not app.registry:
+    if call.registry is not app._registry:
         raise UnknownType(f"{what}: job type {call.definition.type!r} is another app's; declare it with this one")
     for option in REFUSED_OPTIONS:
         if getattr(call.options, option) is not None:
@@ -196,7 +196,7 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
 
 def _require(app: Windlass, what: str, type: str) -> None:
     try:
-        app.registry.require(type)  # its error suggests a similar name
+        app._registry.require(type)  # its error suggests a similar name
     except UnknownType as error:
         raise UnknownType(f"{what}: {error}") from None
 

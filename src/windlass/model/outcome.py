@@ -2,7 +2,7 @@
 
 An `Outcome` is the end of an attempt as the processor saw it. A `Transition` is the fenced write that follows;
 `policy/failure.py` turns one into the other, in one exhaustive match. A handler ends by returning, by raising an error,
-or by raising one of the three directives: `Retry`, `Snooze` and `Dead`.
+or by raising or returning one of the three directives: `Retry`, `Snooze` and `Dead`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ from windlass.model.state import Verb
 
 
 class Directive(Exception):
-    """What a handler raises to decide how its attempt ends."""
+    """What a handler raises or returns to decide how its attempt ends: `Retry`, `Snooze` or `Dead`.
+
+    It is an `Exception`: a handler that raises it inside a `try` with `except Exception` catches it. Return it there.
+    """
 
 
 class Retry(Directive):
-    """This attempt failed; the next one is due after `after` instead of the retry policy's delay."""
+    """This attempt failed; the next one is due after `after` instead of the retry policy's delay.
+
+    `raise Retry("busy", after=response.headers["Retry-After"])` uses up an attempt: without one left, the job is dead.
+    `return Retry(…)` does the same. With `bucket=`, no job of any worker has a token of that rate for as long.
+    """
 
     def __init__(
         self,
@@ -44,7 +51,10 @@ class Retry(Directive):
 
 
 class Snooze(Directive):
-    """Not now: run again after `delay`; no attempt is used up."""
+    """Not now: run again after `delay`; no attempt is used up.
+
+    `raise Snooze("30s")` or `return Snooze("30s")`.
+    """
 
     def __init__(self, delay: Duration) -> None:
         self.delay = seconds(delay, what="Snooze(…)")
@@ -52,7 +62,10 @@ class Snooze(Directive):
 
 
 class Dead(Directive):
-    """No retry can help: mark the job dead, with this reason."""
+    """No retry can help: mark the job dead, with this reason.
+
+    `raise Dead("the address is blocked")` or `return Dead(…)`. `job.replay()` starts a dead job over.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -35,22 +35,21 @@ class Signature:
 
     @classmethod
     def of(
-        cls, fn: Callable[..., Any], *, localns: Mapping[str, Any] | None = None, context: type | None = None
+        cls, fn: Callable[..., Any], *, localns: Mapping[str, Any] | None = None, contexts: Sequence[type] = ()
     ) -> Signature:
         """The signature of `fn`; raises RegistrationError with what to change."""
         _check_function(fn)
-        return cls(fn, _resolve_hints(fn, localns), context)
+        return cls(fn, _resolve_hints(fn, localns), contexts)
 
-    def __init__(self, fn: Callable[..., Any], hints: dict[str, Any], context: type | None) -> None:
+    def __init__(self, fn: Callable[..., Any], hints: dict[str, Any], contexts: Sequence[type]) -> None:
         parameters = list(inspect.signature(fn).parameters.values())
         self.name = fn.__name__
-        self.wants_context = bool(
-            context is not None and parameters and _is_context(hints.get(parameters[0].name), context)
-        )
-        if self.wants_context:
+        self.context = None if not parameters else _context_in(hints.get(parameters[0].name), contexts)
+        """The class of context that the handler wants as its first argument; None: it wants none."""
+        if self.context is not None:
             parameters = parameters[1:]
         for parameter in parameters:
-            _check_parameter(fn, parameter, hints, context)
+            _check_parameter(fn, parameter, hints, contexts)
         positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         # Positional parameters first: `unbind` separates the struct's values by their position.
         self.names = (*positional, *(p.name for p in parameters if p.name not in positional))
@@ -213,14 +212,15 @@ def _is_resolvable(fn: Callable[..., Any], name: str, local: dict[str, Any] | No
 
 
 def _check_parameter(
-    fn: Callable[..., Any], parameter: inspect.Parameter, hints: dict[str, Any], context: type | None
+    fn: Callable[..., Any], parameter: inspect.Parameter, hints: dict[str, Any], contexts: Sequence[type]
 ) -> None:
     name = parameter.name
     if parameter.kind in REFUSED_KINDS:
         raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
     if name not in hints:
         raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
-    if context is not None and _is_context(hints[name], context):
+    context = _context_in(hints[name], contexts)
+    if context is not None:
         raise RegistrationError(
             f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which must be the first one; write: "
             f"def {fn.__name__}({name}: {context.__name__}, …)"
@@ -233,8 +233,9 @@ def _check_parameter(
         )
 
 
-def _is_context(hint: Any, context: type) -> bool:
-    return hint is context or typing.get_origin(hint) is context
+def _context_in(hint: Any, contexts: Sequence[type]) -> Any:
+    """The class of context that is the hint; None if there is none."""
+    return next((context for context in contexts if hint is context or typing.get_origin(hint) is context), None)
 
 
 def _unknown_class(hint: Any) -> str | None:

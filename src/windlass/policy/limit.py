@@ -1,9 +1,9 @@
 """Limits and rates as a program declares them, and the keys by which its jobs count against them.
 
-`per("domain", 2, key=domain_of)` lets two jobs of one domain run at a time, `rate("wikidata", 5, every="1s")` lets five
-jobs start per second. A rule has a name, which means the same rule everywhere on one database. A key is the rule's name
-and a value, such as `domain:example.org`. Keys are made of a job's arguments at the enqueue, because no store can call
-a program's functions.
+`limit("domain", 2, key=domain_of)` lets two jobs of one domain run at a time. `rate("wikidata", 5, every="1s")` lets
+five jobs start per second. A rule has a name, which means the same rule everywhere on one database. A key is the rule's
+name and a value, such as `domain:example.org`. Keys are made of a job's arguments at the enqueue, because no store can
+call a program's functions.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return self.key is not None or self.name in JOB_FIELDS
 
 
-def per(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-    """Run at most `most` jobs of one key at a time: `@app.job(limits=[per("domain", 2, key=domain_of)])`.
+def limit(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
+    """Run at most `most` jobs of one key at a time: `@app.job(limits=[limit("domain", 2, key=domain_of)])`.
 
     `key` is what is counted separately: the name of an argument, or a function that takes arguments by their names.
     Without a key, `tenant`, `queue` and `type` mean the job's own, and any other name means the argument of that name;
     if the handler has no such argument, all jobs share one key. `scope="tenant"` counts each tenant separately.
     """
-    what = f"per({name!r}, {most!r})"
+    what = f"limit({name!r}, {most!r})"
     _check_count(most, f"{what}: a limit", "to let nothing run for a while, close a gate: windlass gates --help")
     return Limit(
         rule=Rule(name=_check_name(name), most=most), key=_check_key(what, key), scope=_check_scope(what, scope)
@@ -89,7 +89,7 @@ def rate(
 
     Time is the database's. Starts are spaced evenly: five per second is one every 200 ms. After a pause, `burst` jobs
     may start at once; its default is the number that belongs to a tenth of a second, and at least 1. `every` has no
-    default. `key` and `scope` are as in `per(…)`.
+    default. `key` and `scope` are as in `limit(…)`.
     """
     what = f"rate({name!r}, {count!r})"
     if every is None:
@@ -120,11 +120,11 @@ def describe_rule(rule: Rule) -> str:
 def bind_limits(given: object, signature: Signature) -> tuple[Limit, ...]:
     """Check the limits of a declaration, and find the handler's parameters that make their keys."""
     if isinstance(given, (str, Limit, Mapping)) or not isinstance(given, Sequence):
-        raise ConfigError(f"limits={given!r} is not a list; write: limits=[per(…), rate(…)]")
+        raise ConfigError(f"limits={given!r} is not a list; write: limits=[limit(…), rate(…)]")
     limits: dict[str, Limit] = {}
     for limit in given:
         if not isinstance(limit, Limit):
-            raise ConfigError(f"limits lists {limit!r}; write per(…) or rate(…), or what app.rate(…) returned")
+            raise ConfigError(f"limits lists {limit!r}; write limit(…) or rate(…), or what app.rate(…) returned")
         if limit.name in limits:
             raise ConfigError(f"limits names {limit.name!r} twice; give one of them another name")
         limits[limit.name] = _bind_limit(limit, signature)

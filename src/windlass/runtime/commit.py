@@ -14,7 +14,7 @@ from windlass import failpoints
 from windlass.clock import Clock
 from windlass.declare.registry import Definition
 from windlass.errors import StoreError, StoreUnavailable
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.model.job import Job, Lease
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.policy.failure import Run
@@ -42,7 +42,7 @@ async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def commit(
-    context: Context,
+    context: BaseContext,
     transition: Transition,
     *,
     definition: Definition,
@@ -86,7 +86,7 @@ async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Call
     return False
 
 
-def account(job: Job, context: Context | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
+def account(job: Job, context: BaseContext | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
     """An attempt for `decide`: `waited` seconds from its claim to its start, `elapsed` since then."""
     assert job.claimed_at is not None
     # The database's time of the claim plus what this process measured since: no wall clock of ours.

@@ -14,11 +14,11 @@ import msgspec
 
 from windlass.declare.registry import Definition, Registry
 from windlass.errors import LeaseLost
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.handler.waits import Suspended
 from windlass.model.admission import LONGEST_KEY, key_of
 from windlass.model.job import Job
-from windlass.model.outcome import Dead, Ending, Outcome, Retry, Snooze
+from windlass.model.outcome import Dead, Directive, Ending, Outcome, Retry, Snooze
 from windlass.payload.sanitise import describe
 from windlass.policy.unique import shorten_key
 
@@ -28,13 +28,13 @@ NOT_ONLY_FOR_THE_JOB = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit
 """Exceptions that a coroutine lets through: they may be meant for its task or for the process. They end the attempt."""
 
 
-async def call_coroutine(definition: Definition, job: Job, context: Context | None) -> Outcome:
+async def call_coroutine(definition: Definition, job: Job, context: BaseContext | None) -> Outcome:
     """Run an `async def` handler on this loop."""
     try:
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _refuse_coroutine(await definition.fn(*args, **kwargs))
+        value = _result_in(await definition.fn(*args, **kwargs))
         return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
     except NOT_ONLY_FOR_THE_JOB:
         raise
@@ -42,20 +42,22 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         return from_error(error, definition)
 
 
-def call_plain(definition: Definition, job: Job, context: Context | None) -> Outcome:
+def call_plain(definition: Definition, job: Job, context: BaseContext | None) -> Outcome:
     """Run a `def` handler on this thread."""
     try:
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _refuse_coroutine(definition.fn(*args, **kwargs))
+        value = _result_in(definition.fn(*args, **kwargs))
         return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
     except BaseException as error:  # an exception on the handler's thread is meant for the job alone
         return from_error(error, definition)
 
 
-def _refuse_coroutine(value: object) -> object:
-    """A coroutine as a result is a forgotten await: its work was not done."""
+def _result_in(value: object) -> object:
+    """The handler's result. A returned directive does what a raised one does. A coroutine is a forgotten await."""
+    if isinstance(value, Directive):
+        raise value
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(
@@ -64,18 +66,20 @@ def _refuse_coroutine(value: object) -> object:
     return value
 
 
-def in_thread(executor: Executor, definition: Definition, job: Job, context: Context | None) -> asyncio.Future[Outcome]:
+def in_thread(
+    executor: Executor, definition: Definition, job: Job, context: BaseContext | None
+) -> asyncio.Future[Outcome]:
     """Run a `def` handler on a thread, in a copy of this context."""
     run: Any = contextvars.copy_context().run
     return asyncio.get_running_loop().run_in_executor(executor, run, call_plain, definition, job, context)
 
 
-async def with_flow(outcome: Outcome, definition: Definition, context: Context | None) -> Outcome:
+async def with_flow(outcome: Outcome, definition: Definition, context: BaseContext | None) -> Outcome:
     """A success with the jobs that its handler spawned: they commit with the finish."""
     if context is None or outcome.ending is not Ending.SUCCEEDED:
         return outcome
     try:
-        flow = await context.flow()
+        flow = await context._flow()
     except Exception as error:
         return from_error(error, definition)
     return outcome if flow is None else msgspec.structs.replace(outcome, flow=flow)

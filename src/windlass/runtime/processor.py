@@ -26,7 +26,7 @@ import msgspec
 from windlass import failpoints
 from windlass.clock import spell
 from windlass.declare.registry import Definition, Isolation
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.model.flow import Advance
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome, Transition
@@ -89,7 +89,7 @@ class Execution:
         self.state = state
         self.completer = completer
         self.advance = advance  # where a success leads: the next phase of its pipeline
-        self.context: Context | None = None
+        self.context: BaseContext | None = None
         self.task: asyncio.Task[None] | None = None
         self.isolation = state.children.isolation(job, definition)
         self._started: float | None = None
@@ -151,8 +151,9 @@ class Execution:
         limit = self.definition.limit(state.settings)
         if limit is not None:
             self._cancel_timer = state.later(limit, lambda: self.stop(Stop.TIMEOUT))
-        if self.definition.signature.wants_context:
-            self.context = Context(
+        kind: type[BaseContext] | None = self.definition.signature.context
+        if kind is not None:
+            self.context = kind(
                 self.job,
                 store=state.store,
                 settings=state.settings,
@@ -187,7 +188,7 @@ class Execution:
             return
         self._stopping = why
         if self.context is not None:
-            self.context.ask_to_stop()
+            self.context._ask_to_stop()
         if self.isolation is Isolation.PROCESS and why is Stop.CANCEL:
             self.state.children.ask_to_stop(self.job.id)
         if self._started is None or self.task is None:
@@ -211,7 +212,7 @@ class Execution:
             log.warning("job %s (%s) ignores its cancellation; fenced out", self.job.id, self.job.type)
             self._concluding = self._concluded = True
             if self.context is not None:
-                self.state.loop.create_task(self.context.close())  # it may hold locks that other transactions wait for
+                self.state.loop.create_task(self.context._close())  # it may hold locks that other transactions wait for
             self._end(outcome, stuck=True)
 
     def _stop_outcome(self) -> Outcome | None:
@@ -249,16 +250,16 @@ class Execution:
         self._concluded = True
         self._end(outcome, stuck=self._thread is not None and not self._thread.done())
 
-    async def _end_transaction(self, context: Context, outcome: Outcome) -> Outcome:
+    async def _end_transaction(self, context: BaseContext, outcome: Outcome) -> Outcome:
         """Committed with the finish when the attempt succeeded; rolled back with any other outcome."""
         try:
             succeeded = outcome.ending is Ending.SUCCEEDED and not outcome.finished
             opened = context._transaction.transaction is not None
             return await self._commit(context, outcome) if succeeded and opened else outcome
         finally:
-            await context.close()
+            await context._close()
 
-    async def _commit(self, context: Context, outcome: Outcome) -> Outcome:
+    async def _commit(self, context: BaseContext, outcome: Outcome) -> Outcome:
         """Write the finish into the handler's own transaction and commit both: all of it, or nothing."""
         transition = self._decide(outcome)
         assert transition is not None

@@ -31,7 +31,7 @@ class ExpectedJob:
     """A job type and some of its arguments."""
 
     def __init__(self, kind: Kind, arguments: Mapping[str, Any]) -> None:
-        self._definition: Definition | None = kind.definition if isinstance(kind, ConfiguredJob) else None
+        self._definition: Definition | None = kind._definition if isinstance(kind, ConfiguredJob) else None
         self.type = type_of(kind)
         self._arguments = dict(arguments)
         if self._definition is not None:
@@ -62,7 +62,7 @@ class ExpectedJob:
 
 def type_of(kind: Kind) -> str:
     if isinstance(kind, ConfiguredJob):
-        return kind.definition.type
+        return kind._definition.type
     if isinstance(kind, str):
         return kind
     raise HarnessError(f"{kind!r} is no job type; give the function that @app.job decorates, or its type's name")

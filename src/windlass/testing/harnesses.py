@@ -104,13 +104,13 @@ class Harness:
                 self._database.drop()
             raise
         app = self.app
-        self._own = (app.settings, app.clock, app.client)
+        self._own = (app.settings, app.clock, app._client)
         app.settings = app.settings.with_(url=self.url, direct_url=None, pooler=None)
         app.clock = self.clock
-        app.client = HarnessClient(
+        app._client = HarnessClient(
             app.settings, self.clock, patience=self._patience, run=self._run_inline, arun=self._arun_inline
         )
-        self._claims = SingleClaims(app.client)
+        self._claims = SingleClaims(app._client)
         try:
             self._declare_schedules()
         except BaseException:
@@ -119,7 +119,7 @@ class Harness:
 
     def _declare_schedules(self) -> None:
         """Ticks count from the beginning of the test, whenever it drains for the first time."""
-        settings, schedules = self.app.settings, self.app.registry.schedules
+        settings, schedules = self.app.settings, self.app._registry.schedules
         if schedules:
             declared = {name: each.declared(settings) for name, each in schedules.items()}
             self._ask(lambda store: store.declare_schedules(declared))
@@ -226,8 +226,8 @@ class Harness:
         """On a thread without an event loop."""
         if self._own is None:
             return
-        client = self.app.client
-        (self.app.settings, self.app.clock, self.app.client), self._own = self._own, None
+        client = self.app._client
+        (self.app.settings, self.app.clock, self.app._client), self._own = self._own, None
         try:
             client.close()
         finally:
@@ -253,7 +253,7 @@ class Harness:
     def _client(self) -> Client:
         if self._own is None:
             raise HarnessError("the harness is not open; use it inside: with harness(app) as windlass:")
-        return self.app.client
+        return self.app._client
 
     def _make_worker(
         self,
@@ -266,7 +266,7 @@ class Harness:
         self._client()
         return SteppedWorker(
             self.app.settings,
-            self.app.registry,
+            self.app._registry,
             clock=self.clock,
             claims=self._claims,
             patience=self._patience,
@@ -289,7 +289,7 @@ class Harness:
 
     async def _refuse_more(self, done: Sequence[AttemptResult]) -> None:
         """The limit is reached: that is an error when more is due."""
-        now, known = self.clock.now(), self.app.registry.types
+        now, known = self.clock.now(), self.app._registry.types
         jobs = await self._client().aask(_all_jobs)
         free = (job for job in jobs if job.status in CLAIMABLE and job.parked_on is None)
         more = [job for job in free if job.run_at <= now and job.type in known]
@@ -313,10 +313,10 @@ class Harness:
             name="harness:crashed",
             lease=self.app.settings.lease,
             queues=queues,
-            types=types or self.app.registry.types,
+            types=types or self.app._registry.types,
             concurrency=1,
         )
-        await store.declare(self.app.registry.rules())
+        await store.declare(self.app._registry.rules())
         await store.register(worker)
         claim = Claim(worker=worker.id, room=1, types=worker.types, queues=queues, rescan=True)
         claimed = await self._claims.claim(claim, wanted)

@@ -6,7 +6,7 @@ import os
 import time
 from decimal import Decimal
 
-from windlass import Context, Retry, Windlass, fixed
+from windlass import Context, Retry, SyncContext, Windlass, fixed
 
 app = Windlass("sqlite:////nowhere/jobs.db")  # a story gives it a database
 app.rate("wiki", 20, every="1s")
@@ -21,7 +21,7 @@ async def calls_in_coroutine(ctx: Context) -> list[float]:
 
 
 @app.job
-def calls_in_thread(ctx: Context) -> list[float]:
+def calls_in_thread(ctx: SyncContext) -> list[float]:
     return blocking_calls(ctx)
 
 
@@ -31,7 +31,7 @@ async def calls_in_process(ctx: Context) -> list[float]:
 
 
 @app.job(isolation="process")
-def calls_in_process_thread(ctx: Context) -> list[float]:
+def calls_in_process_thread(ctx: SyncContext) -> list[float]:
     return blocking_calls(ctx)
 
 
@@ -43,10 +43,10 @@ async def calls(ctx: Context) -> list[float]:
     return times
 
 
-def blocking_calls(ctx: Context) -> list[float]:
+def blocking_calls(ctx: SyncContext) -> list[float]:
     times = []
     for _ in range(CALLS):
-        ctx.blocking.acquire("wiki")
+        ctx.acquire("wiki")
         times.append(time.time())
     return times
 
@@ -57,8 +57,8 @@ async def holds_in_coroutine(ctx: Context) -> None:
 
 
 @app.job
-def holds_in_thread(ctx: Context) -> None:
-    ctx.blocking.hold_back("wiki", "10m", key=ctx.job.type)
+def holds_in_thread(ctx: SyncContext) -> None:
+    ctx.hold_back("wiki", "10m", key=ctx.job.type)
 
 
 @app.job(isolation="process")
@@ -67,7 +67,7 @@ async def holds_in_process(ctx: Context) -> None:
 
 
 @app.job(isolation="process", max_attempts=1)
-def retries_in_process(ctx: Context) -> None:
+def retries_in_process(ctx: SyncContext) -> None:
     raise Retry("429", after="10m", bucket=f"wiki:{ctx.job.type}")
 
 
@@ -77,7 +77,7 @@ async def costs_in_coroutine(ctx: Context) -> int:
 
 
 @app.job
-def costs_in_thread(ctx: Context) -> int:
+def costs_in_thread(ctx: SyncContext) -> int:
     return cost(ctx)
 
 
@@ -87,21 +87,21 @@ async def costs_in_process(ctx: Context) -> int:
 
 
 @app.job(isolation="process")
-def costs_in_process_transaction(ctx: Context) -> int:
+def costs_in_process_transaction(ctx: SyncContext) -> int:
     with ctx.transaction() as tx:
         tx.execute(INSERT, 1)
         return cost(ctx)
 
 
 @app.job(isolation="process", retry=fixed(0))
-def costs_and_crashes(ctx: Context) -> int:
+def costs_and_crashes(ctx: SyncContext) -> int:
     ctx.cost(3)
     if ctx.job.crashes == 0:
         os._exit(3)
     return ctx.spent
 
 
-def cost(ctx: Context) -> int:
+def cost(ctx: Context | SyncContext) -> int:
     ctx.cost(0.5)
     ctx.cost(Decimal("0.7"))
     ctx.cost(2)

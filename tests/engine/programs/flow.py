@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from windlass import Context, Windlass, fixed, per
+from windlass import Context, SyncContext, Windlass, fixed, limit
 
 app = Windlass("sqlite:////nowhere/jobs.db")  # a story gives it a database
 
@@ -29,7 +29,7 @@ async def coroutine(ctx: Context) -> list[Any]:
     results = await ctx.wait(kids)
     where = await ctx.step("write", write)
     await ctx.sleep("nap", 0.01)
-    word = await ctx.signal("word")
+    word = await ctx.wait_signal("word")
     ctx.spawn("last", double.call(50))
     async with ctx.transaction() as tx:
         await tx.execute(INSERT, 2)
@@ -37,16 +37,16 @@ async def coroutine(ctx: Context) -> list[Any]:
 
 
 @app.job(isolation="process")
-def plain(ctx: Context) -> list[Any]:
+def plain(ctx: SyncContext) -> list[Any]:
     def write() -> None:
         with ctx.transaction() as tx:
             tx.execute(INSERT, 1)
 
     kids = ctx.spawn_many("kid", [double.call(n) for n in range(3)])
-    results = ctx.blocking.wait(kids)
-    ctx.blocking.step("write", write)
-    ctx.blocking.sleep("nap", 0.01)
-    word = ctx.blocking.signal("word")
+    results = ctx.wait(kids)
+    ctx.step("write", write)
+    ctx.sleep("nap", 0.01)
+    word = ctx.wait_signal("word")
     ctx.spawn("last", double.call(50))
     with ctx.transaction() as tx:
         tx.execute(INSERT, 2)
@@ -59,9 +59,9 @@ async def wide(ctx: Context, count: int, padding: int) -> int:
 
 
 @app.job(isolation="process", retry=fixed(0))
-def crashes(ctx: Context, ledger: str) -> str:
+def crashes(ctx: SyncContext, ledger: str) -> str:
     """Its process dies after the step, at the first run."""
-    word = ctx.blocking.step("charge", charge, ledger)
+    word = ctx.step("charge", charge, ledger)
     if ctx.job.crashes == 0:
         os._exit(3)
     return word
@@ -73,20 +73,20 @@ def charge(ledger: str) -> str:
     return "charged"
 
 
-@app.job(isolation="process", limits=[per("fetching", 1)])
-def fetch(ctx: Context, domain: str) -> list[str] | None:
+@app.job(isolation="process", limits=[limit("fetching", 1)])
+def fetch(ctx: SyncContext, domain: str) -> list[str] | None:
     with ctx.transaction() as tx:  # the move to the next phase is written right here
         tx.execute(INSERT, 1)
     return ctx.job.limits
 
 
-@app.job(isolation="process", limits=[per("domain", 1)])
-def parse(ctx: Context, domain: str) -> list[Any]:
+@app.job(isolation="process", limits=[limit("domain", 1)])
+def parse(ctx: SyncContext, domain: str) -> list[Any]:
     ctx.spawn("kid", counted.call(3))
     return [ctx.previous, ctx.job.limits]
 
 
-@app.job(limits=[per("n", 2)])
+@app.job(limits=[limit("n", 2)])
 async def counted(ctx: Context, n: int) -> list[str] | None:
     return ctx.job.limits
 

@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
-from windlass import Context, Dead, Retry, Snooze, Windlass
+from windlass import Context, Dead, Retry, Snooze, SyncContext, Windlass
 from windlass.runtime.processes.worker_link import WorkerLink
 
 app = Windlass()
@@ -31,7 +31,7 @@ async def where_async(text: str) -> list[object]:
 
 
 @app.job(isolation="process")
-def told(ctx: Context) -> list[object]:
+def told(ctx: SyncContext) -> list[object]:
     assert ctx.job.claimed_at is not None
     return [str(ctx.job.id), ctx.fence, ctx.job.claimed_at.tzinfo is not None, ctx.deadline is None]
 
@@ -73,7 +73,7 @@ def leaves(code: int) -> None:
 
 
 @app.job(isolation="process")
-def waits(ctx: Context) -> str:
+def waits(ctx: SyncContext) -> str:
     """Says where it is, then goes on until it is asked to stop."""
     ctx.progress(os.getpid())
     while not ctx.cancelled:
@@ -91,14 +91,14 @@ async def hogs(ctx: Context) -> str:
 
 
 @app.job(isolation="process")
-def computes(ctx: Context) -> None:
+def computes(ctx: SyncContext) -> None:
     """Holds the interpreter in one long computation."""
     ctx.progress(os.getpid())
     sum(range(10**12))
 
 
 @app.job(isolation="process", memory="200M")
-def grows(ctx: Context, mebibytes: int, wait: bool) -> int:
+def grows(ctx: SyncContext, mebibytes: int, wait: bool) -> int:
     ctx.progress(os.getpid())
     kept.append(bytearray(b"x") * (mebibytes << 20))
     while wait:
@@ -107,7 +107,7 @@ def grows(ctx: Context, mebibytes: int, wait: bool) -> int:
 
 
 @app.job(isolation="process")
-def chatters(ctx: Context, times: int) -> None:
+def chatters(ctx: SyncContext, times: int) -> None:
     ctx.log.info("begins with %d", times)
     for n in range(1, times + 1):
         ctx.progress(n, total=times)
@@ -116,7 +116,7 @@ def chatters(ctx: Context, times: int) -> None:
 
 
 @app.job(isolation="process")
-def gossips(ctx: Context) -> int:
+def gossips(ctx: SyncContext) -> int:
     """Leaves a thread behind that goes on talking about this job."""
 
     def talk() -> None:
@@ -138,7 +138,7 @@ def babbles(length: int, body: str) -> None:
 
 
 @app.job(isolation="process")
-def hangs_up(ctx: Context) -> None:
+def hangs_up(ctx: SyncContext) -> None:
     ctx.progress(os.getpid())
     (line,) = (thing for thing in gc.get_objects() if isinstance(thing, WorkerLink))
     line._sock.shutdown(socket.SHUT_WR)
@@ -146,7 +146,7 @@ def hangs_up(ctx: Context) -> None:
 
 
 @app.job(isolation="process")
-def forks_and_dies(ctx: Context) -> None:
+def forks_and_dies(ctx: SyncContext) -> None:
     """Its own child inherits the socket and keeps it open."""
     heir = os.fork()
     if heir == 0:
@@ -157,7 +157,7 @@ def forks_and_dies(ctx: Context) -> None:
 
 
 @app.job(isolation="process")
-def writes(ctx: Context, value: int, fail: bool = False) -> str:
+def writes(ctx: SyncContext, value: int, fail: bool = False) -> str:
     with ctx.transaction() as tx:
         tx.execute("INSERT INTO effects VALUES ($1)", value)
         where.enqueue()
@@ -176,7 +176,7 @@ async def writes_async(ctx: Context, value: int) -> str:
 
 
 @app.job(isolation="process")
-def writes_and_waits(ctx: Context, value: int) -> None:
+def writes_and_waits(ctx: SyncContext, value: int) -> None:
     with ctx.transaction() as tx:
         tx.execute("INSERT INTO effects VALUES ($1)", value)
         ctx.progress(os.getpid())

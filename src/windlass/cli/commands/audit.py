@@ -52,7 +52,7 @@ def audit(
 
     The actions on a job are JOB_SUCCEEDED (or the job type's own action), JOB_EXHAUSTED_RETRIES, JOB_DEAD,
     JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED, JOB_REPLAYED, JOB_RESUMED and JOB_DISCARDED. The rows of
-    GATE_PAUSED, GATE_DRAINED, GATE_OPENED, LIMIT_HELD, LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED, TENANT_WEIGHED and
+    GATE_PAUSED, GATE_DRAINED, GATE_RESUMED, LIMIT_HELD, LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED, TENANT_WEIGHED and
     SCHEDULE_… name the gate, key, budget, tenant or schedule instead of a job. A row without an actor was written by
     the engine. In a pipe: one line per row, with tabs between the columns and the time in UTC.
     """

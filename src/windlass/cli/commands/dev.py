@@ -135,6 +135,6 @@ def _prepare(app: Windlass, target: str) -> bool:
         app.close()
     if steps:
         click.echo(f"applied {len(steps)} migration{'s' if len(steps) > 1 else ''}", err=True)
-    types = ", ".join(sorted(app.registry.types)) or "none"
+    types = ", ".join(sorted(app._registry.types)) or "none"
     click.echo(escape(f"{target} works on {masked(app.settings.url)}; job types: {types}"), err=True)
     return True

@@ -94,17 +94,17 @@ def _find_in_program(program: str, type: str) -> ConfiguredJob[..., Any]:
     from windlass.declare.program import load
 
     app = load(program)
-    plan = app.registry.pipelines.get(type)
-    if plan is not None and app.registry.get(type) is None:
+    plan = app._registry.pipelines.get(type)
+    if plan is not None and app._registry.get(type) is None:
         return Pipeline(app, plan)
-    return ConfiguredJob(app, app.registry.require(type), NONE)
+    return ConfiguredJob(app, app._registry.require(type), NONE)
 
 
 def _read_arguments(
     job_type: ConfiguredJob[..., Any], words: Sequence[str], document: str | None
 ) -> tuple[list[Any], dict[str, Any]]:
     if document is None:
-        return parse_arguments(job_type.definition.signature, words)
+        return parse_arguments(job_type._definition.signature, words)
     if words:
         raise click.UsageError("--input holds all arguments; remove the others")
     return [], _parse_object(document)

@@ -1,4 +1,4 @@
-"""`windlass gates`: shows, closes and opens the gates that jobs must pass to start."""
+"""`windlass gates`: shows, pauses and resumes the gates that jobs must pass to start."""
 
 from __future__ import annotations
 
@@ -39,12 +39,10 @@ COLUMNS = (
 )
 STYLES = {"open": "green", "paused": "bold red", "draining": "yellow"}
 
-VERBS = {"pause": "paused", "drain": "draining", "open": "open"}
-ABOUT = {
-    "pause": "Start no more jobs; running jobs finish.",
-    "drain": "Claim no more jobs; claimed jobs still run.",
-    "open": "Let jobs start again.",
-}
+CLAIMED = {"return": "paused", "finish": "draining"}
+"""The state of a paused gate, by what becomes of jobs that a worker has claimed and not started."""
+
+ABOUT = {"pause": "Start no more jobs; running jobs finish.", "resume": "Let jobs start again."}
 MEANING = {
     "paused": "running jobs finish; no other job starts, and claimed jobs that wait in a worker go back to the queue",
     "draining": "running jobs finish, and jobs that workers have claimed still run; no other job is claimed",
@@ -52,9 +50,9 @@ MEANING = {
 }
 
 
-@click.group(cls=ListGroup, short_help="Open and close everything, a queue, a type or a tenant.")
+@click.group(cls=ListGroup, short_help="Pause and resume everything, a queue, a type or a tenant.")
 def gates() -> None:
-    """Open and close everything, a queue, a type of job, or a tenant.
+    """Pause and resume everything, a queue, a type of job, or a tenant.
 
     A job starts only if all of its gates are open: the one for everything, and those of its queue, type and tenant.
     Programs can enqueue while a gate is closed: the jobs wait in the store. Without a command, this lists the gates
@@ -77,7 +75,7 @@ def list_gates(app: str | None, url: str | None, as_json: bool) -> None:
         print_json({"gates": [gate_document(gate) for gate in rows]})
         return
     if not any(gate.state != "open" for gate in rows):
-        print_text("every gate is open; close one: windlass gates pause --queue mail --reason …", err=True)
+        print_text("every gate is open; pause one: windlass gates pause --queue mail --reason …", err=True)
     _print_spent_budgets(closures)
     now = SystemClock().now()
     if rows:
@@ -116,9 +114,9 @@ def audit_subject(gate: Gate) -> str:
     return "all" if gate.kind == "all" else f"{gate.kind}:{gate.name}"
 
 
-def open_command(kind: str, name: str) -> str:
-    """The command that opens the gate."""
-    return "windlass gates open " + (join_words([f"--{kind}", name]) if kind != "all" else "--all")
+def resume_command(kind: str, name: str) -> str:
+    """The command that opens the gate again."""
+    return "windlass gates resume " + (join_words([f"--{kind}", name]) if kind != "all" else "--all")
 
 
 def gate_document(gate: Gate) -> dict[str, Any]:
@@ -136,54 +134,80 @@ def gate_document(gate: Gate) -> dict[str, Any]:
 # Changes
 
 
-def _make_command(verb: str) -> click.Command:
-    @click.command(verb, short_help=ABOUT[verb], help=_help(verb))
-    @gate_options
-    @click.option("--reason", metavar="TEXT", help="Why; shown to other operators.")
-    @store_options
-    def command(
-        queue: str | None,
-        type: str | None,
-        tenant: str | None,
-        everything: bool,
-        reason: str | None,
-        app: str | None,
-        url: str | None,
-        as_json: bool,
-    ) -> None:
-        from windlass.admin import checked_reason
-
-        target = parse_target(verb, queue, type, tenant, everything)
-        why = checked_reason(reason)
-        settings = load_settings(url, app)
-        changed, rows, known = call_store(settings, lambda store: _set_gate(store, target, verb, why, settings.acting))
-        suggest_name(target.kind.value, target.name, known)
-        gate = next((gate for gate in rows if (gate.kind, gate.name) == (target.kind, target.name)), None)
-        if as_json:
-            print_json(_result_document(target, gate, changed))
-        else:
-            _print_result(target, gate, verb, changed=changed)
-            _print_still_closed(target, rows, verb)
-
-    return command
+def _reason(command: Any) -> Any:
+    return click.option("--reason", metavar="TEXT", help="Why; shown to other operators.")(command)
 
 
-def _help(verb: str) -> str:
-    meaning = MEANING[VERBS[verb]]
-    return f"""{ABOUT[verb]}
+@gates.command("pause", short_help=ABOUT["pause"])
+@gate_options
+@click.option(
+    "--claimed",
+    type=click.Choice([*CLAIMED]),
+    default="return",
+    show_default=True,
+    help="Jobs that a worker has claimed and not started: return them to the queue, or let them finish.",
+)
+@_reason
+@store_options
+def pause(claimed: str, **options: Any) -> None:
+    """Start no more jobs; running jobs finish.
 
-    {meaning[0].upper()}{meaning[1:]}; {SOON}. The audit records the reason, your name and the time
-    (windlass audit). Repeating the command changes nothing, unless another --reason is given."""
+    Jobs that a worker has claimed and not started go back to the queue, or still run with --claimed finish. Workers
+    know within a second. The audit records the reason, your name and the time (windlass audit). Repeating the command
+    changes nothing, unless another --reason is given.
+    """
+    _change("pause", CLAIMED[claimed], **options)
+
+
+@gates.command("resume", short_help=ABOUT["resume"])
+@gate_options
+@_reason
+@store_options
+def resume(**options: Any) -> None:
+    """Let jobs start again.
+
+    Waiting jobs may start; workers know within a second. The audit records the reason, your name and the time (windlass
+    audit). Repeating the command changes nothing.
+    """
+    _change("resume", "open", **options)
+
+
+def _change(
+    verb: str,
+    state: str,
+    *,
+    queue: str | None,
+    type: str | None,
+    tenant: str | None,
+    everything: bool,
+    reason: str | None,
+    app: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    from windlass.admin import checked_reason
+
+    target = parse_target(verb, queue, type, tenant, everything)
+    why = checked_reason(reason)
+    settings = load_settings(url, app)
+    changed, rows, known = call_store(settings, lambda store: _set_gate(store, target, state, why, settings.acting))
+    suggest_name(target.kind.value, target.name, known)
+    gate = next((gate for gate in rows if (gate.kind, gate.name) == (target.kind, target.name)), None)
+    if as_json:
+        print_json(_result_document(target, gate, changed))
+    else:
+        _print_result(target, gate, state, changed=changed)
+        _print_still_closed(target, rows, state)
 
 
 async def _set_gate(
-    store: Store, target: GateName, verb: str, reason: str | None, actor: str
+    store: Store, target: GateName, state: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
     from windlass.admin import turn
     from windlass.model.admission import GateState
 
     known = await read_known_names(store, target.kind)
-    changed = await turn(store, target, GateState(VERBS[verb]), reason=reason, actor=actor)
+    changed = await turn(store, target, GateState(state), reason=reason, actor=actor)
     return changed, await store.gates(), known
 
 
@@ -193,15 +217,14 @@ def _result_document(target: GateName, gate: Gate | None, changed: bool) -> dict
     return {**(nothing if gate is None else gate_document(gate)), "changed": changed}
 
 
-def _print_result(target: GateName, gate: Gate | None, verb: str, *, changed: bool) -> None:
+def _print_result(target: GateName, gate: Gate | None, state: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
 
-    state = VERBS[verb]
     if changed:
         print_text(f"{describe_gate(target)} is {state}", style=STYLES[state])
         print_detail(f"{MEANING[state]}; {SOON}")
         if state != "open":
-            print_detail(f"→ {open_command(target.kind, target.name)}", style="dim")
+            print_detail(f"→ {resume_command(target.kind, target.name)}", style="dim")
         return
     history = ""
     if gate is not None:
@@ -210,16 +233,12 @@ def _print_result(target: GateName, gate: Gate | None, verb: str, *, changed: bo
     print_text(f"{describe_gate(target)} is {state} already{history}")
 
 
-def _print_still_closed(target: GateName, rows: Sequence[Gate], verb: str) -> None:
+def _print_still_closed(target: GateName, rows: Sequence[Gate], state: str) -> None:
     """Print the other closed gates: opening one gate does not start jobs that another gate keeps back."""
     closed = [gate for gate in rows if gate.state != "open"]
-    if verb != "open" or not closed:
+    if state != "open" or not closed:
         return
     if target.kind == "all":
         print_note(f"still closed: {', '.join(describe_gate(gate) for gate in closed[:5])}; see: windlass gates")
     elif closed[0].kind == "all":
-        print_note(f"everything is still {closed[0].state}: windlass gates open --all")
-
-
-for verb in VERBS:
-    gates.add_command(_make_command(verb))
+        print_note(f"everything is still {closed[0].state}: windlass gates resume --all")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.gates import STYLES, describe_gate, open_command
+from windlass.cli.commands.gates import STYLES, describe_gate, resume_command
 from windlass.cli.commands.workers import is_alive
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
@@ -96,7 +96,7 @@ def _print_gate(gate: Gate, now: datetime) -> None:
     print_text(
         f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{origin}", style="yellow", err=True
     )
-    print_text(f"  → {open_command(gate.kind, gate.name)}", err=True)
+    print_text(f"  → {resume_command(gate.kind, gate.name)}", err=True)
 
 
 def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:

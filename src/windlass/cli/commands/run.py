@@ -53,13 +53,13 @@ def run(
 
     job_type = find_job(target)
     words = [remove_shield(word) for word in arguments]
-    args, kwargs = parse_arguments(job_type.definition.signature, words)
+    args, kwargs = parse_arguments(job_type._definition.signature, words)
     handle = enqueue_job(job_type, args, kwargs, {"queue": queue, "delay": delay, "limits": limits}, program=target)
     if handle.existing and not as_json:
         print_note(f"nothing was enqueued; job {handle.id} has the key already")
     code = 0
     if not no_wait:
-        code = _wait(job_type.app, handle, target, timeout, quiet=as_json)
+        code = _wait(job_type._app, handle, target, timeout, quiet=as_json)
     if as_json and code != INTERRUPTED:
         from windlass.cli.show.job_json import job_document
         from windlass.cli.show.output import print_json

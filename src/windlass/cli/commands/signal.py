@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def signal(
     ctx: click.Context, id: str, name: str, value: str | None, app: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Send the signal NAME to a job, which receives it from `await ctx.signal(NAME)`.
+    """Send the signal NAME to a job, which receives it from `await ctx.wait_signal(NAME)`.
 
     VALUE is JSON; a VALUE that is no JSON is sent as text, and without VALUE null is sent. A signal that arrives before
     the job waits for it is kept. Only the first signal of a name counts. A second one, and a signal to a job that has

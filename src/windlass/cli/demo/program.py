@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from windlass import Context, Dead, Windlass, fixed, per, phase
+from windlass import Context, Dead, Windlass, fixed, limit, phase
 
 SYNC_ATTEMPTS = 3  # the third one succeeds
 FEED_ATTEMPTS = 2
@@ -96,7 +96,7 @@ async def render(ctx: Context, film: str) -> str:
     return f"{film} is rendered"
 
 
-@app.job(queue="shop", limits=[per("domain", AT_ONCE)])
+@app.job(queue="shop", limits=[limit("domain", AT_ONCE)])
 async def fetch_price(domain: str, product: str) -> str:
     """However many workers there are, no domain gets more than two requests at a time."""
     await asyncio.sleep(random.uniform(0.3, 0.5))

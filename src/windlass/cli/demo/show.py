@@ -121,15 +121,15 @@ class Show:
         """Read the state of the jobs from the store, again and again."""
         while True:
             counts = await self._app.acounts()
-            queues = await self._app.client.aask(lambda store: store.queues())
+            queues = await self._app._client.aask(lambda store: store.queues())
             self._scene.set_counts(counts, queues)
-            self._scene.set_limits(await self._app.client.aask(lambda store: store.limits("domain")))
+            self._scene.set_limits(await self._app._client.aask(lambda store: store.limits("domain")))
             await self._read_orders()
             await self._script.read_beats()
             await asyncio.sleep(COUNT)
 
     async def _read_orders(self) -> None:
-        orders = await self._app.client.aask(lambda store: store.find_many(self._script.orders))
+        orders = await self._app._client.aask(lambda store: store.find_many(self._script.orders))
         self._scene.set_orders(list(orders.values()))
 
     def _kill(self, number: int) -> None:

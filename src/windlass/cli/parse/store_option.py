@@ -48,7 +48,7 @@ def load_labels(app: str | None) -> Callable[[Job], str | None]:
         return lambda job: None
     from windlass.declare.program import load
 
-    registry = load(app).registry
+    registry = load(app)._registry
 
     def label(job: Job) -> str | None:
         definition = registry.of(job)

@@ -159,7 +159,7 @@ def _find(id: UUID) -> TaskRecord | None:
 
 def _find_committed(id: UUID) -> TaskRecord | None:
     try:
-        job = JobHandle[Any](get_app().client, id).record()
+        job = JobHandle[Any](get_app()._client, id).record()
     except JobNotFound:
         return None
     return read_record(job) if job.type == TYPE else None

@@ -43,11 +43,11 @@ class DjangoWindlass(Windlass):
     def __init__(self, configuration: Configuration) -> None:
         self._given = configuration
         super().__init__(_url(configuration), **configuration.settings)
-        self.client = ProjectClient(self)
-        self.registry = WrappingRegistry(
-            self.registry, around=fresh_connections, around_coroutine=async_fresh_connections
+        self._client = ProjectClient(self)
+        self._registry = WrappingRegistry(
+            self._registry, around=fresh_connections, around_coroutine=async_fresh_connections
         )
-        self.program = PROGRAM
+        self._program = PROGRAM
 
     @property
     def settings(self) -> Settings:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from windlass.declare.jobtype import JobType
 from windlass.errors import LeaseLost
-from windlass.handler.context import Context
+from windlass.handler.sync_context import SyncContext
 from windlass.integrations.django.instance import get_app
 from windlass.integrations.django.results import make_error, make_result, read_record
 from windlass.integrations.django.task_registry import TASK_REGISTRY, DeclaredTask
@@ -34,7 +34,7 @@ def task_job_type() -> JobType[..., Any]:
 
 
 def task(
-    ctx: Context, task: str, args: list[Any], kwargs: dict[str, Any], backend: str, run_after: str | None = None
+    ctx: SyncContext, task: str, args: list[Any], kwargs: dict[str, Any], backend: str, run_after: str | None = None
 ) -> Any:
     """Run the task that was declared under this path."""
     declared = TASK_REGISTRY.find(task)
@@ -43,7 +43,7 @@ def task(
     return _call_task(ctx, declared)
 
 
-def _call_task(ctx: Context, declared: DeclaredTask) -> Any:
+def _call_task(ctx: SyncContext, declared: DeclaredTask) -> Any:
     api = declared.api
     result = make_result(api, declared.task, read_record(ctx.job))
     sender = type(result.task.get_backend())
@@ -69,20 +69,20 @@ def _finish(result: Any, status: Any) -> None:
     object.__setattr__(result, "finished_at", timezone.now())
 
 
-def _failure(ctx: Context, error: BaseException) -> Failure:
+def _failure(ctx: SyncContext, error: BaseException) -> Failure:
     kind, message, trace = describe(error)
     now = timezone.now()
     return Failure(type=kind, message=message, attempt=ctx.attempt, attempted_at=now, traceback=trace)
 
 
-def _is_last(ctx: Context, error: BaseException) -> bool:
+def _is_last(ctx: SyncContext, error: BaseException) -> bool:
     """Whether the task ends with this error. A retry does not end it; after a lost lease another worker has it."""
     if isinstance(error, (Snooze, LeaseLost)):
         return False
     return isinstance(error, Dead) or ctx.job.attempt >= ctx.job.max_attempts
 
 
-def _snooze_unknown(ctx: Context, path: str) -> NoReturn:
+def _snooze_unknown(ctx: SyncContext, path: str) -> NoReturn:
     """Snooze the job for as long as a deployment takes, as a newer worker may know the task; then mark it dead."""
     why = (
         f"no task {path!r} is declared in this project; put it into the tasks.py of an installed app, or name its "

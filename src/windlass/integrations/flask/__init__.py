@@ -59,10 +59,10 @@ class WindlassFlask:
             self._windlass = Windlass(**_read_config(app))
         if self._flask is None:
             windlass = self._windlass
-            windlass.registry = WrappingRegistry(
-                windlass.registry, around=self._context, around_coroutine=self._async_context
+            windlass._registry = WrappingRegistry(
+                windlass._registry, around=self._context, around_coroutine=self._async_context
             )
-            windlass.program = windlass.program or PROGRAM
+            windlass._program = windlass._program or PROGRAM
         self._flask = app
         app.extensions[EXTENSION] = self
         app.cli.add_command(command)

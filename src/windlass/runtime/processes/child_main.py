@@ -25,7 +25,7 @@ from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.declare.pipeline import next_phase
 from windlass.declare.registry import Definition, Registry
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome
 from windlass.payload.sanitise import describe
@@ -65,7 +65,7 @@ class AttemptRunner:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="windlass-handler")
         self._inbox: asyncio.Queue[Work | None] = asyncio.Queue()
         self._busy = False
-        self._context: Context | None = None
+        self._context: BaseContext | None = None
         self._stop_requested: UUID | None = None
 
     async def serve(self) -> None:
@@ -103,10 +103,10 @@ class AttemptRunner:
             self._stop_requested = message.job
             self._apply_stop(self._context)
 
-    def _apply_stop(self, context: Context | None) -> None:
+    def _apply_stop(self, context: BaseContext | None) -> None:
         """Called from the reading thread, and again when the context is made: one of them comes second."""
         if context is not None and context.job.id == self._stop_requested:
-            context.ask_to_stop()
+            context._ask_to_stop()
 
     async def _attempt(self, work: Work) -> Outcome:
         try:
@@ -135,17 +135,18 @@ class AttemptRunner:
 
     def _find(self, work: Work) -> tuple[Definition, Registry]:
         if self._app is not None:
-            return self._app.registry.require(work.job.type), self._app.registry
+            return self._app._registry.require(work.job.type), self._app._registry
         found = importing.find(work.module, work.qualname)
-        self._used.add(found.app)
-        return found.definition, found.app.registry
+        self._used.add(found._app)
+        return found._definition, found._app._registry
 
     def _context_for(
         self, definition: Definition, registry: Registry, work: Work, progress: ProgressReporter
-    ) -> Context | None:
-        if not definition.signature.wants_context:
+    ) -> BaseContext | None:
+        kind: type[BaseContext] | None = definition.signature.context
+        if kind is None:
             return None
-        context = self._context = Context(
+        context = self._context = kind(
             work.job,
             store=self._store,
             settings=self._settings,
@@ -160,7 +161,7 @@ class AttemptRunner:
         self._apply_stop(context)
         return context
 
-    async def _call(self, definition: Definition, job: Job, context: Context | None) -> Outcome:
+    async def _call(self, definition: Definition, job: Job, context: BaseContext | None) -> Outcome:
         if inspect.iscoroutinefunction(definition.fn):
             return await call_coroutine(definition, job, context)
         return await in_thread(self._threads, definition, job, context)
@@ -169,7 +170,7 @@ class AttemptRunner:
         self,
         definition: Definition,
         registry: Registry,
-        context: Context,
+        context: BaseContext,
         outcome: Outcome,
         waited: float,
         started: float,

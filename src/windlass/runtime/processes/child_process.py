@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from windlass.declare.registry import Definition, Isolation
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome
 from windlass.runtime.processes.channel import Channel
@@ -39,7 +39,7 @@ class Runnable(Protocol):
     def definition(self) -> Definition: ...
 
     @property
-    def context(self) -> Context | None: ...
+    def context(self) -> BaseContext | None: ...
 
 
 class ChildProcess:

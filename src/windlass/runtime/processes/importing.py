@@ -19,7 +19,7 @@ def importable(definition: Definition) -> bool:
     if module is None or not _is_found_again(name, getattr(module, "__spec__", None)):
         return False
     found = _walk(module, definition.fn.__qualname__)
-    return found is not None and found.definition is definition
+    return found is not None and found._definition is definition
 
 
 def _is_found_again(name: str, spec: Any) -> bool:

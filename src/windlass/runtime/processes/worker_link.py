@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from uuid import UUID
 
-from windlass.handler.context import Context
+from windlass.handler.context import BaseContext
 from windlass.handler.log import handler_log
 from windlass.payload.sanitise import sanitise_text
 from windlass.runtime.processes.wire import Frames, FromChild, LogLine, ProgressReport, frame
@@ -61,7 +61,7 @@ class ProgressReporter:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def mark(self, context: Context) -> None:
+    def mark(self, context: BaseContext) -> None:
         """From the handler's thread or loop. A coroutine that never yields is reported too: no timer is needed."""
         if self._closed:
             return
@@ -71,22 +71,22 @@ class ProgressReporter:
             self._unsent = True
             self._loop.call_soon_threadsafe(self._send_later, context)
 
-    def close(self, context: Context | None) -> None:
+    def close(self, context: BaseContext | None) -> None:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         if context is not None and self._unsent:
             self._send(context)
 
-    def _send_later(self, context: Context) -> None:
+    def _send_later(self, context: BaseContext) -> None:
         if not self._closed:
             self._timer = self._loop.call_later(PROGRESS_EVERY, self._flush, context)
 
-    def _flush(self, context: Context) -> None:
+    def _flush(self, context: BaseContext) -> None:
         if self._unsent and not self._closed:
             self._send(context)
 
-    def _send(self, context: Context) -> None:
+    def _send(self, context: BaseContext) -> None:
         self._unsent = False
         self._sent_at = time.monotonic()
         self._link.send(ProgressReport(self._job, context.total, context.processed, context.failed, context.spent))

@@ -175,7 +175,7 @@ def _closed_gate(gate: ClosedGate) -> Finding:
     by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
     which = option if gate.kind == "all" else f"{option} {shlex.quote(gate.name)}"
     return warning(
-        "gates", f"{what} is {gate.state} since {spell(round(gate.age))}{by}{why}", f"windlass gates open {which}"
+        "gates", f"{what} is {gate.state} since {spell(round(gate.age))}{by}{why}", f"windlass gates resume {which}"
     )
 
 
