@@ -11,7 +11,7 @@ import pytest
 
 from windlass import Windlass
 from windlass.clock import seconds, spell
-from windlass.config import Pace, Settings, memory_size
+from windlass.config import Pace, Settings, SettingsArguments, memory_size, names
 from windlass.errors import ConfigError
 
 
@@ -183,3 +183,38 @@ def test_a_switch_is_on_or_off(word: object, value: bool) -> None:
 def test_a_switch_that_is_neither_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"WINDLASS_CRASH_COUNTS='maybe' .*neither on nor off"):
         Settings.load({"WINDLASS_CRASH_COUNTS": "maybe"})
+
+
+# Settings that follow
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"WINDLASS_LEASE": "6s"}, (6.0, 2.0, 1.0)),
+        ({"WINDLASS_LEASE": "2m"}, (120.0, 10.0, 5.0)),
+        ({"WINDLASS_LEASE": "6s", "WINDLASS_BEAT": "1s"}, (6.0, 1.0, 1.0)),
+        ({"WINDLASS_LEASE": "6s", "WINDLASS_MARGIN": "2s"}, (6.0, 2.0, 2.0)),
+        ({"WINDLASS_BEAT": "20s"}, (60.0, 20.0, 5.0)),
+        ({"WINDLASS_BEAT": "5s"}, (30.0, 5.0, 5.0)),
+        ({"WINDLASS_LEASE": "6s", "WINDLASS_PACE": "polite"}, (6.0, 2.0, 1.0)),
+        ({"WINDLASS_PACE": "polite"}, (600.0, 60.0, 5.0)),
+    ],
+)
+def test_beat_and_margin_follow_the_lease(given: dict[str, str], expected: tuple[float, float, float]) -> None:
+    settings = Settings.load(given)
+
+    assert (settings.lease, settings.beat, settings.margin) == expected
+    assert settings.with_(concurrency=3).beat == settings.beat
+    shorter = settings.with_(lease=3.0)
+    assert (shorter.lease, shorter.beat, shorter.margin) == (3.0, 1.0, 0.5)
+
+
+def test_a_setting_that_follows_tells_what_it_follows() -> None:
+    settings = Settings.load({"WINDLASS_LEASE": "6s"})
+
+    assert (settings.origins["lease"], settings.origins["beat"]) == ("environment", "follows lease")
+
+
+def test_every_setting_is_an_argument_that_an_editor_knows() -> None:
+    assert [*SettingsArguments.__annotations__] == [name for name in names() if name != "url"]

@@ -294,7 +294,7 @@ def test_a_batch_of_nothing_is_refused(recorder: RecordingApp) -> None:
 
 def test_a_batch_has_a_policy_of_a_graph(recorder: RecordingApp) -> None:
     with pytest.raises(FlowError, match="the batch: there is no policy 'count'"):
-        recorder.app.batch([recorder.call()], then=recorder.call("report"), policy="count")
+        recorder.app.batch([recorder.call()], then=recorder.call("report"), policy="count")  # type: ignore[arg-type]
 
 
 def test_a_batch_needs_its_callback(recorder: RecordingApp) -> None:

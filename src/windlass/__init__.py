@@ -1,13 +1,54 @@
-"""Windlass: durable background jobs for Python, on the database you already have."""
+"""Windlass: durable background jobs for Python, on the database you already have.
+
+`help(windlass.Windlass)` is where to begin. Every error, row and event that a program meets can be imported from here.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
+from windlass.clock import Duration
 from windlass.declare.jobtype import JobType
 from windlass.declare.pipeline_type import Pipeline, phase
-from windlass.errors import WindlassError
+from windlass.errors import (
+    AdmissionError,
+    BlockingCall,
+    ChildrenFailed,
+    ConfigError,
+    DuplicateType,
+    EnqueueError,
+    FilterError,
+    FlowError,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidOption,
+    JobCancelled,
+    JobDead,
+    JobNotFound,
+    JobUnsuccessful,
+    LeaseLost,
+    ProgramError,
+    RegistrationError,
+    ResultTimeout,
+    ScheduleError,
+    ScheduleNotFound,
+    SchemaMissing,
+    SchemaOutdated,
+    SchemaTooNew,
+    SignalTimeout,
+    StoreCorrupt,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    TransitionRefused,
+    UnknownLimit,
+    UnknownType,
+    UnusableConnection,
+    ValueRefused,
+    WindlassError,
+)
 from windlass.handler.children import Child
 from windlass.handler.context import Context
 from windlass.handler.sync_context import SyncContext
@@ -15,34 +56,115 @@ from windlass.handles.job import JobHandle
 from windlass.model.job import Job
 from windlass.model.outcome import Dead, Retry, Snooze
 from windlass.model.state import State
-from windlass.policy.limit import limit, rate
-from windlass.policy.retry import delays, exponential, fixed
+from windlass.policy.limit import Limit, limit, rate
+from windlass.policy.retry import RetryPolicy, delays, exponential, fixed
 from windlass.policy.unique import unique
 
 if TYPE_CHECKING:
-    from windlass.handles.batch import Batch
+    from windlass.config import Pace, Settings
+    from windlass.handles.batch import Batch, BatchProgress
     from windlass.handles.graph import Graph
     from windlass.handles.schedule import Schedule
+    from windlass.model.admission import BudgetRow, Gate, GateKind, GateState, LimitRow, TenantRow
+    from windlass.model.job import Attempt, Failure
+    from windlass.model.outcome import Ending
+    from windlass.model.schedule import CatchUp, Overlap, ScheduleRow, TickOutcome, TickRow
+    from windlass.observe.events import (
+        Event,
+        JobEnded,
+        JobFinished,
+        JobsRescued,
+        JobStarted,
+        LeasesLost,
+        WorkerStarted,
+        WorkerStopped,
+    )
+    from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdmissionError",
+    "Attempt",
+    "AuditRow",
     "Batch",
+    "BatchProgress",
+    "BlockingCall",
+    "BudgetRow",
+    "CatchUp",
     "Child",
+    "ChildrenFailed",
+    "ConfigError",
     "Context",
     "Dead",
+    "DuplicateType",
+    "Duration",
+    "Ending",
+    "EnqueueError",
+    "Event",
+    "Failure",
+    "FilterError",
+    "FlowError",
+    "Gate",
+    "GateKind",
+    "GateState",
     "Graph",
+    "IdempotencyConflict",
+    "InvalidInput",
+    "InvalidOption",
     "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobEnded",
+    "JobFinished",
     "JobHandle",
+    "JobNotFound",
+    "JobStarted",
     "JobType",
+    "JobUnsuccessful",
+    "JobsRescued",
+    "LeaseLost",
+    "LeasesLost",
+    "Limit",
+    "LimitRow",
+    "Overlap",
+    "Pace",
     "Pipeline",
+    "ProgramError",
+    "QueueRow",
+    "RegistrationError",
+    "ResultTimeout",
     "Retry",
+    "RetryPolicy",
     "Schedule",
+    "ScheduleError",
+    "ScheduleNotFound",
+    "ScheduleRow",
+    "SchemaMissing",
+    "SchemaOutdated",
+    "SchemaTooNew",
+    "Settings",
+    "SignalTimeout",
     "Snooze",
     "State",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreRefused",
+    "StoreUnavailable",
     "SyncContext",
+    "TenantRow",
+    "TickOutcome",
+    "TickRow",
+    "TransitionRefused",
+    "UnknownLimit",
+    "UnknownType",
+    "UnusableConnection",
+    "ValueRefused",
     "Windlass",
     "WindlassError",
+    "WorkerRow",
+    "WorkerStarted",
+    "WorkerStopped",
     "delays",
     "exponential",
     "fixed",
@@ -52,19 +174,25 @@ __all__ = [
     "unique",
 ]
 
+LAZY = {
+    "windlass.config": "Pace Settings",
+    "windlass.handles.batch": "Batch BatchProgress",
+    "windlass.handles.graph": "Graph",
+    "windlass.handles.schedule": "Schedule",
+    "windlass.model.admission": "BudgetRow Gate GateKind GateState LimitRow TenantRow",
+    "windlass.model.job": "Attempt Failure",
+    "windlass.model.outcome": "Ending",
+    "windlass.model.schedule": "CatchUp Overlap ScheduleRow TickOutcome TickRow",
+    "windlass.observe.events": (
+        "Event JobEnded JobFinished JobStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
+    ),
+    "windlass.store.protocol": "AuditRow QueueRow WorkerRow",
+}
+"""Modules whose names most programs never use: they are imported when a program first names one."""
+
 
 def __getattr__(name: str) -> object:
-    """Classes that most programs never name are imported when a program first names them."""
-    if name == "Batch":
-        from windlass.handles.batch import Batch
-
-        return Batch
-    if name == "Graph":
-        from windlass.handles.graph import Graph
-
-        return Graph
-    if name == "Schedule":
-        from windlass.handles.schedule import Schedule
-
-        return Schedule
+    for module, names in LAZY.items():
+        if name in names.split():
+            return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'windlass' has no attribute {name!r}")

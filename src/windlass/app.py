@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.admin import Operators
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
-from windlass.config import Settings, suggest
+from windlass.config import Settings, SettingsArguments, suggest
 from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
@@ -24,11 +23,10 @@ from windlass.handler.context import Context
 from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Moment
-from windlass.model.job import parse_id
+from windlass.model.job import EdgePolicy, parse_id
 from windlass.model.state import State
 from windlass.policy.limit import KeyBy, Limit, limit, rate
-from windlass.policy.retry import RetryPolicy
-from windlass.policy.unique import Unique
+from windlass.policy.unique import Scope
 from windlass.store import make_migrator
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from windlass.handles.graph import Graph
     from windlass.handles.schedule import Schedule
     from windlass.integrations.lifespan import Lifespan
-    from windlass.model.schedule import ScheduleRow
+    from windlass.model.schedule import CatchUp, Overlap, ScheduleRow
     from windlass.runtime.worker import Worker
     from windlass.store.migrate import Migration
     from windlass.store.protocol import WorkerRow
@@ -72,11 +70,35 @@ class Decorator(Protocol):
 
 
 class Windlass(Operators):
-    """Jobs on one database: `Windlass()` uses WINDLASS_URL, else the file windlass.db."""
+    """Jobs on one database: declare job types, enqueue jobs, run workers, and operate them.
 
-    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: object) -> None:
-        given: dict[str, Any] = settings
-        self.settings = Settings.load(url=url, **given)
+        app = Windlass("postgresql://localhost/shop")   # or Windlass(): WINDLASS_URL, else the file windlass.db
+
+        @app.job
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        job = add.enqueue(2, 3)          # stored when this returns; in a coroutine: await add.aenqueue(2, 3)
+        job.result(timeout=5)            # 5, when a worker runs: windlass dev app.py
+
+    A plain name blocks, and the same name with an `a` in front is awaited.
+
+    Making one reads the settings and connects to nothing. The first call opens the store, on a thread of its own that
+    all threads and event loops of the process share; after a fork the child opens its own. `app.close()` closes the
+    connections, and so does the end of the process. One app per program is enough; make it at the top level of a
+    module, so that a worker finds it.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, clock: Clock | None = None, **settings: Unpack[SettingsArguments]
+    ) -> None:
+        """Read the settings: arguments first, then WINDLASS_*, windlass.toml, pyproject.toml, the pace, the defaults.
+
+        `url` is the store: `postgresql://…` or `sqlite:///file.db`. The other arguments are settings by their names,
+        such as `concurrency=50` or `lease="1m"`; docs/settings.md lists them. `clock` is for tests.
+        """
+        self.settings = Settings.load(url=url, **settings)
+        """The settings, each checked: `app.settings.concurrency`."""
         self.clock = clock or SystemClock()
         self._registry = Registry()
         self._client = Client(self.settings, self.clock)
@@ -93,43 +115,49 @@ class Windlass(Operators):
     @overload
     def job(self, fn: Callable[P, R], /) -> PlainJob[P, R]: ...
     @overload
-    def job(
-        self,
-        *,
-        type: str | None = None,
-        queue: str | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        retry: RetryPolicy | None = None,
-        timeout: Duration | None = None,
-        isolation: str | None = None,
-        memory: str | int | None = None,
-        permanent: Sequence[builtins.type[BaseException]] = (),
-        transient: Sequence[builtins.type[BaseException]] = (),
-        unique: Unique | None = None,
-        unique_forever: Unique | None = None,
-        limits: Sequence[Limit] = (),
-        on_dead: JobType[..., Any] | str | None = None,
-        on_cancelled: JobType[..., Any] | str | None = None,
-        on_succeeded: JobType[..., Any] | str | None = None,
-        audit: str | bool = True,
-        labels: dict[str, str] | None = None,
-    ) -> Decorator: ...
+    def job(self, **options: Unpack[JobOptions]) -> Decorator: ...
 
     def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
-        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`.
+        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m")`.
 
-        `unique` refuses a second job: True (by all arguments), names of arguments, a function of them, or `unique(…)`
-        with states, window and scope. `unique_forever` refuses it even after the job's history was deleted.
+        The function stays callable as before. Its parameters need type hints, which check the arguments of an enqueue.
+        If its first parameter is a `Context` (in an `async def`) or a `SyncContext` (in a `def`), the worker gives it,
+        and an enqueue does not:
 
-        `limits` lists what its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
+            @app.job(queue="mail", retry=exponential("10s"), timeout="5m")
+            async def send(ctx: Context, to: str, subject: str = "hi") -> None: ...
 
-        `on_dead`, `on_cancelled` and `on_succeeded` name a follow-up job type. The follow-up is enqueued in the
-        transaction that writes the job's end. Its parameters are any of `id`, `input`, `output` and `error`.
+            send.enqueue("a@example.org")
 
-        `audit` is the action that the audit records for a success, such as "EMAIL_SENT"; False: no row.
+        Options:
+            type: The name of the job type in the database, in logs and in filters; the function's name unless given.
+                It stays the same when the function is renamed or moved.
+            queue: The queue of its jobs; "default" unless given.
+            priority: Jobs with a higher number start first; 0 unless given. One start in ten goes to the oldest due
+                job whatever its priority (setting `ageing`).
+            max_attempts: How often a job is tried before it is dead, the first time included; 4 unless given (setting
+                `max_attempts`).
+            retry: How long a failed job waits: `exponential("10s")`, `delays("5s", "30s")` or `fixed("1m")`. Unless
+                given, 10 s doubling with the pace `eager`, 5 minutes with `polite`, the next scan with `steady`.
+            timeout: The time limit of an attempt, such as "5m"; no limit unless given (setting `timeout`). A coroutine
+                and a process are stopped at it. A thread cannot be stopped: its late result is refused.
+            isolation: "coroutine" for an `async def` and "thread" for a `def`, unless given; "process" runs either in a
+                process of its own.
+            memory: The memory limit of its process, such as "512M"; it implies `isolation="process"`.
+            permanent: Exception classes after which the job is dead at once: `permanent=[ValueError]`.
+            transient: Exception classes after which the job is retried, although `permanent` lists a base class.
+            unique: Refuse a second job with the same key: True (the key is made of all arguments), names of arguments,
+                a function of them, or `unique(…)` with states, window and scope.
+            unique_forever: The same, even after the job's history was deleted.
+            limits: What its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
+            on_dead: A job type that is enqueued when a job is dead, in the transaction that writes its end. Its
+                parameters are any of `id`, `input`, `output` and `error`.
+            on_cancelled: The same for a job that was cancelled.
+            on_succeeded: The same for a job that succeeded.
+            audit: The action that the audit records for a success, such as "EMAIL_SENT"; False: no row.
+            labels: Your own names for states: `{"dead": "failed"}`.
 
-        `labels` are your own names for states: `{"dead": "failed"}`.
+        Raises RegistrationError with what to change, when the function cannot be a job type.
         """
         for name in options:
             if name not in JobOptions.__annotations__:
@@ -148,8 +176,11 @@ class Windlass(Operators):
 
         return declare if fn is None else declare(fn)
 
-    def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
-        """A limit for the `limits=[…]` of several job types, as `limit(…)`; workers declare it even if none uses it."""
+    def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: Scope = "global") -> Limit:
+        """A limit for the `limits=[…]` of several job types: `domain = app.limit("domain", 2, key="domain")`.
+
+        As `limit(…)`, and workers declare it even if no job type uses it.
+        """
         return self._declared(limit(name, most, key=key, scope=scope), "app.limit(…)")
 
     def rate(
@@ -160,7 +191,7 @@ class Windlass(Operators):
         every: Duration | None = None,
         burst: int | None = None,
         key: KeyBy | None = None,
-        scope: str = "global",
+        scope: Scope = "global",
     ) -> Limit:
         """A rate for `await ctx.acquire("api")` and `limits=[…]`: `app.rate("api", 5, every="1s")`; see `rate(…)`."""
         return self._declared(rate(name, count, every=every, burst=burst, key=key, scope=scope), "app.rate(…)")
@@ -222,8 +253,8 @@ class Windlass(Operators):
         every: Duration | None = None,
         at: datetime | None = None,
         tz: str | ZoneInfo | None = None,
-        catch_up: str = "one",
-        overlap: str = "allow",
+        catch_up: Literal["skip", "one", "all"] | CatchUp = "one",
+        overlap: Literal["allow", "skip", "cancel"] | Overlap = "allow",
     ) -> Schedule[R]:
         """Enqueue jobs by the clock: `app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")`.
 
@@ -262,13 +293,22 @@ class Windlass(Operators):
     # Enqueuing jobs that depend on each other
 
     def graph(self) -> Graph:
-        """An empty graph: `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, …"""
+        """An empty graph of jobs that depend on each other.
+
+        `g = app.graph()`, `a = g.add("fetch", fetch.call(url))`, `g.add("parse", parse.call(), after=[a])`, and then
+        `g.enqueue()` stores all of them or none.
+        """
         from windlass.handles.graph import Graph
 
         return Graph(self._client)
 
     def _batch(
-        self, calls: Iterable[TypedCall[M]], *, then: TypedCall[R], policy: str = "continue", conn: object | None = None
+        self,
+        calls: Iterable[TypedCall[M]],
+        *,
+        then: TypedCall[R],
+        policy: EdgePolicy = "continue",
+        conn: object | None = None,
     ) -> Enqueue[Batch[M, R]]:
         """Enqueue many jobs, and a callback that runs when they have ended: `app.batch(calls, then=notify.call())`.
 
@@ -296,13 +336,13 @@ class Windlass(Operators):
     # Reading
 
     async def afind(self, id: str | UUID) -> JobHandle[object]:
-        """A handle for the job with this id; raises JobNotFound when there is none."""
+        """A handle for the job with this id: `app.find("0198…").status()`. Raises JobNotFound when there is none."""
         wanted = parse_id(id)
         record = await JobHandle[object](self._client, wanted).arecord()
         return JobHandle(self._client, wanted, self._registry.of(record))
 
     async def acounts(self) -> dict[State, int]:
-        """Jobs by state, history included."""
+        """Jobs by state, history included: `app.counts()[State.DEAD]`."""
         return await self._client.aask(lambda store: store.counts())
 
     async def aworkers(self) -> list[WorkerRow]:
@@ -314,7 +354,10 @@ class Windlass(Operators):
         return await self._client.aask(lambda store: store.schedules())
 
     async def awake(self, queue: str = "*") -> None:
-        """Wake the workers of a queue: after your own commit of an enqueue with a bare `conn=`."""
+        """Wake the workers of a queue after your own commit of an enqueue with `conn=`: `app.wake("mail")`.
+
+        Without it they find the job by their next poll, a second later at most. A SQLAlchemy session wakes them itself.
+        """
         await self._client.aask(lambda store: store.wake(queue))
 
     find = blocking(afind)
@@ -332,7 +375,11 @@ class Windlass(Operators):
         queues: Iterable[str] | None = None,
         types: Iterable[str] | None = None,
     ) -> Worker:
-        """A worker inside this program: `async with app.worker(concurrency=100): …`"""
+        """A worker inside this program: `async with app.worker(concurrency=100): …`
+
+        It runs until the end of the block, then waits for its running jobs (setting `grace`). `queues` and `types`
+        narrow what it claims. A worker of its own process: `windlass worker app.py`.
+        """
         from windlass.runtime.worker import Worker
 
         check_follow_ups(self._registry, self.settings)
@@ -350,7 +397,7 @@ class Windlass(Operators):
 
     @property
     def lifespan(self) -> Lifespan[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`, or with `app.lifespan(worker=True)`."""
+        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`; with a worker: `app.lifespan(worker=True)`."""
         from windlass.integrations.lifespan import Lifespan
 
         return Lifespan(self)
@@ -358,7 +405,7 @@ class Windlass(Operators):
     # The schema
 
     async def amigrate(self) -> list[Migration]:
-        """Bring the database's schema up to date; the answer is what was applied."""
+        """Bring the database's schema up to date, as `windlass migrate` does; the answer is what was applied."""
         return await self._client.portal.arun(lambda: make_migrator(self.settings).migrate())
 
     migrate = blocking(amigrate)
@@ -366,7 +413,7 @@ class Windlass(Operators):
     # The end
 
     def close(self) -> None:
-        """Close the connections of this process; the next call opens new ones."""
+        """Close the connections of this process: `app.close()`. The next call opens new ones."""
         self._client.close()
 
     async def aclose(self) -> None:

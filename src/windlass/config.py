@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from windlass.address import read_address
-from windlass.clock import seconds, spell
+from windlass.clock import Duration, seconds, spell
 from windlass.errors import ConfigError
 from windlass.names import LONGEST_NAME, name_problem
 
@@ -78,6 +78,41 @@ def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:
     return field(default=default, repr=read is not store_url, metadata={"read": read, "about": about})
 
 
+class SettingsArguments(TypedDict, total=False):
+    """The settings as a program gives them to `Windlass(…)`; `Settings` describes each of them."""
+
+    direct_url: str | None
+    pooler: Literal["transaction"] | None
+    connections: int
+    pace: Literal["eager", "steady", "polite"] | Pace
+    lease: Duration
+    beat: Duration
+    margin: Duration
+    sweep: Duration
+    health: Duration
+    poll: Duration
+    grace: Duration
+    history: Duration
+    audit: Duration
+    actor: str | None
+    idempotency_window: Duration
+    cancel_grace: Duration
+    concurrency: int
+    max_attempts: int
+    max_crashes: int
+    crash_counts: bool
+    timeout: Duration | None
+    memory: str | int | None
+    discovery_batch: int | None
+    order: Literal["run_at", "created_at"] | Order
+    untouched: Duration
+    assign_every: Duration
+    assign_most: int | None
+    pool_size: int | None
+    local_queue: int | None
+    ageing: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting, in seconds where it is a time."""
@@ -89,9 +124,12 @@ class Settings:
     pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
 
     lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
-    beat: float = setting(10.0, duration, "how often a worker renews its leases")
+    beat: float = setting(10.0, duration, "how often a worker renews its leases; a third of a shorter lease")
     margin: float = setting(
-        5.0, duration, "a worker that cannot renew its lease stops its handlers this long before the lease expires"
+        5.0,
+        duration,
+        "a worker that cannot renew its lease stops its handlers this long before the lease expires; "
+        "a sixth of a shorter lease",
     )
     sweep: float = setting(5.0, duration, "how often a worker sweeps for dead workers")
     health: float = setting(5.0, duration, "how often processors are checked")
@@ -152,6 +190,7 @@ class Settings:
                     values[name] = _read(name, value, source)
                     origins[name] = source
         pace = values.get("pace", Pace.EAGER)
+        _follow(values, origins, PRESETS[pace].get("lease", 30.0))
         for name, value in PRESETS[pace].items():
             if name not in values:
                 values[name] = value
@@ -160,12 +199,25 @@ class Settings:
 
     def with_(self, **changes: Any) -> Settings:
         """A copy with some settings given as arguments."""
-        return replace(self, **changes, origins={**self.origins, **dict.fromkeys(changes, "argument")})
+        origins = dict.fromkeys(changes, "argument")
+        _follow(changes, origins, self.lease)
+        return replace(self, **changes, origins={**self.origins, **origins})
 
     @property
     def acting(self) -> str:
         """The actor that the audit names."""
         return self.actor or user_and_host()
+
+
+def _follow(values: dict[str, Any], origins: dict[str, str], usual: float) -> None:
+    """Set what must fit a given lease or beat, where it is not given itself; `usual` is the lease without any."""
+    lease, beat = values.get("lease"), values.get("beat")
+    if lease is None and beat is not None and 3 * beat > usual:
+        values["lease"], origins["lease"] = 3 * beat, "follows beat"
+    if lease is not None and beat is None:
+        values["beat"], origins["beat"] = min(10.0, lease / 3), "follows lease"
+    if lease is not None and "margin" not in values:
+        values["margin"], origins["margin"] = min(5.0, lease / 6), "follows lease"
 
 
 PRESETS: dict[Pace, dict[str, Any]] = {

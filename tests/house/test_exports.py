@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import importlib
+import typing
 
 import pytest
+
+from windlass import errors
+from windlass.observe import events
 
 from .source import expect_none, modules, tree
 
 PUBLIC = ("windlass", "windlass.testing")
+ROW_MODULES = ("windlass.model.admission", "windlass.model.schedule", "windlass.store.protocol")
 
 
 def exported() -> dict[str, list[str]]:
@@ -60,6 +65,16 @@ def test_imported_names_are_exported(name: str) -> None:
     }
 
     expect_none(imported - set(exported()[name]), f"list these in `__all__` of {name}, or do not import them there")
+
+
+def test_errors_events_and_rows_can_be_imported_from_the_package() -> None:
+    """A program catches, receives and reads them: it need not know the module of each."""
+    listed = set(exported()["windlass"])
+    wanted = {name for name, value in vars(errors).items() if isinstance(value, type) and name != "annotations"}
+    wanted |= {event.__name__ for event in typing.get_args(events.Event)}
+    wanted |= {name for module in ROW_MODULES for name in vars(importlib.import_module(module)) if name.endswith("Row")}
+
+    expect_none(wanted - listed, "list these in `__all__` of windlass: programs use them")
 
 
 def is_documented(thing: object) -> bool:

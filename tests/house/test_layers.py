@@ -37,7 +37,7 @@ LAYERS = {
     "handles": PROGRAM,
     "admin": PROGRAM,
     "app": PROGRAM,
-    "__init__": f"{PROGRAM} app",
+    "__init__": f"{PROGRAM} app observe",
     # What runs jobs.
     "runtime": f"{PROGRAM} app observe",
     # What nothing else imports.

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from windlass import Dead, Retry, Snooze, State, SyncContext, Windlass
+from windlass.config import Pace
 from windlass.errors import JobNotFound, UnknownType
 from windlass.model.job import Attempt
 from windlass.model.outcome import Ending
@@ -324,8 +325,8 @@ def test_a_process_of_its_own_is_this_process_under_a_harness(app: Windlass, ben
     assert seen == [1]
 
 
-@pytest.mark.parametrize("pace", ["steady", "polite"])
-def test_the_pace_costs_no_waiting(server: str | None, pace: str) -> None:
+@pytest.mark.parametrize("pace", [Pace.STEADY, Pace.POLITE])
+def test_the_pace_costs_no_waiting(server: str | None, pace: Pace) -> None:
     app = Windlass("sqlite:////nowhere/jobs.db", pace=pace)
 
     @app.job

@@ -63,8 +63,8 @@ def test_when_clocks_change(app: Windlass, server: str | None, start: str, line:
         assert over(bench, schedule, len(ticks)) == ticks
 
 
-@pytest.mark.parametrize(("policy", "fires"), [("skip", 0), ("one", 1), ("all", 60)])
-def test_an_outage_of_an_hour(app: Windlass, server: str | None, policy: str, fires: int) -> None:
+@pytest.mark.parametrize(("policy", "fires"), [(CatchUp.SKIP, 0), (CatchUp.ONE, 1), (CatchUp.ALL, 60)])
+def test_an_outage_of_an_hour(app: Windlass, server: str | None, policy: CatchUp, fires: int) -> None:
     schedule = app.schedule("minutely", declare(app).call(), every="1m", catch_up=policy)
 
     with harness(app, server, start=START, patience="20s") as bench:

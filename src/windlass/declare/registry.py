@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -26,6 +26,9 @@ from windlass.payload.signature import Signature
 from windlass.policy.limit import Limit, bind_limits, describe_rule
 from windlass.policy.retry import RetryPolicy, exponential, fixed
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
+
+if TYPE_CHECKING:
+    from windlass.declare.jobtype import JobType
 
 PRIORITIES = range(-32_768, 32_768)
 ACTION = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -202,7 +205,7 @@ class Contexts(NamedTuple):
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of `@app.job(…)`."""
+    """The options of `@app.job(…)`; the docstring of `Windlass.job` describes each of them."""
 
     type: str | None
     queue: str | None
@@ -210,16 +213,16 @@ class JobOptions(TypedDict, total=False):
     max_attempts: int | None
     retry: RetryPolicy | None
     timeout: Duration | None
-    isolation: str | None
+    isolation: Literal["coroutine", "thread", "process"] | Isolation | None
     memory: str | int | None
     permanent: Sequence[builtins.type[BaseException]]
     transient: Sequence[builtins.type[BaseException]]
     unique: Unique | None
     unique_forever: Unique | None
     limits: Sequence[Limit]
-    on_dead: object | None
-    on_cancelled: object | None
-    on_succeeded: object | None
+    on_dead: JobType[..., Any] | str | None
+    on_cancelled: JobType[..., Any] | str | None
+    on_succeeded: JobType[..., Any] | str | None
     audit: str | bool
     labels: dict[str, str] | None
 
@@ -239,7 +242,7 @@ def define(
         signature=signature,
         type=_name(fn, "type", options.get("type"), fn.__name__),
         queue=_name(fn, "queue", options.get("queue"), DEFAULT_QUEUE),
-        isolation=_isolation(fn, options.get("isolation")),
+        isolation=_isolation(fn, options.get("isolation"), options.get("memory")),
         priority=_priority(fn, options.get("priority", 0)),
         max_attempts=_attempts(fn, options.get("max_attempts")),
         retry=_retry(fn, options.get("retry")),
@@ -272,10 +275,11 @@ def place(fn: Callable[..., Any]) -> str:
     return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', fn)}"
 
 
-def _isolation(fn: Callable[..., Any], given: str | None) -> Isolation:
+def _isolation(fn: Callable[..., Any], given: str | None, memory: object) -> Isolation:
+    """How the function runs. A memory limit can hold a process only, so that it means one."""
     natural = Isolation.COROUTINE if inspect.iscoroutinefunction(fn) else Isolation.THREAD
     if given is None:
-        return natural
+        return natural if memory is None else Isolation.PROCESS
     try:
         isolation = Isolation(given)
     except ValueError:
@@ -285,6 +289,8 @@ def _isolation(fn: Callable[..., Any], given: str | None) -> Isolation:
             f"{place(fn)}: isolation={given!r} does not fit this function, which runs as a {natural}; "
             "leave it out, or use isolation='process'"
         )
+    if memory is not None and isolation is not Isolation.PROCESS:
+        raise RegistrationError(f"{place(fn)}: memory={memory!r} limits a process; leave isolation={given!r} out")
     return isolation
 
 

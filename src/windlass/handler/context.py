@@ -83,7 +83,7 @@ class BaseContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether this job was asked to stop; a long-running handler checks this now and then."""
+        """Whether this job was asked to stop. A handler that runs for long checks it now and then."""
         return self._cancelled
 
     @property
@@ -96,7 +96,7 @@ class BaseContext:
 
     @property
     def previous(self) -> Any:
-        """The result of the previous phase in a pipeline; None otherwise."""
+        """The result of the previous phase in a pipeline: `ctx.previous["title"]`; None otherwise."""
         if self.job.pipeline is None or self.job.output is None:
             return None
         return msgspec.json.decode(self.job.output)
@@ -117,7 +117,7 @@ class BaseContext:
         )
 
     def progress(self, processed: int | None = None, *, total: int | None = None, failed: int | None = None) -> None:
-        """Report the job's progress. Cheap: it is written at most once a second, and with the finish."""
+        """Report the job's progress: `ctx.progress(3, total=10)`. Cheap: it is written at most once a second."""
         if processed is not None:
             self.processed = _count("processed", processed)
         if total is not None:
@@ -151,7 +151,10 @@ class BaseContext:
         return self._children.spawn(name, call)
 
     def spawn_many(self, name: str, calls: Iterable[TypedCall[R]]) -> list[Child[R]]:
-        """Create thousands of children at once, with the names `name[0]`, `name[1]`, …"""
+        """Create many children at once: `ctx.spawn_many("page", [fetch.call(url) for url in urls])`.
+
+        Their names are `page[0]`, `page[1]`, …
+        """
         refuse_inside_a_step(self._memory, "spawn_many")
         return self._children.spawn_many(name, calls)
 
@@ -220,7 +223,7 @@ class Context(BaseContext):
     def wait(
         self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[Any]]:
-        """Wait for jobs (children, handles or ids) and return their results, in the order given.
+        """Wait for jobs (children, handles or ids): `results = await ctx.wait(children)`, in the order given.
 
         Until enough jobs succeeded (`need`: "all", "any" or a number) this job is `waiting` and holds no processor.
         Then its handler starts from the top, and no attempt is used up. Raises ChildrenFailed when too many jobs ended
@@ -231,7 +234,10 @@ class Context(BaseContext):
         return self._waits.wait(jobs, need, wait_limit(timeout))
 
     def dependencies(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """The results, by name, of the jobs that this node of a graph depends on; None for a job without a result."""
+        """The results of the jobs that this node of a graph depends on, by name: `await ctx.dependencies()`.
+
+        A job without a result has None.
+        """
         self._check_loop("dependencies")
         return self._children.dependencies()
 

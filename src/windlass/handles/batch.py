@@ -48,19 +48,25 @@ class Batch(Generic[M, R]):
 
     @property
     def id(self) -> UUID:
+        """The id of the callback: `app.find(batch.id)`."""
         return self.callback.id
 
     async def aprogress(self) -> BatchProgress:
-        """How far the batch is, as counted on the record of the callback while that waits."""
+        """How far the batch is: `batch.progress().processed`, as counted on the record of its callback."""
         record = await self.callback.arecord()
         return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
-        """Wait for the callback to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
+        """Wait for the callback to end and return its result: `batch.result(timeout="1m")`.
+
+        Raises JobDead, JobCancelled or ResultTimeout.
+        """
         return await self.callback.aresult(timeout)
 
     async def acancel(self) -> State:
-        """Cancel the callback and every job of this batch that has not ended; the answer is the callback's state.
+        """Cancel the callback and every job of this batch that has not ended: `batch.cancel()`.
+
+        The answer is the callback's state.
 
         A job that existed before the batch, and was taken for its key, is left alone.
         """

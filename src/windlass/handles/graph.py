@@ -17,7 +17,7 @@ import msgspec
 from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.errors import FlowError
 from windlass.handles.job import JobHandle
-from windlass.model.job import Edge, NewJob, Policy, Wait
+from windlass.model.job import Edge, EdgePolicy, NewJob, Policy, Wait
 from windlass.names import name_problem
 
 LONGEST_ROUND = 12  # names of a cycle that an error lists; of a longer cycle, the two ends
@@ -66,7 +66,7 @@ class Graph:
 
     # Declaring
 
-    def add(self, name: str, call: Call, *, after: Iterable[Dependency] | Mapping[Dependency, str] = ()) -> Node:
+    def add(self, name: str, call: Call, *, after: Iterable[Dependency] | Mapping[Dependency, EdgePolicy] = ()) -> Node:
         """Add a job that runs after others: `g.add("report", report.call(), after={a: "continue", b: "skip"})`.
 
         `after` lists nodes, names of nodes (which may be added later), or handles of existing jobs. When a dependency
@@ -89,7 +89,7 @@ class Graph:
     # Enqueuing
 
     def _enqueue(self, *, conn: object | None = None) -> Enqueue[dict[str, JobHandle[object]]]:
-        """Enqueue all nodes in one transaction; the answer has their handles by name."""
+        """Enqueue all nodes in one transaction: `jobs = g.enqueue()` has their handles by name."""
         jobs = self._new_jobs()
         return Enqueue(list(jobs.values()), conn, lambda existing: self._handles(jobs, existing))
 

@@ -33,7 +33,11 @@ LONGEST_PAUSE = 0.25  # … up to this
 
 
 class JobHandle(Generic[R]):
-    """One job, by its id."""
+    """One job, by its id: what `send.enqueue(…)` returns, and `app.find(id)`.
+
+    Each method reads or changes the job as it is in the store now. A plain name blocks; `await job.aresult()` and the
+    other names with an `a` in front are awaited.
+    """
 
     _noun = "job"
 
@@ -63,15 +67,18 @@ class JobHandle(Generic[R]):
     # The record
 
     async def arecord(self) -> Job:
-        """The whole record as it is now."""
+        """The whole record as it is now: `job.record().attempt`. Raises JobNotFound."""
         return await self._client.aask(self._find)
 
     async def astatus(self) -> State:
-        """The state the job is in now."""
+        """The state that the job is in now: `job.status() == "succeeded"`. Raises JobNotFound."""
         return (await self._client.aask(self._find)).status
 
     async def alabel(self) -> str:
-        """The state as the job's type or pipeline names it (`labels=`); the phase while a pipeline's job moves on."""
+        """The state as the job's type or pipeline names it by `labels=`: `job.label()`.
+
+        While the job of a pipeline moves on, it is the name of its phase.
+        """
         job = await self._client.aask(self._find)
         return job.status.value if self._definition is None else self._definition.label(job)
 
@@ -82,7 +89,11 @@ class JobHandle(Generic[R]):
     # The result
 
     async def aresult(self, timeout: Duration | None = None) -> R:
-        """Wait for the job to end and return its result; raises JobDead, JobCancelled or ResultTimeout."""
+        """Wait for the job to end and return its result: `job.result(timeout="5s")`.
+
+        Raises JobDead, JobCancelled, or ResultTimeout when the job has not ended after `timeout`; without a timeout it
+        waits for as long as it takes.
+        """
         return await self._client.aask(self._wait(timeout))
 
     result = blocking(aresult)
@@ -90,27 +101,34 @@ class JobHandle(Generic[R]):
     # Acting on it
 
     async def acancel(self) -> State:
-        """Cancel the job: at once when it is not running, else by a request; the answer is the state it is in now."""
+        """Cancel the job and the jobs that it spawned: `job.cancel()`. The answer is the state that it is in now.
+
+        A running job is asked to stop and is still `running` here: its handler sees `ctx.cancelled`. Raises
+        TransitionRefused for a job that has ended.
+        """
         return await self._client.aask(self._operate(Verb.CANCEL)) or State.CANCELLED
 
     async def aretry(self) -> State | None:
-        """Make a failed job due now."""
+        """Make a failed job due now, without waiting for its delay: `job.retry()`. Raises TransitionRefused."""
         return await self._client.aask(self._operate(Verb.RETRY))
 
     async def areplay(self) -> State | None:
-        """Let a dead job start over: same id, attempts from zero."""
+        """Let a dead job start over, with the same id and attempts from zero: `job.replay()`.
+
+        Raises TransitionRefused for a job that is not dead.
+        """
         return await self._client.aask(self._operate(Verb.REPLAY))
 
     async def aresume(self) -> State | None:
-        """Bring a cancelled job back."""
+        """Bring a cancelled job back to the queue: `job.resume()`. Raises TransitionRefused."""
         return await self._client.aask(self._operate(Verb.RESUME))
 
     async def adiscard(self) -> None:
-        """Remove a dead job for good."""
+        """Remove a dead job for good: `job.discard()`. The audit keeps a row of it. Raises TransitionRefused."""
         await self._client.aask(self._operate(Verb.DISCARD))
 
     async def asignal(self, name: str, value: object = None) -> bool:
-        """Send the value that `ctx.wait_signal(name)` waits for, or will wait for.
+        """Send the value that `ctx.wait_signal(name)` waits for, or will wait for: `job.signal("approved", True)`.
 
         False: the job has a signal of that name already, and the first value counts.
         """

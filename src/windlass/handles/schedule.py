@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack
 from zoneinfo import ZoneInfo
 
 from windlass.admin import checked_reason
@@ -45,14 +45,17 @@ class Change(TypedDict, total=False):
     every: Duration | None
     at: datetime | None
     tz: str | ZoneInfo | None
-    catch_up: str | None
-    overlap: str | None
+    catch_up: Literal["skip", "one", "all"] | None
+    overlap: Literal["allow", "skip", "cancel"] | None
     queue: str | None
     priority: int | None
 
 
 class Schedule(Generic[R]):
-    """One schedule, by its name."""
+    """One schedule, by its name: what `app.schedule(…)` returns.
+
+    Changes are written to the store and survive a deploy. Each name has an awaited form: `await nightly.afire()`.
+    """
 
     _noun = "schedule"
 
@@ -67,16 +70,20 @@ class Schedule(Generic[R]):
     # Reading
 
     async def arecord(self) -> ScheduleRow:
-        """What is declared and what was edited, whether it is paused, and when it ticks next."""
+        """What is declared and edited, whether it is paused, and when it ticks next: `nightly.record().next_at`."""
         return await self._ask(self._find)
 
     async def aupcoming(self, count: int = FIRES_SHOWN) -> list[datetime]:
-        """The times of its next ticks, without those that are due already; while it is paused, when it would tick."""
+        """The times of its next ticks: `nightly.upcoming(3)`.
+
+        Ticks that are due already are left out. While the schedule is paused, these are the times of the ticks that it
+        would have.
+        """
         self._check_count("upcoming", count)
         return upcoming(await self._ask(self._find), count)
 
     async def aticks(self, count: int = 50) -> list[TickRow]:
-        """What became of its last ticks, the newest first."""
+        """What became of its last ticks, the newest first: `nightly.ticks(10)[0].outcome`."""
         self._check_count("ticks", count)
         return await self._ask(lambda store: store.ticks(self.name, page=count))
 
@@ -87,12 +94,18 @@ class Schedule(Generic[R]):
     # Operating
 
     async def apause(self, reason: str | None = None) -> bool:
-        """No tick fires until it is resumed; a deploy does not resume it. False: it was paused already."""
+        """Let no tick fire until it is resumed: `nightly.pause("year-end closing")`.
+
+        A deploy does not resume it. False: it was paused already.
+        """
         reason = checked_reason(reason)
         return await self._ask(lambda store: store.pause_schedule(self.name, reason=reason, actor=self._actor))
 
     async def aresume(self) -> bool:
-        """Go on with the next tick from now; the ticks of the pause are gone. False: it was not paused."""
+        """Go on with the next tick from now: `nightly.resume()`. The ticks of the pause are gone.
+
+        False: it was not paused.
+        """
         return await self._ask(lambda store: store.resume_schedule(self.name, actor=self._actor))
 
     async def aedit(self, **change: Unpack[Change]) -> bool:
@@ -101,11 +114,11 @@ class Schedule(Generic[R]):
         return await self._ask(lambda store: store.edit_schedule(self.name, edit, actor=self._actor))
 
     async def areset(self) -> bool:
-        """Go back to what the code declares; False where nothing was edited."""
+        """Go back to what the code declares: `nightly.reset()`. False where nothing was edited."""
         return await self._ask(lambda store: store.reset_schedule(self.name, actor=self._actor))
 
     async def afire(self) -> JobHandle[R]:
-        """Enqueue a job of it now, paused or not; its ticks do not change."""
+        """Enqueue a job of it now, paused or not: `job = nightly.fire()`. Its ticks do not change."""
         job, existing = await self._ask(lambda store: store.fire_schedule(self.name, actor=self._actor))
         call = self._declaration.call
         definition = call.definition if isinstance(call, Call) else None

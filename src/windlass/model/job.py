@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,10 @@ class Policy(StrEnum):
     FAIL = "fail"  # a graph's node dies too
     SKIP = "skip"  # a graph's node is cancelled, as skipped
     CONTINUE = "continue"  # the end counts like a success
+
+
+EdgePolicy = Literal["fail", "skip", "continue"]
+"""The policies that a program names, for an edge of a graph and for a batch."""
 
 
 class Edge(msgspec.Struct, frozen=True):

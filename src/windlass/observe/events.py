@@ -54,11 +54,15 @@ class JobsRescued(msgspec.Struct, frozen=True):
 
 
 class WorkerStarted(msgspec.Struct, frozen=True):
+    """A worker is registered in the store and begins to claim."""
+
     worker: UUID
     name: str
 
 
 class WorkerStopped(msgspec.Struct, frozen=True):
+    """A worker has stopped."""
+
     worker: UUID
     name: str
 

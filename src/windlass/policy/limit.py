@@ -23,7 +23,7 @@ from windlass.model.admission import APART, LONGEST_KEY, Rule, key_of
 from windlass.names import name_problem
 from windlass.payload.signature import Signature
 from windlass.policy.arguments import name_of, read_parameters, select_arguments
-from windlass.policy.unique import SCOPES, escape_tenant, shorten_key
+from windlass.policy.unique import SCOPES, Scope, escape_tenant, shorten_key
 
 if TYPE_CHECKING:
     from windlass.declare.registry import Definition
@@ -62,7 +62,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return self.key is not None or self.name in JOB_FIELDS
 
 
-def limit(name: str, most: int, *, key: KeyBy | None = None, scope: str = "global") -> Limit:
+def limit(name: str, most: int, *, key: KeyBy | None = None, scope: Scope = "global") -> Limit:
     """Run at most `most` jobs of one key at a time: `@app.job(limits=[limit("domain", 2, key=domain_of)])`.
 
     `key` is what is counted separately: the name of an argument, or a function that takes arguments by their names.
@@ -83,7 +83,7 @@ def rate(
     every: Duration | None = None,
     burst: int | None = None,
     key: KeyBy | None = None,
-    scope: str = "global",
+    scope: Scope = "global",
 ) -> Limit:
     """Start at most `count` jobs of one key per period: `@app.job(limits=[rate("wikidata", 5, every="1s")])`.
 

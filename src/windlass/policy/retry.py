@@ -48,7 +48,10 @@ class Delays(msgspec.Struct, frozen=True):
 def exponential(
     base: Duration = "10s", *, factor: float = 2, jitter: float = 0.0, most: Duration = LONGEST_DELAY
 ) -> RetryPolicy:
-    """Wait `base`, then `factor` times longer after each failure, at most `most`."""
+    """Wait `base`, then `factor` times longer after each failure, at most `most`: `retry=exponential("10s")`.
+
+    `jitter=0.1` spreads each delay by up to a tenth, so that jobs that failed together are not tried again together.
+    """
     if not factor >= 1:
         raise ConfigError(f"exponential(factor={factor!r}): the factor must be at least 1")
     return Exponential(
@@ -57,12 +60,12 @@ def exponential(
 
 
 def delays(first: Duration, *others: Duration, jitter: float = 0.0) -> RetryPolicy:
-    """Wait these times, one after the other. The last one repeats."""
+    """Wait these times, one after the other: `retry=delays("5s", "30s")`. The last one repeats."""
     return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), check_jitter(jitter))
 
 
 def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
-    """Wait the same time after every failure."""
+    """Wait the same time after every failure: `retry=fixed("1m")`."""
     return delays(delay, jitter=jitter)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,8 @@ HASH_LENGTH = 75  # characters of a shortened key that are kept free for `… sh
 REFUSING_STATES = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
 """A key refuses in these states unless its policy names others: all but `dead` and `cancelled`."""
 SCOPES = ("tenant", "global")
+Scope = Literal["tenant", "global"]
+"""Whether each tenant has keys of its own, or all tenants share them."""
 
 By = bool | str | Sequence[str] | Callable[..., object]
 """True: all arguments. One name, or several: those arguments. A function: what it returns for its arguments."""
@@ -56,7 +58,7 @@ def unique(
     *,
     states: Iterable[State | str] | None = None,
     window: Duration | None = None,
-    scope: str = "tenant",
+    scope: Scope = "tenant",
     forever: bool = False,
 ) -> Uniqueness:
     """Refuse a second job with the same key: `@app.job(unique=unique(by="user_id", window="1h"))`.
