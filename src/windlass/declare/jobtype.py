@@ -37,12 +37,18 @@ class ConfiguredJob(Generic[P, R]):
         self._options = options
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
-        """A checked call, for `enqueue_many`."""
+        """A call that is checked and not made yet, for what enqueues it later: `app.enqueue_many([send.call(to)])`.
+
+        `app.batch`, `app.schedule`, graphs and `ctx.spawn` take calls, too. Raises InvalidInput.
+        """
         input = self._definition.signature.bind(args, kwargs)
         return TypedCall(self._definition, input, self._options, self._app._registry)
 
     def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
-        """Enqueue a job; returns when it is stored (with conn=: written). Asynchronous code awaits `aenqueue`.
+        """Enqueue a job with the handler's own arguments: `job = send.enqueue("a@example.org")`.
+
+        It returns when the job is stored; with `conn=`, when it is written in your transaction. Raises InvalidInput when
+        an argument does not fit its type hint. Coroutines write: `await send.aenqueue(…)`.
 
         When another job holds its key, the handle is that job's, and `handle.existing` is true.
         """
@@ -78,12 +84,22 @@ class ConfiguredJob(Generic[P, R]):
         conn: object | None = None,
         **misspelt: Never,
     ) -> ConfiguredJob[P, R]:
-        """The same job type with options for the next enqueue.
+        """The same job type with options for the next enqueue: `send.options(delay="10m", tenant="acme").enqueue(…)`.
 
-        `key=` is the text of its unique key. `unique=` sets how it is unique (False: not at all). Enqueues with one
-        `idempotency_key=` make one job. `limits=` gives the values of its limits' keys by the limits' names, as in
-        `{"domain": "example.org"}`; None: the job does not count against that limit. `conn=` is your own open
-        connection.
+        Options:
+            queue: Another queue than the job type's.
+            priority: Jobs with a higher number start first.
+            tenant: The tenant that the job belongs to, for fair shares, budgets and gates; "default" unless given.
+            max_attempts: How often the job is tried before it is dead, the first time included.
+            delay: How long the job waits before it is due, such as "10m".
+            run_at: The time at which it is due, a `datetime` with a time zone; instead of `delay`.
+            key: The text of its unique key, instead of one that is made of its arguments.
+            unique: How the key is unique for this enqueue; False: not at all.
+            idempotency_key: Enqueues with one such key make one job; one with another input is refused with
+                IdempotencyConflict. It is kept for a day (setting `idempotency_window`).
+            limits: The values of its limits' keys by the limits' names, as in `{"domain": "example.org"}`; None: the job
+                does not count against that limit.
+            conn: Your own open connection or session: the job exists if and only if its transaction commits.
         """
         given: dict[str, Any] = {
             "queue": queue,
