@@ -47,8 +47,8 @@ class ConfiguredJob(Generic[P, R]):
     def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
         """Enqueue a job with the handler's own arguments: `job = send.enqueue("a@example.org")`.
 
-        It returns when the job is stored; with `conn=`, when it is written in your transaction. Raises InvalidInput when
-        an argument does not fit its type hint. Coroutines write: `await send.aenqueue(…)`.
+        It returns when the job is stored; with `conn=`, when it is written in your transaction. Raises InvalidInput
+        when an argument does not fit its type hint. Coroutines write: `await send.aenqueue(…)`.
 
         When another job holds its key, the handle is that job's, and `handle.existing` is true.
         """
@@ -97,8 +97,8 @@ class ConfiguredJob(Generic[P, R]):
             unique: How the key is unique for this enqueue; False: not at all.
             idempotency_key: Enqueues with one such key make one job; one with another input is refused with
                 IdempotencyConflict. It is kept for a day (setting `idempotency_window`).
-            limits: The values of its limits' keys by the limits' names, as in `{"domain": "example.org"}`; None: the job
-                does not count against that limit.
+            limits: The values of its limits' keys by the limits' names, as in `{"domain": "example.org"}`; None: the
+                job does not count against that limit.
             conn: Your own open connection or session: the job exists if and only if its transaction commits.
         """
         given: dict[str, Any] = {
