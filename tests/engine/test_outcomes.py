@@ -324,6 +324,7 @@ async def test_a_retry_policy_that_raises_does_not_lose_the_processor(app: Windl
 
 async def test_an_attempt_starts_after_its_claim_and_never_ends_after_its_job(stopped_clock: StoppedClock) -> None:
     """The claim is on its way to the database for five seconds, and the handler runs for two."""
+    claimed_at: list[Any] = []
 
     @stopped_clock.app.job(max_attempts=1)
     async def work() -> None:
@@ -332,11 +333,11 @@ async def test_an_attempt_starts_after_its_claim_and_never_ends_after_its_job(st
 
     async with stopped_clock.working() as (worker, events):
         store = stores_of(worker)
-        claim, claimed_at = store.claim, []
+        claim = store.claim
 
         async def slow(wanted: Claim) -> Claimed:
             await stopped_clock.moves(5)
-            answer = await claim(wanted)
+            answer: Claimed = await claim(wanted)
             claimed_at.extend(job.claimed_at for job in answer.jobs)
             return answer
 
