@@ -10,6 +10,7 @@ from django.test import TestCase, TransactionTestCase, override_settings
 from shop.jobs import thank
 from shop.models import Order
 from shop.tasks import add, count, fail
+from shop.tasks import thank as thank_by_task
 from windlass.integrations.django import app
 from windlass.testing import harness
 
@@ -32,8 +33,9 @@ class InATransaction(TestCase):  # type: ignore[misc]  # Django has no types
             harness(app)
 
     def test_django_s_own_backends(self) -> None:
-        with override_settings(TASKS={"default": {"BACKEND": f"{TASKS}.backends.immediate.ImmediateBackend"}}):
-            assert add.enqueue(2, b=3).return_value == 5
+        immediate = {"BACKEND": f"{TASKS}.backends.immediate.ImmediateBackend", "QUEUES": []}
+        with override_settings(TASKS={"default": immediate}):
+            assert thank_by_task.enqueue("a@example.org").return_value == 0  # of the queue "mail"
         with override_settings(TASKS={"default": {"BACKEND": f"{TASKS}.backends.dummy.DummyBackend"}}):
             assert add.enqueue(2).status == "READY"
             assert len(add.get_backend().results) == 1
@@ -59,6 +61,7 @@ class WithAWorker(TransactionTestCase):  # type: ignore[misc]  # Django has no t
             thank.options(conn=connection).enqueue("a@example.org")
         result, orders, failing = add.enqueue(2, b=3), count.enqueue(), fail.enqueue("frayed")
 
+        self.windlass.assert_enqueued("shop.tasks.add", args=[2])
         ran = self.windlass.drain()
 
         assert [attempt.type for attempt in ran] == ["thank", "shop.tasks.add", "shop.tasks.count", "shop.tasks.fail"]
