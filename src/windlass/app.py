@@ -17,10 +17,10 @@ from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, make_plan
-from windlass.declare.registry import Contexts, JobOptions, Registry, define
+from windlass.declare.registry import JobOptions, Registry, define
 from windlass.errors import RegistrationError
 from windlass.handler.context import Context
-from windlass.handler.sync_context import SyncContext
+from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Moment
 from windlass.model.job import EdgePolicy, parse_id
@@ -52,8 +52,6 @@ AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[SyncContext, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-
-CONTEXTS = Contexts(awaited=Context, blocking=SyncContext)
 
 
 class Decorator(Protocol):

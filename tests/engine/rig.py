@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Event)
 
 ON_POSTGRES = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-PATIENCE = 20.0  # seconds until a story gives up; nothing here waits that long when it works
+PATIENCE = 60.0  # seconds until a story gives up; nothing here waits that long when it works
 
 
 @dataclass(kw_only=True)

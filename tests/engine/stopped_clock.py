@@ -78,5 +78,5 @@ async def claim_ahead(worker: Worker, *types: str, room: int = 10) -> int:
     claim = Claim(worker=worker.state.worker, room=room, types=types, rescan=True)
     began = worker.state.clock.monotonic()
     jobs = (await stores_of(worker).claim(claim)).jobs
-    worker.parts.discovery.take(jobs, began)
+    worker.parts.discovery.take(jobs, began, worker.state.clock.monotonic())
     return len(jobs)

@@ -198,7 +198,7 @@ async def test_every_isolation_costs(database: Database, kind: JobType[[], int],
 
 
 async def test_the_cost_of_a_worker_that_is_killed_counts(database: Database) -> None:
-    app = database.app(lease="900ms", beat="100ms", margin="200ms", sweep="50ms", poll="50ms")
+    app = database.app(lease="5s", beat="100ms", margin="200ms", sweep="50ms", poll="50ms")
 
     @app.job
     async def work(ctx: Context) -> None:

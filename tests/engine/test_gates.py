@@ -100,8 +100,8 @@ async def test_a_gate_says_who_closed_it_when_and_why_and_the_audit_keeps_it(dat
     recorded = sorted((row.action, row.actor, row.subject, row.reason) for row in rows)
     assert recorded == [
         ("GATE_DRAINED", "ann", "all", None),
-        ("GATE_RESUMED", "ann", "queue:mail", None),
         ("GATE_PAUSED", "ann", "queue:mail", "the provider is down"),
+        ("GATE_RESUMED", "ann", "queue:mail", None),
     ]
 
 
@@ -303,14 +303,14 @@ async def test_a_store_that_cannot_be_asked_leaves_what_was_known(
         await app.aresume(queue="default")
         await eventually(lambda: asyncio.sleep(0, failed), lambda count: count >= 5)
 
-        worker.parts.discovery.take(claimed.jobs, 0.0)  # a claim of before
+        worker.parts.discovery.take(claimed.jobs, 0.0, 0.0)  # a claim of before
         record = await in_state(job, State.QUEUED)
         assert (record.attempt, len(worker.state.leases.executions)) == (0, 0)
         assert worker.state.closures.anything_closed
 
         stores_of(worker).closures = closures
         await knows(worker, False)
-        worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
+        worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0, 0.0)
         await events.ended(job, Ending.SUCCEEDED)
 
     assert len([line for line in caplog.messages if "can't be asked (cut off)" in line]) == 1

@@ -14,10 +14,13 @@ import pytest
 
 from windlass import Context, Dead, Retry, Snooze, State, Windlass, delays, exponential, fixed
 from windlass.errors import JobDead
+from windlass.model.job import attempts_in
 from windlass.model.outcome import Ending
 from windlass.policy.retry import RetryPolicy
+from windlass.store.protocol import Claim, Claimed
 
-from .rig import PATIENCE, Database, attempts, ended, failure, in_state, working
+from .rig import PATIENCE, Database, attempts, ended, failure, in_state, stores_of, working
+from .stopped_clock import StoppedClock
 
 LEEWAY = timedelta(seconds=5)  # between the handler's end and the moment its transition is written
 
@@ -342,3 +345,34 @@ async def test_a_retry_policy_that_raises_does_not_lose_the_processor(app: Windl
     async with working(app, concurrency=1):
         await in_state(await fails.aenqueue(), State.FAILED, State.DEAD)
         assert await (await fine.aenqueue()).aresult(timeout=PATIENCE) == 1
+
+
+async def test_an_attempt_starts_after_its_claim_and_never_ends_after_its_job(stopped_clock: StoppedClock) -> None:
+    """The claim is on its way to the database for five seconds, and the handler runs for two."""
+    claimed_at: list[Any] = []
+
+    @stopped_clock.app.job(max_attempts=1)
+    async def work() -> None:
+        await stopped_clock.moves(2)
+        raise ValueError("no")
+
+    async with stopped_clock.working() as (worker, events):
+        store = stores_of(worker)
+        claim = store.claim
+
+        async def slow(wanted: Claim) -> Claimed:
+            await stopped_clock.moves(5)
+            answer: Claimed = await claim(wanted)
+            claimed_at.extend(job.claimed_at for job in answer.jobs)
+            return answer
+
+        store.claim = slow
+        job = await work.aenqueue()
+        await events.ended(job, Ending.RAISED)
+        record = await in_state(job, State.DEAD)
+
+    [attempt] = attempts_in(record.attempts)
+    assert [attempt.started_at] == claimed_at
+    assert attempt.finished_at == claimed_at[0] + timedelta(seconds=2)
+    assert record.finished_at is not None
+    assert attempt.finished_at <= record.finished_at

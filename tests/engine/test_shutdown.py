@@ -35,7 +35,7 @@ async def test_running_jobs_are_waited_for_and_unstarted_ones_given_back(databas
     before = {job.id: (await job.arecord()).run_at for job in others}
     # Ahead of the processors, as a busy worker claims.
     claim = Claim(worker=worker.state.worker, room=3, types=("work",), rescan=True)
-    worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0)
+    worker.parts.discovery.take((await stores_of(worker).claim(claim)).jobs, 0.0, 0.0)
     assert len(worker.state.local_queue) == 3
 
     leaving = asyncio.create_task(worker.__aexit__(None, None, None))

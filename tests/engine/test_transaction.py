@@ -299,13 +299,13 @@ async def test_a_commit_that_failed_is_tried_again_and_happens_once(app: Windlas
 
 async def outlive_the_cap(database: Database) -> Job:
     """A slow handler that put its transaction first; and after it one that is quick."""
-    app = database.app(lease="900ms", beat="200ms", margin="200ms")
+    app = database.app(**SHORT)
 
     @app.job(max_attempts=1)
     async def slow(ctx: Context) -> None:
         async with ctx.transaction() as tx:
             await tx.execute(INSERT, 1)
-        await asyncio.sleep(0.45)
+        await asyncio.sleep(1.5)
 
     @app.job
     async def quick(ctx: Context) -> None:

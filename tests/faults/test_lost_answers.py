@@ -96,4 +96,4 @@ class SlowStore:
 
 
 def hold(leases: Leases, lease: Lease) -> None:
-    leases.take([cast(Job, SimpleNamespace(id=lease.job, token=lease.token, fence=lease.fence, lease=lease))], 0.0)
+    leases.take([cast(Job, SimpleNamespace(id=lease.job, token=lease.token, fence=lease.fence, lease=lease))], 0.0, 0.0)

@@ -80,6 +80,7 @@ SQL_IN_PYTHON = {
     "store/sqlite/session.py": "a write that changes nothing, to see whether the file is read-only",
     "store/sqlite/migrator.py": "the table of migrations, before a schema is there",
     "testing/databases.py": "a movable clock, and databases by name, for tests only",
+    "testing/given_databases.py": "empties every table of Windlass, for tests only",
 }
 
 STATEMENT = re.compile(

@@ -70,6 +70,37 @@ def test_a_worker_of_several_processes_serves_one_queue(project: Database) -> No
     assert (there.status, elsewhere.status) == ("SUCCESSFUL", "READY")
 
 
+def test_tasks_of_another_module_run_where_the_settings_name_it(
+    project: Database, manage: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shop.letters import post
+
+    settings = "from project.settings import *\nWINDLASS = {**WINDLASS, 'MODULES': ['shop.letters']}\n"
+    (tmp_path / "with_letters.py").write_text(settings)
+    result, known = post.enqueue("Ann"), add_task().enqueue(1)
+
+    with worker():  # it has not imported the module, and leaves its task to other workers
+        while not known.is_finished:
+            known.refresh()
+        done = manage("windlass", "doctor")
+        assert "shop.letters.post" in done.stdout, done.stderr
+    result.refresh()
+    assert (result.status, result.attempts) == ("READY", 0)
+
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "with_letters")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with worker():
+        while not result.is_finished:
+            result.refresh()
+    assert result.return_value == "posted to Ann"
+
+
+def add_task() -> Any:
+    from shop.tasks import add
+
+    return add
+
+
 def test_run_enqueues_a_job_of_the_project(project: Database, manage: Run) -> None:
     done = manage("windlass", "run", "shop.jobs:thank", "a@example.org", "--no-wait", "--settings=project.settings")
 
@@ -109,7 +140,7 @@ def test_the_project_s_own_tests_use_the_test_database(project: Database, manage
 
     done = manage("test", DJANGO_SETTINGS_MODULE="with_file", PYTHONPATH=str(tmp_path))
 
-    assert "Ran 3 tests" in done.stderr
+    assert "Ran 9 tests" in done.stderr
     assert done.returncode == 0, done.stderr
     assert project.jobs() == 1
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import FunctionType
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import pytest
 
-from windlass.model.outcome import Ending
 from windlass.observe.events import JobEnded
 
 from .rig import PATIENCE, Database
@@ -20,10 +19,8 @@ from .rig import PATIENCE, Database
 def work(*, ended: int = 1, concurrency: int | None = None) -> list[JobEnded]:
     """Run a worker of the project until so many attempts have ended; they are committed when it returns."""
     from windlass.integrations.django import app
-    from windlass.integrations.django.task_job import task_job_type
     from windlass.integrations.django.task_registry import discover
 
-    task_job_type()
     discover()
     ended_events: list[JobEnded] = []
 
@@ -61,9 +58,14 @@ def exceptions() -> Any:
     return import_module(f"{tasks_module().__name__}.exceptions")
 
 
-def invalid() -> type[Exception]:
-    found: type[Exception] = getattr(exceptions(), "InvalidTask", None) or exceptions().InvalidTaskError
+def raised_as(name: str) -> type[Exception]:
+    """Django's exception of this name, which django-tasks up to 0.12 calls `…Error`."""
+    found: type[Exception] = getattr(exceptions(), name, None) or getattr(exceptions(), f"{name}Error")
     return found
+
+
+def invalid() -> type[Exception]:
+    return raised_as("InvalidTask")
 
 
 def test_a_task_is_ready_then_successful_and_its_result_is_complete(project: Database) -> None:
@@ -98,12 +100,13 @@ def test_a_task_that_raises_is_failed_with_its_error(project: Database) -> None:
     result.refresh()
 
     assert (result.status, result.is_finished, result.attempts) == ("FAILED", True, 1)
-    assert result.finished_at is not None
+    assert result.enqueued_at <= result.started_at <= result.finished_at
+    assert result.last_attempted_at == result.started_at
     [error] = result.errors
     assert error.exception_class_path == "shop.tasks.OutOfRope"
     assert error.exception_class is OutOfRope
     assert "raise OutOfRope(word)" in error.traceback
-    assert "frayed" in error.traceback
+    assert error.traceback.endswith("OutOfRope: frayed\n")
     with pytest.raises(ValueError, match="Task failed"):
         result.return_value  # noqa: B018
 
@@ -168,13 +171,46 @@ def test_synchronous_tasks_use_the_orm_on_their_queue_and_priority(project: Data
 
     Order.objects.create(email="a@example.org")
     result = thank.enqueue("a@example.org")
-    assert project.run("SELECT queue, priority, type FROM {}jobs") == [("mail", 5, "django.task")]
+    assert project.run("SELECT queue, priority, type FROM {}jobs") == [("mail", 5, "shop.tasks.thank")]
     work()
     result.refresh()
 
     assert result.return_value == 1
     assert Order.objects.get().thanked
     assert (result.task.queue_name, result.task.priority) == ("mail", 5)
+
+
+def test_operators_see_a_task_by_its_path(project: Database) -> None:
+    from shop.tasks import add, thank
+
+    from windlass.integrations.django import app
+
+    app.pause(type="shop.tasks.add", reason="a story")
+    held, ran = add.enqueue(1), thank.enqueue("a@example.org")
+    work()
+    held.refresh()
+    ran.refresh()
+
+    assert (held.status, ran.status) == ("READY", "SUCCESSFUL")
+    assert project.run("SELECT type FROM {}audit WHERE action = 'JOB_SUCCEEDED'") == [("shop.tasks.thank",)]
+    app.resume(type="shop.tasks.add")
+    [end] = work()
+    assert end.job.type == "shop.tasks.add"
+
+
+def test_an_enqueue_returns_what_was_written(project: Database) -> None:
+    from django.db import transaction
+    from shop.tasks import add
+
+    outside = add.using(priority=3).enqueue(1)
+    assert add.get_result(outside.id) == outside
+    with transaction.atomic():
+        inside = add.enqueue(2)
+        assert add.get_result(inside.id) == inside
+
+    written = [moment for (moment,) in project.run("SELECT created_at FROM {}jobs ORDER BY id")]
+    stored = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at) for at in written if isinstance(at, int)]
+    assert [outside.enqueued_at, inside.enqueued_at] == (stored or written)
 
 
 def test_the_higher_priority_runs_first(project: Database) -> None:
@@ -224,6 +260,37 @@ def test_a_task_that_the_backend_cannot_run_is_refused_when_it_is_made(project: 
         tasks_module().task(takes_context=True)(module_level)
     with pytest.raises(invalid(), match="max_attempts"):
         tasks_module().task(max_attempts=0)(module_level)
+    with pytest.raises(invalid(), match=r"shop\.tasks\.add: run_at=.* 1970 to 2999"):
+        add.using(run_after=datetime(5000, 1, 1, tzinfo=UTC)).enqueue(1)
+    assert project.jobs() == 0
+
+
+def test_the_path_of_a_task_is_the_name_of_a_type(project: Database) -> None:
+    from windlass.integrations.django import app
+
+    app.job(type=f"{__name__}.named_twice")(module_level)
+    for name, problem in (("named_twice", "also the type of a job"), ("x" * 200, "200 is the most")):
+        function = FunctionType(module_level.__code__, globals(), name)
+        function.__qualname__ = name
+        with pytest.raises(invalid(), match=problem):
+            tasks_module().task()(function)
+    app._registry._definitions.pop(f"{__name__}.named_twice")
+
+
+def test_the_exceptions_of_the_backport_are_found_under_both_names(
+    project: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django_tasks import exceptions
+
+    from windlass.integrations.django.backport import _exception
+
+    class Renamed(Exception): ...
+
+    monkeypatch.delattr(exceptions, "InvalidTask", raising=False)
+    monkeypatch.setattr(exceptions, "InvalidTaskError", Renamed, raising=False)
+    assert _exception("InvalidTask") is Renamed
+    monkeypatch.setattr(exceptions, "InvalidTask", LookupError, raising=False)
+    assert _exception("InvalidTask") is LookupError
 
 
 def module_level(word: str) -> None: ...
@@ -251,6 +318,7 @@ def test_missing_results_raise(project: Database) -> None:
 
 
 async def test_each_call_has_an_asynchronous_form(project: Database) -> None:
+    from django.core.exceptions import SynchronousOnlyOperation
     from shop.tasks import add
 
     result = await add.aenqueue(2)
@@ -258,6 +326,9 @@ async def test_each_call_has_an_asynchronous_form(project: Database) -> None:
     found = await add.aget_result(result.id)
 
     assert (result.status, found.id, found.args) == ("READY", result.id, [2])
+    result.refresh()  # as Django's own tests do
+    with pytest.raises(SynchronousOnlyOperation, match=r"await task\.aenqueue"):
+        add.enqueue(2)
 
 
 def test_an_enqueue_in_an_atomic_block_belongs_to_it(project: Database) -> None:
@@ -315,27 +386,25 @@ def test_signals_report_starts_and_ends_of_a_task(project: Database) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["os.getcwd", "shop.tasks.undeclared", "antigravity.fly", "shop.secret.task", ""])
+@pytest.mark.parametrize("path", ["os.getcwd", "shop.tasks.undeclared", "antigravity.fly", "shop.secret.task"])
 def test_nothing_is_imported_or_called_because_a_row_names_it(project: Database, path: str) -> None:
     import sys
 
+    from shop.tasks import add
+
     from windlass.integrations.django import app
-    from windlass.integrations.django.task_job import MOST_PAUSES, task_job_type
 
-    job = task_job_type().enqueue(task=path, args=[], kwargs={}, backend="default")
+    job = app.find(add.enqueue(1).id)
+    project.run(f"UPDATE {{}}jobs SET type = '{path}'")
+    known = add.enqueue(2)
 
     [end] = work()
-    assert end.ending is Ending.SNOOZED  # another worker may know it
-    assert path.rpartition(".")[0] not in set(sys.modules) - {"os", "shop.tasks", ""}
-    assert job.record().attempt == 0
 
-    snoozed = msgspec.json.encode(msgspec.json.decode(job.record().attempts or "[]") * MOST_PAUSES).decode()
-    quoted = snoozed.replace("'", "''").replace("{", "{{").replace("}", "}}")
-    project.run(f"UPDATE {{}}jobs SET attempts = '{quoted}', run_at = created_at")
-    [end] = work()
-    assert end.ending is Ending.DEAD
-    assert "tasks.py of an installed app" in str(job.record().error)
-    assert app.counts()
+    assert str(end.job.id) == known.id
+    assert path.rpartition(".")[0] not in set(sys.modules) - {"os", "shop.tasks"}
+    assert (job.status(), job.record().attempt) == ("queued", 0)  # for a worker that has imported the task
+    with pytest.raises(exceptions().TaskResultDoesNotExist, match=f"{path}.*MODULES"):
+        add.get_result(str(job.id))
 
 
 def test_a_snoozed_task_is_ready_and_was_not_attempted(project: Database) -> None:
@@ -346,6 +415,7 @@ def test_a_snoozed_task_is_ready_and_was_not_attempted(project: Database) -> Non
     result.refresh()
 
     assert (result.status, result.attempts, result.errors) == ("READY", 0, [])
+    assert (result.started_at, result.last_attempted_at) == (None, None)
 
 
 def test_a_cancelled_task_is_failed(project: Database) -> None:
@@ -389,9 +459,11 @@ def test_the_backend_reports_what_it_supports_and_checks_its_settings(project: D
     with override_settings(INSTALLED_APPS=["shop"]):
         assert [message.id for message in backend.check()] == ["windlass.E002"]
     kind = type(tasks_module().task_backends["default"])
-    with pytest.raises(ImproperlyConfigured, match="did you mean 'MAX_ATTEMPTS'"):
+    refused = raised_as("InvalidTaskBackend")
+    assert issubclass(refused, ImproperlyConfigured)
+    with pytest.raises(refused, match="did you mean 'MAX_ATTEMPTS'"):
         kind("default", {"OPTIONS": {"MAX_ATTEMPT": 3}})
-    with pytest.raises(ImproperlyConfigured, match="max_attempts=0"):
+    with pytest.raises(refused, match=r"TASKS\['default'\]\[\"OPTIONS\"\]\[\"MAX_ATTEMPTS\"\] is 0"):
         kind("default", {"OPTIONS": {"MAX_ATTEMPTS": 0}})
 
 

@@ -8,9 +8,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from windlass.clock import Duration, seconds
+from windlass.declare.registry import Contexts
 from windlass.errors import BlockingCall
 from windlass.handler.children import Child
-from windlass.handler.context import BaseContext, Need, wait_limit
+from windlass.handler.context import BaseContext, Context, Need, wait_limit
 from windlass.handler.steps import refuse_inside_a_step
 from windlass.handles.job import JobHandle
 from windlass.policy.limit import Value
@@ -116,3 +117,6 @@ class SyncContext(BaseContext):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+CONTEXTS = Contexts(awaited=Context, blocking=SyncContext)

@@ -87,7 +87,7 @@ async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Call
 
 
 def account(job: Job, context: BaseContext | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
-    """An attempt for `decide`: `waited` seconds from its claim to its start, `elapsed` since then."""
+    """An attempt for `decide`: `waited` seconds from the answer to its claim until its start, `elapsed` since then."""
     assert job.claimed_at is not None
     # The database's time of the claim plus what this process measured since: no wall clock of ours.
     started_at = job.claimed_at + timedelta(seconds=waited)

@@ -69,7 +69,7 @@ class Coordinator(Service):
                     self._start(job, processor)
 
     def _is_stopped(self, job: Job) -> bool:
-        return self._state.closures.stops(job, self._state.leases.claimed_at(job.lease))
+        return self._state.closures.stops(job, self._state.leases.sent_at(job.lease))
 
     def _release(self, job: Job, processor: Processor) -> None:
         """The job's gate closed while the job was claimed, or while it waited here."""

@@ -120,7 +120,7 @@ class Discovery(Service):
         asked_at = self.clock.monotonic()
         held = await self._lost_answers.ask()
         if held is not None:
-            self.take(held.jobs, asked_at)
+            self.take(held.jobs, asked_at, self.clock.monotonic())
             await self._lost_answers.bury(held.unreadable)
 
     async def claim_all(self) -> float:
@@ -190,22 +190,22 @@ class Discovery(Service):
         if paces:  # else: a claim for a few suspects, after which a whole rescan comes as soon as it would have
             self._rescans.record(self.last_success - began, rescan=rescan)
         if worker == state.worker:  # else: claimed by an incarnation that is dead; its rescue releases them
-            self.take(claimed.jobs, began)
+            self.take(claimed.jobs, began, self.last_success)
         return claimed
 
-    def take(self, jobs: list[Job], at: float) -> None:
-        """Put jobs that were claimed at this time of the monotonic clock into the local queue."""
+    def take(self, jobs: list[Job], sent: float, answered: float) -> None:
+        """Put jobs whose claim was sent and answered at these times of the monotonic clock into the local queue."""
         state = self._state
-        state.leases.take(jobs, at)
+        state.leases.take(jobs, sent, answered)
         if self._ending:  # the worker stops: what this claim brought starts elsewhere
             for job in jobs:
                 self._completer.submit(release_unstarted(job))
             return
         for job in jobs:
-            refusal = state.local_queue.enqueue(job, at)
+            refusal = state.local_queue.enqueue(job, sent)
             if refusal is QueueRefusal.FULL and self._coordinator.assigns_at_once:
                 self._coordinator.on_jobs_queued()  # what waits may start now, and make room
-                refusal = state.local_queue.enqueue(job, at)
+                refusal = state.local_queue.enqueue(job, sent)
             if refusal is not None:
                 log.debug("job %s goes back: %s", job.id, refusal.value)
                 # Not at once: whatever refused it is still there, and this would be a loop at the database's speed.

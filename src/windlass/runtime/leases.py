@@ -15,24 +15,32 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """Held leases, with the moment of their claim on the monotonic clock.
+    """Held leases, with two moments of their claim on the monotonic clock: it was sent, and its answer came.
+
+    The store leased the jobs between the two. What must not be too late counts from the first, and what must not be
+    too early from the second.
 
     Compared by token: after a lost lease this worker may hold the same job again, and what is left of the old lease
     must not count for the new one.
     """
 
     def __init__(self) -> None:
-        self._claimed: dict[UUID, tuple[Job, float]] = {}  # by the job's id: as it was claimed, and when
+        self._claimed: dict[UUID, tuple[Job, float, float]] = {}  # by the job's id: as it was claimed, sent, answered
         self.executions: dict[UUID, Execution] = {}  # by the job's id
 
-    def take(self, jobs: Iterable[Job], at: float) -> None:
+    def take(self, jobs: Iterable[Job], sent: float, answered: float) -> None:
         for job in jobs:
-            self._claimed[job.id] = (job, at)
+            self._claimed[job.id] = (job, sent, answered)
 
-    def claimed_at(self, lease: Lease) -> float | None:
-        """When this very lease was given; None when it is not held any more."""
+    def sent_at(self, lease: Lease) -> float | None:
+        """When the claim of this very lease was sent; None when it is not held any more."""
         held = self._claimed.get(lease.job)
         return held[1] if held is not None and held[0].token == lease.token else None
+
+    def answered_at(self, lease: Lease) -> float | None:
+        """When this very lease arrived here; None when it is not held any more."""
+        held = self._claimed.get(lease.job)
+        return held[2] if held is not None and held[0].token == lease.token else None
 
     def holds(self, lease: Lease) -> bool:
         held = self._claimed.get(lease.job)
@@ -50,7 +58,7 @@ class Leases:
 
     def drop_all(self) -> list[Job]:
         """Every lease is gone: the jobs that were held."""
-        dropped = [job for job, _ in self._claimed.values()]
+        dropped = [job for job, _, _ in self._claimed.values()]
         self._claimed.clear()
         return dropped
 

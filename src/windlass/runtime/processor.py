@@ -325,9 +325,13 @@ class Execution:
         )
 
     def _waited(self, started: float) -> float:
-        """Seconds from the claim to the start."""
-        claimed = self.state.leases.claimed_at(self.job.lease)
-        return 0.0 if claimed is None else started - claimed
+        """Seconds from the claim's answer to the start.
+
+        Not from the sending: the job's `claimed_at` is the database's time, which is later, and an attempt would start
+        after its own end.
+        """
+        answered = self.state.leases.answered_at(self.job.lease)
+        return 0.0 if answered is None else started - answered
 
     def _emit_end(self, outcome: Outcome, transition: Transition | None) -> None:
         elapsed = self.state.clock.monotonic() - (self._started or 0.0)

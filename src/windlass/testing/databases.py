@@ -287,7 +287,7 @@ class _DatabasePool:
             self._template = await self._make_template()
         name = f"windlass_test_{uuid4().hex[:12]}"
         await self._administer(f"CREATE DATABASE {name} TEMPLATE {self._template}")
-        copy = _Copy(self._named(name), await _connect(self._named(name)))
+        copy = _Copy(self._named(name), await connect(self._named(name)))
         await copy.connection.execute("UPDATE windlass.installation SET id = DEFAULT")
         copy.shape = await copy.connection.fetchval(SHAPE)
         return copy
@@ -299,7 +299,7 @@ class _DatabasePool:
         await self._administer(f"CREATE DATABASE {name}")
         try:
             await PostgresMigrator(self._named(name)).migrate()
-            connection = await _connect(self._named(name))
+            connection = await connect(self._named(name))
             await connection.execute(MOVABLE_CLOCK + self._given)
             await connection.close()
         except BaseException:
@@ -326,7 +326,7 @@ class _DatabasePool:
 
     async def _administer(self, statement: str) -> None:
         if self._administrator is None or self._administrator.is_closed():
-            self._administrator = await _connect(self._server)
+            self._administrator = await connect(self._server)
         try:
             await self._administrator.execute(statement)
         except Exception as error:
@@ -337,7 +337,7 @@ class _DatabasePool:
             ) from error
 
 
-async def _connect(url: str) -> Any:
+async def connect(url: str) -> Any:
     """Without the engine's time limits: a busy server may take long to copy a database."""
     try:
         import asyncpg

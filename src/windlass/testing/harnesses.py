@@ -34,9 +34,10 @@ from windlass.store.protocol import Claim, NewWorker, Store
 from windlass.testing.asserts import ENQUEUED, ExpectedJob, Kind, complaint, due, type_of, waiting
 from windlass.testing.client import HarnessClient
 from windlass.testing.clock import ManualClock
-from windlass.testing.databases import temporary_database
+from windlass.testing.databases import Database, temporary_database
 from windlass.testing.errors import EndlessDrain, HarnessError, NothingDue
 from windlass.testing.executor import CallerThreadExecutor
+from windlass.testing.given_databases import given_database
 from windlass.testing.inline import nested, run_these
 from windlass.testing.results import AttemptResult, call_text, raising, to_raise
 from windlass.testing.single_claims import SingleClaims
@@ -69,7 +70,7 @@ class Harness:
         if not isinstance(app, Windlass):
             raise HarnessError(f"a harness takes the program's Windlass(), not {type(app).__name__}")
         self.app = app
-        self._database = temporary_database(url)
+        self._database = _database_of(app, url)
         self.clock = ManualClock(start or datetime.now(UTC), before=self._database.move)
         self._inline = inline
         self._raise_errors = raise_errors
@@ -366,6 +367,16 @@ class Harness:
     def _due(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         now = self.clock.now()
         return [job for job in jobs if not job.delay and (job.run_at is None or job.run_at <= now)]
+
+
+def _database_of(app: Windlass, url: str | None) -> Database:
+    """A throw-away database; for the app of a framework that makes a test database itself, that one."""
+    own: Callable[[], str] | None = getattr(app, "test_url", None)
+    if own is None:
+        return temporary_database(url)
+    if url is not None:
+        raise HarnessError("this app's tests use the test database of its framework; leave url= away")
+    return given_database(own())
 
 
 def _on_own_thread(work: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ except ImportError as error:
         "django-tasks is windlass.integrations.django.backport.WindlassBackend"
     ) from error
 from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
-from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
 from django.tasks.signals import task_enqueued, task_finished, task_started
 from django.utils.json import normalize_json
 
@@ -44,6 +44,7 @@ class WindlassBackend(BackendBase, BaseTaskBackend):  # type: ignore[misc]  # Dj
         context=TaskContext,
         normalize_json=normalize_json,
         invalid=InvalidTask,
+        invalid_backend=InvalidTaskBackend,
         missing=TaskResultDoesNotExist,
         enqueued=task_enqueued,
         started=task_started,

@@ -8,14 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django_tasks import exceptions
 from django_tasks.backends.base import BaseTaskBackend
 from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
-from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
 from django_tasks.signals import task_enqueued, task_finished, task_started
 from django_tasks.utils import normalize_json
 
 from windlass.integrations.django.backend_base import BackendBase
 from windlass.integrations.django.task_registry import TaskApi
+
+
+def _exception(name: str) -> type[Exception]:
+    """The exception under Django's own name for it, or under the one that django-tasks used up to 0.12."""
+    found: type[Exception] = getattr(exceptions, name, None) or getattr(exceptions, f"{name}Error")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +41,9 @@ class WindlassBackend(BackendBase, BaseTaskBackend):
         error=TaskError,
         context=TaskContext,
         normalize_json=normalize_json,
-        invalid=InvalidTaskError,
-        missing=TaskResultDoesNotExist,
+        invalid=_exception("InvalidTask"),
+        invalid_backend=_exception("InvalidTaskBackend"),
+        missing=exceptions.TaskResultDoesNotExist,
         enqueued=task_enqueued,
         started=task_started,
         finished=task_finished,

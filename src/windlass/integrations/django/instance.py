@@ -10,13 +10,17 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core import mail
-from django.db import close_old_connections
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, connections
+from django.db.transaction import TransactionManagementError
 
 from windlass.app import Windlass
 from windlass.client import Client
 from windlass.config import Settings
 from windlass.integrations.django.config import Configuration
 from windlass.integrations.django.database import url_of
+from windlass.integrations.django.task_job import add_job_type
+from windlass.integrations.django.task_registry import TASK_REGISTRY
 from windlass.integrations.wrapping_registry import WrappingRegistry
 from windlass.model.job import NewJob
 from windlass.store import dialect_of
@@ -32,7 +36,9 @@ PROGRAM = "windlass.integrations.django.program:app"
 @cache
 def get_app() -> DjangoWindlass:
     """The project's app. It is made once, when the first job is declared or enqueued."""
-    return DjangoWindlass(Configuration.read())
+    app = DjangoWindlass(Configuration.read())
+    TASK_REGISTRY.make_job_types(lambda path: add_job_type(app._registry, path))
+    return app
 
 
 class DjangoWindlass(Windlass):
@@ -60,6 +66,20 @@ class DjangoWindlass(Windlass):
     @settings.setter
     def settings(self, settings: Settings) -> None:
         self._settings = settings
+
+    def test_url(self) -> str:
+        """Where `windlass.testing.harness(app)` runs the project's jobs: in Django's own test database."""
+        if not hasattr(mail, "outbox"):
+            raise ImproperlyConfigured(
+                "harness(app) deletes every job of the database that it uses, and this is no test run of Django; run "
+                "it with manage.py test, or with pytest-django"
+            )
+        if self._given.database is not None and connections[self._given.database].in_atomic_block:
+            raise TransactionManagementError(
+                "harness(app) is inside the transaction of a TestCase, where no worker sees the jobs; use "
+                "TransactionTestCase, or @pytest.mark.django_db(transaction=True)"
+            )
+        return self.settings.url
 
 
 def _url(configuration: Configuration) -> str:

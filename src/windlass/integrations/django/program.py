@@ -12,10 +12,8 @@ if not apps.ready:
     django.setup()
 
 from windlass.integrations.django import app
-from windlass.integrations.django.task_job import task_job_type
 from windlass.integrations.django.task_registry import discover
 
-task_job_type()
 discover()
 
 __all__ = ["app"]

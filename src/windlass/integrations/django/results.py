@@ -38,9 +38,8 @@ OTHER_ENGINE_ERROR = "windlass.errors.WindlassError"
 
 
 class TaskInput(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The input of a job: a task's path and its arguments."""
+    """The input of a job: a task's arguments, and what its result needs. The job's type is the task's path."""
 
-    task: str
     args: list[Any]
     kwargs: dict[str, Any]
     backend: str
@@ -51,6 +50,7 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     """The part of a job that a result needs. The defaults are those of a job that no worker has claimed yet."""
 
     id: UUID
+    type: str
     queue: str
     priority: int
     input: TaskInput
@@ -66,6 +66,7 @@ class TaskRecord(msgspec.Struct, kw_only=True):
 def read_record(job: Job) -> TaskRecord:
     return TaskRecord(
         id=job.id,
+        type=job.type,
         queue=job.queue,
         priority=job.priority,
         input=msgspec.json.decode(job.input, type=TaskInput),
@@ -86,14 +87,15 @@ def _attempts(job: Job) -> list[Attempt]:
 def make_result(api: TaskApi, task: Any, job: TaskRecord) -> Any:
     """The `TaskResult`."""
     status = api.status(STATUSES[job.status])
+    starts = _starts(job)
     result = api.result(
         task=_as_enqueued(api, task, job),
         id=str(job.id),
         status=status,
         enqueued_at=to_project_time(job.created_at),
-        started_at=to_project_time(_first_start(job)),
+        started_at=to_project_time(starts[0] if starts else None),
         finished_at=to_project_time(job.finished_at) if status in ("FAILED", "SUCCESSFUL") else None,
-        last_attempted_at=to_project_time(job.started_at),
+        last_attempted_at=to_project_time(starts[-1] if starts else None),
         args=job.input.args,
         kwargs=job.input.kwargs,
         backend=job.input.backend,
@@ -126,15 +128,20 @@ def to_project_time(value: datetime | None) -> datetime | None:
     return aware if settings.USE_TZ else naive
 
 
-def _first_start(job: TaskRecord) -> datetime | None:
-    return job.attempts[0].started_at if job.attempts else job.started_at
+def _starts(job: TaskRecord) -> list[datetime | None]:
+    starts = [attempt.started_at for attempt in job.attempts]
+    return [*starts, job.started_at] if _has_unrecorded_attempt(job) else starts
 
 
 def _workers(job: TaskRecord) -> list[str]:
-    """The worker of each attempt. A running attempt, and a success without an entry, are known from the job itself."""
     workers = [str(attempt.worker) for attempt in job.attempts]
+    return [*workers, str(job.worker)] if _has_unrecorded_attempt(job) else workers
+
+
+def _has_unrecorded_attempt(job: TaskRecord) -> bool:
+    """A running attempt, and a success that logged nothing, are known from the job itself."""
     unrecorded = job.status is State.SUCCEEDED and not any(a.outcome == Ending.SUCCEEDED for a in job.attempts)
-    return [*workers, str(job.worker)] if unrecorded or job.status is State.RUNNING else workers
+    return unrecorded or job.status is State.RUNNING
 
 
 def _as_enqueued(api: TaskApi, task: Any, job: TaskRecord) -> Any:

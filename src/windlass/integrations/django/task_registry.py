@@ -1,7 +1,8 @@
 """Which Django tasks this process may run: those that the project's own code has declared, and no others.
 
-A job names its task by a path. The path is looked up here and never imported: a client that can write a row into the
-database must not be able to choose what a worker imports or calls.
+The type of a job is the path of its task. A worker claims the types of the tasks that are declared here. It never
+imports a path that it read: a client that can write a row into the database must not be able to choose what a worker
+imports or calls.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class TaskApi:
     error: Callable[..., Any]  # TaskError
     context: Callable[..., Any]  # TaskContext
     normalize_json: Callable[[Any], Any]
-    invalid: type[Exception]
+    invalid: type[Exception]  # InvalidTask, or InvalidTaskError in django-tasks up to 0.12
+    invalid_backend: type[Exception]  # InvalidTaskBackend, or InvalidTaskBackendError
     missing: type[Exception]  # TaskResultDoesNotExist
     enqueued: Any  # the three signals
     started: Any
@@ -51,12 +53,22 @@ class TaskRegistry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, DeclaredTask] = {}
+        self._add_job_type: Callable[[str], None] | None = None
 
     def add(self, task: Any, api: TaskApi) -> None:
         """Keep the first task of a function: `task.using(…)` makes more of them."""
-        known = self._tasks.get(task.module_path)
+        path = task.module_path
+        known = self._tasks.get(path)
+        if known is None and self._add_job_type is not None:
+            self._add_job_type(path)
         if known is None or known.task.func is not task.func:
-            self._tasks[task.module_path] = DeclaredTask(task, api)
+            self._tasks[path] = DeclaredTask(task, api)
+
+    def make_job_types(self, add_job_type: Callable[[str], None]) -> None:
+        """Call `add_job_type` with the path of every task: of those that are declared now, and of each later one."""
+        self._add_job_type = add_job_type
+        for path in self._tasks:
+            add_job_type(path)
 
     def find(self, path: str) -> DeclaredTask | None:
         """The task of this path. A process that has not imported the project's tasks imports them first."""

@@ -79,7 +79,7 @@ class Work(Message, frozen=True):
     job: Job
     module: str
     qualname: str
-    waited: float  # seconds from the claim to the start
+    waited: float  # seconds from the answer to the claim until the start
 
 
 class StopRequest(Message, frozen=True):
