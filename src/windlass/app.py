@@ -119,8 +119,10 @@ class Windlass(Operators):
     def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
         """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m", …)`.
 
-        `unique` refuses a second job: True (by all arguments), names of arguments, a function of them, or `unique(…)`
-        with states, window and scope. `unique_forever` refuses it even after the job's history was deleted.
+        `unique` refuses a second job with the same key while the first is unfinished, and also after the first has
+        succeeded: True (the key is all arguments), names of arguments, a function of them, or `unique(…)` with states,
+        window and scope. `unique=unique("url", states="unfinished")` refuses only while the first is unfinished.
+        `unique_forever` refuses even after the job's history was deleted.
 
         `limits` lists what its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
 
