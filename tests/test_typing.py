@@ -82,13 +82,13 @@ with_context.enqueue()      # E: call-arg
 app.worker(queue="mail")    # E: call-arg
 Windlass(1)                 # E: arg-type
 
-line = app.pipeline("line", (plain, phase(with_context, processors=3), add), labels={"dead": "failed"})
+line = app.pipeline("line", plain, phase(with_context, processors=3), add, labels={"dead": "failed"})
 assert_type(line.enqueue(3).result(), int)
 assert_type(line.options(priority=5).enqueue(n=3), JobHandle[int])
-assert_type(app.pipeline("list", [plain, phase(add)]).enqueue(3).result(), object)
+assert_type(app.pipeline("list", plain, phase(add)).enqueue(3).result(), object)
 line.enqueue("3")           # E: arg-type
 line.enqueue()              # E: call-arg
-app.pipeline("print", [1])  # E: list-item
+app.pipeline("print", 1)  # E: list-item
 
 handle = add.enqueue(1)
 assert_type(handle.status(), State)

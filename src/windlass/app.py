@@ -6,7 +6,7 @@ import builtins
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.admin import Operators
@@ -56,6 +56,15 @@ Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
 
 CONTEXTS = Contexts(awaited=Context, blocking=SyncContext)
+
+
+class PipelineOptions(TypedDict, total=False):
+    """What `app.pipeline(…)` takes beside its phases."""
+
+    labels: dict[str, str] | None
+    on_dead: JobType[..., Any] | str | None
+    on_cancelled: JobType[..., Any] | str | None
+    on_succeeded: JobType[..., Any] | str | None
 
 
 class Decorator(Protocol):
@@ -171,41 +180,34 @@ class Windlass(Operators):
         self._registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
 
-    # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
+    # The enqueue has the first phase's parameters, and the job has the last phase's result.
     @overload
-    def pipeline(  # type: ignore[overload-overlap]
-        self,
-        name: str,
-        phases: tuple[JobType[P, Any] | Phase[P, Any], *tuple[AnyPhase, ...], JobType[..., R] | Phase[..., R]],
-        *,
-        labels: dict[str, str] | None = None,
-        on_dead: JobType[..., Any] | str | None = None,
-        on_cancelled: JobType[..., Any] | str | None = None,
-        on_succeeded: JobType[..., Any] | str | None = None,
+    def pipeline(
+        self, name: str, only: JobType[P, R] | Phase[P, R], /, **options: Unpack[PipelineOptions]
     ) -> Pipeline[P, R]: ...
     @overload
     def pipeline(
         self,
         name: str,
-        phases: Sequence[AnyPhase],
-        *,
-        labels: dict[str, str] | None = None,
-        on_dead: JobType[..., Any] | str | None = None,
-        on_cancelled: JobType[..., Any] | str | None = None,
-        on_succeeded: JobType[..., Any] | str | None = None,
-    ) -> Pipeline[..., object]: ...
+        first: JobType[P, Any] | Phase[P, Any],
+        /,
+        *later: *tuple[*tuple[AnyPhase, ...], JobType[..., R] | Phase[..., R]],
+        **options: Unpack[PipelineOptions],
+    ) -> Pipeline[P, R]: ...
+    @overload
+    def pipeline(self, name: str, /, *phases: AnyPhase, **options: Unpack[PipelineOptions]) -> Pipeline[..., Any]: ...
 
-    def pipeline(
+    def pipeline(  # type: ignore[misc]  # mypy compares no unpacked tuple with *phases
         self,
         name: str,
-        phases: Sequence[Any],
-        *,
+        /,
+        *phases: Any,
         labels: dict[str, str] | None = None,
         on_dead: JobType[..., Any] | str | None = None,
         on_cancelled: JobType[..., Any] | str | None = None,
         on_succeeded: JobType[..., Any] | str | None = None,
     ) -> Pipeline[..., Any]:
-        """One job that moves through phases: `site = app.pipeline("site", [analyse, phase(ask, processors=10)])`.
+        """One job that moves through phases: `site = app.pipeline("site", analyse, phase(ask, processors=10))`.
 
         Each phase has its type's handler, queue, retries and time limit. The first phase binds the input; a later
         handler gets the arguments that it has parameters for. `ctx.previous` is the result of the phase before.

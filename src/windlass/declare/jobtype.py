@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class TypedCall(Call, Generic[R], frozen=True):
+class TypedCall(Call, Generic[R_co], frozen=True):
     """A call that knows its result's type."""
 
 
-class ConfiguredJob(Generic[P, R]):
+class ConfiguredJob(Generic[P, R_co]):
     """A job type with options for its enqueues."""
 
     def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
@@ -36,12 +36,12 @@ class ConfiguredJob(Generic[P, R]):
         self._definition = definition
         self._options = options
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R_co]:
         """A checked call, for `enqueue_many`."""
         input = self._definition.signature.bind(args, kwargs)
         return TypedCall(self._definition, input, self._options, self._app._registry)
 
-    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
+    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R_co]]:
         """Enqueue a job; returns when it is stored (with conn=: written). Asynchronous code awaits `aenqueue`.
 
         When another job holds its key, the handle is that job's, and `handle.existing` is true.
@@ -77,7 +77,7 @@ class ConfiguredJob(Generic[P, R]):
         limits: Mapping[str, Value | None] | None = None,
         conn: object | None = None,
         **misspelt: Never,
-    ) -> ConfiguredJob[P, R]:
+    ) -> ConfiguredJob[P, R_co]:
         """The same job type with options for the next enqueue.
 
         `key=` is the text of its unique key. `unique=` sets how it is unique (False: not at all). Enqueues with one
@@ -102,7 +102,7 @@ class ConfiguredJob(Generic[P, R]):
         return ConfiguredJob(self._app, self._definition, self._options.merge({**chosen, **misspelt}, self._definition))
 
 
-class JobType(ConfiguredJob[P, R]):
+class JobType(ConfiguredJob[P, R_co]):
     """A function that is also a job type. Calling it just calls it."""
 
     def __init__(self, app: Windlass, definition: Definition) -> None:
@@ -113,33 +113,33 @@ class JobType(ConfiguredJob[P, R]):
         return f"<job type {self._definition.type!r}>"
 
 
-class PlainJob(JobType[P, R]):
-    """`def f(a: int) -> R`"""
+class PlainJob(JobType[P, R_co]):
+    """`def f(a: int) -> R_co`"""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._definition.fn(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        result: R_co = self._definition.fn(*args, **kwargs)
         return result
 
 
-class PlainContextJob(JobType[P, R]):
-    """`def f(ctx: SyncContext, a: int) -> R`"""
+class PlainContextJob(JobType[P, R_co]):
+    """`def f(ctx: SyncContext, a: int) -> R_co`"""
 
-    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._definition.fn(ctx, *args, **kwargs)
+    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        result: R_co = self._definition.fn(ctx, *args, **kwargs)
         return result
 
 
-class AsyncJob(JobType[P, R]):
-    """`async def f(a: int) -> R`"""
+class AsyncJob(JobType[P, R_co]):
+    """`async def f(a: int) -> R_co`"""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self._definition.fn(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        result: Coroutine[Any, Any, R_co] = self._definition.fn(*args, **kwargs)
         return result
 
 
-class AsyncContextJob(JobType[P, R]):
-    """`async def f(ctx: Context, a: int) -> R`"""
+class AsyncContextJob(JobType[P, R_co]):
+    """`async def f(ctx: Context, a: int) -> R_co`"""
 
-    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self._definition.fn(ctx, *args, **kwargs)
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        result: Coroutine[Any, Any, R_co] = self._definition.fn(ctx, *args, **kwargs)
         return result
