@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine, Mapping
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
@@ -22,20 +24,68 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 class TypedCall(Call, Generic[R_co], frozen=True):
     """A call that knows its result's type."""
 
 
+class DescribedMethod:
+    """A method that has, on each job type, the parameters of its handler, for `inspect.signature` and `help`.
+
+    The attribute is a bound method of a copy of the method, one copy per job type, made when it is first used.
+    """
+
+    def __init__(self, method: Callable[..., object], answer: type) -> None:
+        self._method = cast(FunctionType, method)
+        self._answer = answer
+
+    def __get__(self, job: ConfiguredJob[..., Any] | None, owner: object) -> Callable[..., object]:
+        if job is None:
+            return self._method
+        own = job._methods.get(self._method.__name__)
+        if own is None:
+            own = job._methods[self._method.__name__] = self._describe(job._definition)
+        return MethodType(own, job)
+
+    def _describe(self, definition: Definition) -> FunctionType:
+        method = self._method
+        own = FunctionType(
+            method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+        )
+        functools.update_wrapper(own, method)
+        del own.__dict__["__wrapped__"]  # as in `describe_like`
+        own.__dict__["__signature__"] = _signature_of(definition, self._answer)
+        return own
+
+
+def described(answer: type) -> Callable[[Method], Method]:
+    """Give a method of a job type the parameters of the handler, and `answer[result of the handler]` as its result."""
+
+    def describe(method: Method) -> Method:
+        described: Any = DescribedMethod(method, answer)
+        return cast(Method, described)
+
+    return describe
+
+
 class ConfiguredJob(Generic[P, R_co]):
     """A job type with options for its enqueues."""
 
-    def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
+    def __init__(
+        self,
+        app: Windlass,
+        definition: Definition,
+        options: Options,
+        methods: dict[str, FunctionType] | None = None,
+    ) -> None:
         self._app = app
         self._definition = definition
         self._options = options
+        self._methods = {} if methods is None else methods  # see `DescribedMethod`
 
+    @described(TypedCall)
     def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R_co]:
         """A checked call, for `enqueue_many`."""
         input = self._definition.signature.bind(args, kwargs)
@@ -51,8 +101,8 @@ class ConfiguredJob(Generic[P, R_co]):
             [job], self._options.conn, lambda existing: JobHandle._of(client, job, self._definition, existing)
         )
 
-    enqueue = blocking_enqueue(_enqueue)
-    aenqueue = awaited_enqueue(_enqueue)
+    enqueue = described(JobHandle)(blocking_enqueue(_enqueue))
+    aenqueue = described(JobHandle)(awaited_enqueue(_enqueue))
 
     @property
     def _client(self) -> Client:
@@ -99,7 +149,8 @@ class ConfiguredJob(Generic[P, R_co]):
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return ConfiguredJob(self._app, self._definition, self._options.merge({**chosen, **misspelt}, self._definition))
+        merged = self._options.merge({**chosen, **misspelt}, self._definition)
+        return ConfiguredJob(self._app, self._definition, merged, self._methods)
 
 
 class JobType(ConfiguredJob[P, R_co]):
@@ -143,3 +194,28 @@ class AsyncContextJob(JobType[P, R_co]):
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         result: Coroutine[Any, Any, R_co] = self._definition.fn(ctx, *args, **kwargs)
         return result
+
+
+def _signature_of(definition: Definition, answer: Any) -> inspect.Signature:
+    """The handler's parameters without its context, and the answer for the result of the (last phase's) handler."""
+    shown = _signature(definition.fn)
+    parameters = list(shown.parameters.values())
+    if definition.signature.context is not None:
+        del parameters[0]
+    last = shown if definition.plan is None else _signature(definition.plan.phases[-1].definition.fn)
+    name = "self"  # a bound method's first parameter, which inspect leaves out
+    while any(parameter.name == name for parameter in parameters):
+        name = f"_{name}"
+    first = inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
+    result = last.return_annotation
+    return inspect.Signature(
+        [first, *parameters], return_annotation=answer if result is inspect.Signature.empty else answer[result]
+    )
+
+
+def _signature(fn: Callable[..., object]) -> inspect.Signature:
+    """With the hints themselves, where the module can resolve their names."""
+    try:
+        return inspect.signature(fn, eval_str=True)
+    except Exception:  # a hint may name a class of the function that declares the job
+        return inspect.signature(fn)

@@ -212,11 +212,11 @@ class Context(BaseContext):
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Literal["ended"],
         timeout: Duration | None = None,
-    ) -> Coroutine[Any, Any, list[Child[Any]]]: ...
+    ) -> Coroutine[Any, Any, list[Child[object]]]: ...
     @overload
     def wait(
         self, jobs: Iterable[Child[R] | JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
@@ -224,11 +224,11 @@ class Context(BaseContext):
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Need = "all",
         timeout: Duration | None = None,
-    ) -> Coroutine[Any, Any, list[Any]]: ...
+    ) -> Coroutine[Any, Any, list[object]]: ...
     def wait(
         self, jobs: Iterable[object], *, need: Need | Literal["ended"] = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[Any]]:

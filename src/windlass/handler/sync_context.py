@@ -57,11 +57,11 @@ class SyncContext(BaseContext):
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Literal["ended"],
         timeout: Duration | None = None,
-    ) -> list[Child[Any]]: ...
+    ) -> list[Child[object]]: ...
     @overload
     def wait(
         self, jobs: Iterable[Child[R] | JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
@@ -69,11 +69,11 @@ class SyncContext(BaseContext):
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Need = "all",
         timeout: Duration | None = None,
-    ) -> list[Any]: ...
+    ) -> list[object]: ...
     def wait(
         self, jobs: Iterable[object], *, need: Need | Literal["ended"] = "all", timeout: Duration | None = None
     ) -> list[Any]:
