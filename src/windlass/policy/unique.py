@@ -72,7 +72,7 @@ def unique(
     With `forever` the key stays after the job's history has been deleted.
     """
     if scope not in SCOPES:
-        raise ConfigError(f"unique(scope={scope!r}){suggest(str(scope), SCOPES)}")
+        raise ConfigError(f"unique(scope=…): there is no scope {scope!r}{suggest(str(scope), SCOPES)}")
     length = None if window is None else seconds(window, what="unique(window=…)")
     if length == 0:
         raise ConfigError(f"unique(window={window!r}) refuses nothing; leave it out for a key that does not expire")
