@@ -460,7 +460,7 @@ def test_each_phase_of_a_pipeline_has_its_types_limits(app: Windlass) -> None:
     @app.job
     async def store(ctx: Context) -> None: ...
 
-    site = app.pipeline("site", [fetch, phase(ask, name="asking"), store])
+    site = app.pipeline("site", fetch, phase(ask, name="asking"), store)
     first = site.options(tenant="acme").call("https://example.org").new_job(app.settings)
     second = next_phase(app._registry, record(first))
     third = next_phase(app._registry, record(first, type="ask", phase="asking"))
@@ -482,7 +482,7 @@ def test_keys_of_a_phase_that_cannot_be_made_raise_before_the_previous_phase_end
     @app.job(limits=[limit("domain", 2, key=raising)])
     async def parse(url: str) -> None: ...
 
-    site = app.pipeline("site", [fetch, parse])
+    site = app.pipeline("site", fetch, parse)
     job = record(site.call("x").new_job(app.settings))
 
     with pytest.raises(

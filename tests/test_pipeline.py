@@ -37,7 +37,7 @@ def site(app: Windlass) -> Pipeline[..., object]:
     async def ask(ctx: Context, depth: int = 1) -> tuple[int, ...]:
         return (depth,)
 
-    return app.pipeline("site", [phase(analyse, name="analysis", processors=3), form, ask], labels=LABELS)
+    return app.pipeline("site", phase(analyse, name="analysis", processors=3), form, ask, labels=LABELS)
 
 
 def record(**values: Any) -> Job:
@@ -122,7 +122,7 @@ def test_without_labels_states_have_their_own_names(app: Windlass) -> None:
     @app.job(labels={"dead": "failed"})
     async def other() -> None: ...
 
-    line = app.pipeline("line", [one, other])
+    line = app.pipeline("line", one, other)
     plain = app._registry.require("other")
 
     assert [line.label(record(status=state, phase="one")) for state in (State.QUEUED, State.DEAD)] == ["queued", "dead"]
@@ -139,35 +139,35 @@ def test_two_pipelines_may_share_a_phase(app: Windlass) -> None:
     @app.job
     async def store(url: str) -> None: ...
 
-    app.pipeline("web", [fetch, phase(store, processors=2)])
-    app.pipeline("mail", [read, phase(store, processors=2)])
+    app.pipeline("web", fetch, phase(store, processors=2))
+    app.pipeline("mail", read, phase(store, processors=2))
 
     assert phases(app._registry) == {"fetch": ["fetch"], "read": ["read"], "store": ["store"]}
     with pytest.raises(RegistrationError, match="'store' is phase 'keep' here and phase 'store' of pipeline"):
-        app.pipeline("third", [fetch, phase(store, name="keep", processors=2)])
+        app.pipeline("third", fetch, phase(store, name="keep", processors=2))
     with pytest.raises(RegistrationError, match="processors=None here and processors=2 in pipeline"):
-        app.pipeline("third", [fetch, store])
+        app.pipeline("third", fetch, store)
     assert list(app._registry.pipelines) == ["web", "mail"]
 
 
 def declarations() -> dict[str, tuple[Callable[[Windlass, dict[str, Any]], object], str]]:
     def pipeline(*items: str, **options: Any) -> Callable[[Windlass, dict[str, Any]], object]:
-        return lambda app, types: app.pipeline("line", [types[item] for item in items], **options)
+        return lambda app, types: app.pipeline("line", *[types[item] for item in items], **options)
 
     return {
         "empty": (pipeline(), "has no phases"),
         "one type twice": (pipeline("one", "two", "one"), "has job type 'one' twice"),
-        "no list": (lambda app, types: app.pipeline("line", types["one"]), "a list of job types"),
-        "text": (lambda app, types: app.pipeline("line", "one"), "a list of job types"),  # type: ignore[arg-type]
-        "no job type": (lambda app, types: app.pipeline("line", [print]), "neither a job type"),  # type: ignore[list-item]
-        "options": (lambda app, types: app.pipeline("line", [types["one"].options(priority=1)]), "neither a job type"),
+        "a list": (lambda app, types: app.pipeline("line", [types["one"]]), "list its phases one by one"),  # type: ignore[call-overload]
+        "text": (lambda app, types: app.pipeline("line", "one"), "'one' is neither a job type"),  # type: ignore[call-overload]
+        "no job type": (lambda app, types: app.pipeline("line", print), "neither a job type"),  # type: ignore[call-overload]
+        "options": (lambda app, types: app.pipeline("line", types["one"].options(priority=1)), "neither a job type"),
         "phase of options": (lambda app, types: phase(types["one"].options(priority=1)), "@app.job, without options"),
         "duplicate phase": (
-            lambda app, types: app.pipeline("line", [types["one"], phase(types["two"], name="one")]),
+            lambda app, types: app.pipeline("line", types["one"], phase(types["two"], name="one")),
             "two phases 'one'",
         ),
-        "bad phase name": (lambda app, types: app.pipeline("line", [phase(types["one"], name=" ")]), "is empty"),
-        "bad name": (lambda app, types: app.pipeline("", [types["one"]]), "the name of a pipeline is empty"),
+        "bad phase name": (lambda app, types: app.pipeline("line", phase(types["one"], name=" ")), "is empty"),
+        "bad name": (lambda app, types: app.pipeline("", types["one"]), "the name of a pipeline is empty"),
         "no processors": (lambda app, types: phase(types["one"], processors=0), "at least 1 processor"),
         "half a processor": (lambda app, types: phase(types["one"], processors=1.5), "at least 1 processor"),  # type: ignore[arg-type]
         "unknown parameter": (pipeline("one", "needs"), "'extra' of phase 'needs' is not in the input"),
@@ -211,11 +211,11 @@ def test_types_of_another_app_and_names_used_twice_are_refused(app: Windlass, tm
 
     stranger = Windlass(f"sqlite:///{tmp_path / 'other.db'}")
     with pytest.raises(RegistrationError, match="'one' belongs to another app"):
-        stranger.pipeline("line", [one])
+        stranger.pipeline("line", one)
 
-    line = app.pipeline("line", [one])
+    line = app.pipeline("line", one)
     with pytest.raises(RegistrationError, match="pipeline 'line' is declared twice"):
-        app.pipeline("line", [one])
+        app.pipeline("line", one)
     with pytest.raises(RegistrationError, match="a pipeline cannot follow by itself"):
 
         @app.job(on_dead=line)  # type: ignore[call-overload, untyped-decorator]
@@ -234,12 +234,12 @@ def test_a_follow_up_is_the_pipelines(app: Windlass) -> None:
     @app.job
     async def alarm(id: str) -> None: ...
 
-    line = app.pipeline("line", [one], on_dead=alarm)
+    line = app.pipeline("line", one, on_dead=alarm)
     job = line.call(1).new_job(app.settings)
 
     assert job.follow_ups is not None
     assert '"type":"alarm"' in job.follow_ups
-    lost = app.pipeline("lost", [one], on_dead="nobody")
+    lost = app.pipeline("lost", one, on_dead="nobody")
     with pytest.raises(EnqueueError, match="no job type 'nobody'"):
         lost.call(1).new_job(app.settings)
 
@@ -251,7 +251,7 @@ def test_later_parameters_are_read_from_the_one_input(app: Windlass) -> None:
     @app.job
     async def two(ctx: Context, *, at: datetime, depth: int = 5) -> None: ...
 
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     job = line.call("x", noon).new_job(app.settings)
     signature = app._registry.require("two").signature

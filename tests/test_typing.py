@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import windlass
+from windlass import Context, SyncContext, Windlass
 
 PROGRAM = """
-from typing import assert_type
-from windlass import Batch, Context, JobHandle, State, SyncContext, Windlass, exponential, limit, phase, rate, unique
+from typing import Any, assert_type
+from windlass import Batch, Child, Context, JobHandle, JobType, State, SyncContext, Windlass
+from windlass import exponential, limit, phase, rate, unique
 
 app = Windlass()
 
@@ -66,6 +70,8 @@ enrich.options(key=3)       # E: arg-type
 app.job(on_dead=3)          # E: call-overload
 app.job(audit=3)            # E: call-overload
 unique(windw="1h")          # E: call-arg
+unique(scope="globl")       # E: arg-type
+unique("link", states="unfinished", scope="global")
 assert_type(add(2, 3), int)
 assert_type(add.enqueue(2, 3), JobHandle[int])
 assert_type(add.enqueue(2).result(timeout=5), int)
@@ -82,13 +88,19 @@ with_context.enqueue()      # E: call-arg
 app.worker(queue="mail")    # E: call-arg
 Windlass(1)                 # E: arg-type
 
-line = app.pipeline("line", (plain, phase(with_context, processors=3), add), labels={"dead": "failed"})
+line = app.pipeline("line", plain, phase(with_context, processors=3), add, labels={"dead": "failed"})
 assert_type(line.enqueue(3).result(), int)
 assert_type(line.options(priority=5).enqueue(n=3), JobHandle[int])
-assert_type(app.pipeline("list", [plain, phase(add)]).enqueue(3).result(), object)
+assert_type(app.pipeline("one", plain).enqueue(3).result(), str)
+assert_type(app.pipeline("two", plain, phase(add)).enqueue(3).result(), int)
+assert_type(app.pipeline("five", phase(crawl), plain, add, once, with_context).enqueue("x"), JobHandle[list[int]])
+some: list[JobType[..., Any]] = [plain, add]
+assert_type(app.pipeline("unpacked", *some).enqueue(3).result(), Any)
 line.enqueue("3")           # E: arg-type
 line.enqueue()              # E: call-arg
-app.pipeline("print", [1])  # E: list-item
+app.pipeline("print", 1)    # E: call-overload
+app.pipeline("list", [plain, add])              # E: call-overload
+app.pipeline("label", plain, lables={})         # E: call-overload
 
 handle = add.enqueue(1)
 assert_type(handle.status(), State)
@@ -100,6 +112,40 @@ assert_type(app.batch([add.call(1)], then=plain.call(2)).result(timeout="5s"), s
 assert_type(app.graph().enqueue(conn=None), dict[str, JobHandle[object]])
 assert_type(app.schedule("often", plain.call(1), every="1m").fire().result(), str)
 assert_type(app.pause(queue="mail", reason="the server moves"), bool)
+
+# Calls with different results: mypy joins them to object, pyright makes a union; an annotation gives both the union.
+assert_type(app.enqueue_many([add.call(1), plain.call(2)]), list[JobHandle[object]])
+mixed: list[JobHandle[int | str]] = app.enqueue_many([add.call(1), plain.call(2)])
+either: JobHandle[int | str] = add.enqueue(1)
+assert_type(either.result(), int | str)
+assert_type(app.batch([add.call(1), plain.call(2)], then=plain.call(3)).jobs[0], JobHandle[object])
+assert_type(app.batch([add.call(1), plain.call(2)], then=plain.call(3)).result(), str)
+
+@app.job
+async def parent(ctx: Context) -> int:
+    numbers = ctx.spawn_many("add", [add.call(n) for n in range(3)])
+    assert_type(numbers, list[Child[int]])
+    assert_type(await ctx.wait(numbers), list[int])
+    assert_type(await ctx.wait(numbers, need="any", timeout="1h"), list[int])
+    for child in await ctx.wait(numbers, need="ended"):
+        assert_type(child, Child[int])
+        assert_type(child.result, int | None)
+        assert_type(child.status, State | None)
+    assert_type(await ctx.wait([await plain.aenqueue(1)], need="ended"), list[Child[str]])
+    assert_type(await ctx.wait([handle.id, "id"], need="ended"), list[Child[object]])
+    assert_type(await ctx.wait([*numbers, "id"]), list[object])
+    both = [ctx.spawn("a", add.call(1)), ctx.spawn("b", plain.call(1))]
+    assert_type(await ctx.wait(both), list[object])
+    annotated: list[Child[int | str]] = [ctx.spawn("c", add.call(1)), ctx.spawn("d", plain.call(1))]
+    assert_type(await ctx.wait(annotated), list[int | str])
+    return len(ctx.spawn_many("mixed", [add.call(1), plain.call(2)]))
+
+@app.job
+def blocking_parent(ctx: SyncContext) -> list[int | None]:
+    numbers = ctx.spawn_many("add", [add.call(n) for n in range(3)])
+    assert_type(ctx.wait(numbers), list[int])
+    return [child.result for child in ctx.wait(numbers, need="ended")]
+
 handle.status(1)            # E: call-arg
 handle.result([1])          # E: arg-type
 handle.signal()             # E: call-arg
@@ -127,6 +173,84 @@ async def main() -> None:
         ...
 """
 
+MISTAKES = """
+from windlass import Context, SyncContext, Windlass
+
+app = Windlass()
+
+@app.job
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+@app.job
+async def send(ctx: Context, to: str, *, subject: str) -> str:
+    return to
+
+# Arguments
+add.enqueue("2")                            # E: arg-type
+add.enqueue(2, b="3")                       # E: arg-type
+add.enqueue()                               # E: call-arg
+add.enqueue(1, 2, 3)                        # E: call-arg
+add.enqueue(1, c=2)                         # E: call-arg
+add.options(delay="1m").enqueue("2")        # E: arg-type
+send.enqueue("ann")                         # E: call-arg
+send.enqueue("ann", "hello")                # E: call-arg
+send.enqueue("ann", subjet="hello")         # E: call-arg
+send.call(3, subject="hello")               # E: arg-type
+app.schedule("nightly", add.call("2"), every="1d")  # E: arg-type
+
+# A call that is not a call
+app.enqueue_many([add(1)])                  # E: arg-type
+app.enqueue_many([add.enqueue(1)])          # E: arg-type
+app.enqueue_many(add.call(1))               # E: arg-type
+app.schedule("nightly", add, every="1d")    # E: arg-type
+app.batch([add.call(1)], then=add)          # E: arg-type
+
+# Results
+text: str = add.enqueue(1).result()         # E: assignment
+add.enqueue(1).result() + "1"               # E: operator
+add.enqueue(1) + 1                          # E: operator
+number: int = send.enqueue("ann", subject="hello").result()  # E: assignment
+
+async def awaiting() -> None:
+    await add.enqueue(1)                    # E: misc
+    await add.enqueue(1).result()           # E: misc
+    await app.enqueue_many([add.call(1)])   # E: misc
+    (await add.aenqueue(1)).aresult()       # E: unused-coroutine
+    add.aenqueue(1)                         # E: unused-coroutine
+    number: int = (await add.aenqueue(1)).aresult()  # E: assignment
+    add.aenqueue(1).id                      # E: attr-defined
+    await add.aenqueue("1")                 # E: arg-type
+    await add(1)                            # E: misc
+
+@app.job
+async def parent(ctx: Context) -> int:
+    kids = ctx.spawn_many("kid", [add.call(n) for n in range(3)])
+    await kids[0]                           # E: misc
+    await ctx.spawn("late", add.call(1))    # E: misc
+    ctx.spawn("kid", add(1))                # E: arg-type
+    ctx.spawn("kid", add.call("1"))         # E: arg-type
+    sum(ctx.wait(kids))                     # E: call-overload
+    await ctx.wait(kids, need="some")       # E: call-overload
+    await ctx.wait(kids[0])                 # E: call-overload
+    for child in await ctx.wait(kids, need="ended"):
+        child.result + 1                    # E: operator
+        child + 1                           # E: operator
+    ctx.sleep("nap", "3d")                  # E: unused-coroutine
+    words: list[str] = await ctx.wait(kids)  # E: assignment
+    return sum(await ctx.wait(kids))
+
+@app.job
+def blocking_parent(ctx: SyncContext) -> int:
+    kids = ctx.spawn_many("kid", [add.call(n) for n in range(3)])
+    ctx.wait(kids, need="some")             # E: call-overload
+    words: list[str] = ctx.wait(kids)       # E: assignment
+    return sum(ctx.wait(kids))
+
+async def not_in_a_coroutine(ctx: SyncContext) -> None:
+    await ctx.wait(["id"])                  # E: misc
+"""
+
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (Path(windlass.__file__).parent / "py.typed").exists()
@@ -134,16 +258,18 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 @pytest.mark.slow
 def test_mypy_knows_parameters_and_results_and_finds_every_mistake(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    programs = {"program.py": PROGRAM, "mistakes.py": MISTAKES}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
     expected = {
-        (number, line.partition("# E: ")[2].strip())
-        for number, line in enumerate(PROGRAM.splitlines(), 1)
+        (name, number, line.partition("# E: ")[2].strip())
+        for name, text in programs.items()
+        for number, line in enumerate(text.splitlines(), 1)
         if "# E: " in line
     }
 
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path), str(program)],
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path), *programs],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -151,7 +277,85 @@ def test_mypy_knows_parameters_and_results_and_finds_every_mistake(tmp_path: Pat
     )
 
     found = {
-        (int(number), code)
-        for number, code in re.findall(r"program\.py:(\d+): error: .*\[([a-z-]+)\]$", checked.stdout, re.MULTILINE)
+        (name, int(number), code)
+        for name, number, code in re.findall(r"^(\w+\.py):(\d+): error: .*\[([a-z-]+)\]$", checked.stdout, re.MULTILINE)
     }
     assert found == expected, checked.stdout + checked.stderr
+
+
+# What `help` and `inspect.signature` show
+
+
+def declare(app: Windlass) -> dict[str, object]:
+    """The methods that have a handler's parameters."""
+
+    @app.job
+    async def send(ctx: Context, to: str, *, subject: str = "hi") -> dict[str, int]:
+        return {to: len(subject)}
+
+    @app.job
+    def count(ctx: SyncContext, to: str) -> list[int]:
+        return [len(to)]
+
+    site = app.pipeline("site", send, count)
+    return {
+        "enqueue": send.enqueue,
+        "aenqueue": send.aenqueue,
+        "call": send.call,
+        "configured": send.options(priority=3).enqueue,
+        "pipeline": site.enqueue,
+        "configured pipeline": site.options(priority=3).aenqueue,
+        "pipeline's call": site.call,
+        "no context": app.job(plainly).enqueue,
+        "no result": app.job(without_result).enqueue,
+        "a parameter self": app.job(selfish).enqueue,
+    }
+
+
+def plainly(n: int = 3) -> None: ...
+
+
+def without_result(n: int):  # type: ignore[no-untyped-def]
+    ...
+
+
+def selfish(self: int) -> int:
+    return self
+
+
+SHOWN = {
+    "enqueue": "(to: str, *, subject: str = 'hi') -> JobHandle[dict[str, int]]",
+    "aenqueue": "(to: str, *, subject: str = 'hi') -> JobHandle[dict[str, int]]",
+    "call": "(to: str, *, subject: str = 'hi') -> TypedCall[dict[str, int]]",
+    "configured": "(to: str, *, subject: str = 'hi') -> JobHandle[dict[str, int]]",
+    "pipeline": "(to: str, *, subject: str = 'hi') -> JobHandle[list[int]]",
+    "configured pipeline": "(to: str, *, subject: str = 'hi') -> JobHandle[list[int]]",
+    "pipeline's call": "(to: str, *, subject: str = 'hi') -> TypedCall[list[int]]",
+    "no context": "(n: int = 3) -> JobHandle[NoneType]",
+    "no result": "(n: int) -> JobHandle",
+    "a parameter self": "(self: int) -> JobHandle[int]",
+}
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_a_bound_call_shows_the_parameters_of_its_handler(what: str) -> None:
+    method = declare(Windlass("sqlite:///nowhere.db"))[what]
+
+    assert re.sub(r"windlass\.[a-z.]+\.", "", str(inspect.signature(method))) == SHOWN[what]  # type: ignore[arg-type]
+    assert inspect.iscoroutinefunction(method) is (what in ("aenqueue", "configured pipeline"))
+
+
+def test_help_shows_them_too() -> None:
+    shown = pydoc.plain(pydoc.render_doc(declare(Windlass("sqlite:///nowhere.db"))["enqueue"]))
+
+    assert "enqueue(to: str, *, subject: str = 'hi') -> " in shown
+    assert "Enqueue a job" in shown
+
+
+def test_a_job_type_and_its_configured_form_share_what_they_show_and_not_what_they_do() -> None:
+    app = Windlass("sqlite:///nowhere.db")
+    add = app.job(selfish)
+    later = add.options(priority=3)
+
+    assert inspect.signature(add.call) == inspect.signature(later.call)
+    assert (add.call(1).options.priority, later.call(1).options.priority) == (None, 3)

@@ -22,8 +22,8 @@ from windlass.errors import (
 )
 from windlass.model.flow import FollowUps, Moment
 from windlass.model.job import Edge, Key, NewJob, Wait, new_id
-from windlass.model.state import State
-from windlass.policy.unique import REFUSING_STATES, merge_repeated
+from windlass.model.state import FINAL, State
+from windlass.policy.unique import REFUSING_STATES, UNFINISHED_STATES, merge_repeated
 
 DAY = 86_400.0
 ALL_BUT_LOST = ("queued", "running", "failed", "waiting", "succeeded")
@@ -150,6 +150,13 @@ def test_a_policy_sets_states_window_scope_and_how_long_it_is_kept(app: Windlass
     report = declare(app, unique=unique(by="user_id", states=["running", State.QUEUED], window="1h", scope="global"))
 
     assert key(new(report, 7)) == Key(scope="unique/*/report", key="7", states=("queued", "running"), window=3600.0)
+
+
+def test_unfinished_is_one_word_for_the_states_of_a_job_that_has_not_ended(app: Windlass) -> None:
+    report = declare(app, unique=unique("user_id", states="unfinished"))
+
+    assert key(new(report, 7)).states == ("queued", "running", "failed", "waiting")
+    assert set(State) - set(UNFINISHED_STATES) == FINAL
 
 
 @pytest.mark.parametrize(
@@ -342,7 +349,11 @@ def test_a_wrong_key_is_refused_at_the_declaration_and_at_the_enqueue(app: Windl
         ({"states": []}, "must name 'queued'"),
         ({"window": "soon"}, r"unique\(window=…\): 'soon' is not a duration"),
         ({"window": 0}, "refuses nothing"),
-        ({"scope": "world"}, "there are: tenant, global"),
+        ({"states": "unfinshed"}, "there is no state 'unfinshed'; did you mean 'unfinished'"),
+        ({"states": ["unfinished", "succeeded"]}, "'unfinished' stands alone; write: states='unfinished'"),
+        ({"states": "unfinished", "forever": True}, "name 'succeeded' among its states"),
+        ({"scope": "world"}, "there are: global, tenant"),
+        ({"scope": "globl"}, "did you mean 'global'"),
         ({"window": "1h", "forever": True}, "is not for ever"),
         ({"states": ["queued"], "forever": True}, "name 'succeeded'"),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
 from windlass.clock import Duration
-from windlass.declare.jobtype import JobType
+from windlass.declare.jobtype import JobType, TypedCall
 from windlass.declare.pipeline_type import Pipeline, phase
 from windlass.errors import (
     AdmissionError,
@@ -156,6 +156,7 @@ __all__ = [
     "TickOutcome",
     "TickRow",
     "TransitionRefused",
+    "TypedCall",
     "UnknownLimit",
     "UnknownType",
     "UnusableConnection",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.admin import Operators
@@ -52,6 +52,15 @@ AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[SyncContext, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+
+
+class PipelineOptions(TypedDict, total=False):
+    """What `app.pipeline(…)` takes beside its phases."""
+
+    labels: dict[str, str] | None
+    on_dead: JobType[..., Any] | str | None
+    on_cancelled: JobType[..., Any] | str | None
+    on_succeeded: JobType[..., Any] | str | None
 
 
 class Decorator(Protocol):
@@ -144,8 +153,9 @@ class Windlass(Operators):
             memory: The memory limit of its process, such as "512M"; it implies `isolation="process"`.
             permanent: Exception classes after which the job is dead at once: `permanent=[ValueError]`.
             transient: Exception classes after which the job is retried, although `permanent` lists a base class.
-            unique: Refuse a second job with the same key: True (the key is made of all arguments), names of arguments,
-                a function of them, or `unique(…)` with states, window and scope.
+            unique: Refuse a second job with the same key while the first is unfinished, and also after it succeeded:
+                True (the key is made of all arguments), names of arguments, a function of them, or `unique(…)`.
+                `unique("url", states="unfinished")` refuses only while the first is unfinished.
             unique_forever: The same, even after the job's history was deleted.
             limits: What its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
             on_dead: A job type that is enqueued when a job is dead, in the transaction that writes its end. Its
@@ -198,41 +208,34 @@ class Windlass(Operators):
         self._registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
 
-    # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
+    # The enqueue has the first phase's parameters, and the job has the last phase's result.
     @overload
-    def pipeline(  # type: ignore[overload-overlap]
-        self,
-        name: str,
-        phases: tuple[JobType[P, Any] | Phase[P, Any], *tuple[AnyPhase, ...], JobType[..., R] | Phase[..., R]],
-        *,
-        labels: dict[str, str] | None = None,
-        on_dead: JobType[..., Any] | str | None = None,
-        on_cancelled: JobType[..., Any] | str | None = None,
-        on_succeeded: JobType[..., Any] | str | None = None,
+    def pipeline(
+        self, name: str, only: JobType[P, R] | Phase[P, R], /, **options: Unpack[PipelineOptions]
     ) -> Pipeline[P, R]: ...
     @overload
     def pipeline(
         self,
         name: str,
-        phases: Sequence[AnyPhase],
-        *,
-        labels: dict[str, str] | None = None,
-        on_dead: JobType[..., Any] | str | None = None,
-        on_cancelled: JobType[..., Any] | str | None = None,
-        on_succeeded: JobType[..., Any] | str | None = None,
-    ) -> Pipeline[..., object]: ...
+        first: JobType[P, Any] | Phase[P, Any],
+        /,
+        *later: *tuple[*tuple[AnyPhase, ...], JobType[..., R] | Phase[..., R]],
+        **options: Unpack[PipelineOptions],
+    ) -> Pipeline[P, R]: ...
+    @overload
+    def pipeline(self, name: str, /, *phases: AnyPhase, **options: Unpack[PipelineOptions]) -> Pipeline[..., Any]: ...
 
-    def pipeline(
+    def pipeline(  # type: ignore[misc]  # mypy compares no unpacked tuple with *phases
         self,
         name: str,
-        phases: Sequence[Any],
-        *,
+        /,
+        *phases: Any,
         labels: dict[str, str] | None = None,
         on_dead: JobType[..., Any] | str | None = None,
         on_cancelled: JobType[..., Any] | str | None = None,
         on_succeeded: JobType[..., Any] | str | None = None,
     ) -> Pipeline[..., Any]:
-        """One job that moves through phases: `site = app.pipeline("site", [analyse, phase(ask, processors=10)])`.
+        """One job that moves through phases: `site = app.pipeline("site", analyse, phase(ask, processors=10))`.
 
         Each phase has its type's handler, queue, retries and time limit. The first phase binds the input; a later
         handler gets the arguments that it has parameters for. `ctx.previous` is the result of the phase before.

@@ -281,7 +281,7 @@ def waits(
     ("wait", "message"),
     [
         (None, ""),
-        (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 succeeded, 1,000 to come"),
+        (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 needed, 1,000 to come"),
         (waits(signal="approved"), "for the signal approved"),
         (
             waits(signal="approved", wake_at=NOW + timedelta(minutes=59)),

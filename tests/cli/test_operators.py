@@ -174,7 +174,7 @@ def test_a_pipeline_is_enqueued_by_its_variable_or_its_name(program_dir: Path) -
         "def cut(film: str) -> None: ...\n"
         "@app.job\n"
         "def show(film: str) -> None: ...\n"
-        "studio = app.pipeline('studio line', [cut, show])\n"
+        "studio = app.pipeline('studio line', cut, show)\n"
     )
     invoke("migrate")
 

@@ -148,7 +148,7 @@ async def test_attempts_phases_and_a_replay_add_up(database: Database) -> None:
         if ctx.fence < 5:
             raise RuntimeError("until it is replayed")
 
-    line = app.pipeline("line", (phase(first), phase(second)))
+    line = app.pipeline("line", phase(first), phase(second))
     async with working(app):
         job = await line.aenqueue()
         dead = await in_state(job, State.DEAD)

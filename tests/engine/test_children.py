@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass import Context, Dead, JobHandle, State, SyncContext, Windlass, fixed
-from windlass.errors import ChildrenFailed, FlowError, JobNotFound
+from windlass import Child, Context, Dead, JobHandle, State, SyncContext, Windlass, fixed
+from windlass.errors import ChildrenFailed, FlowError, JobNotFound, ResultTimeout
 from windlass.model.job import new_id
 from windlass.model.outcome import Ending
 
-from .rig import PATIENCE, Database, attempts, come, ended, failure, in_state, opened, working
+from .rig import PATIENCE, Database, attempts, come, ended, failure, in_state, opened, stores_of, working
 
 INSERT = "INSERT INTO effects (n) VALUES ($1)"
 TOGETHER = 2_000  # children of one call
@@ -299,6 +299,218 @@ async def test_a_replay_between_the_wake_and_the_run_makes_the_parent_wait_again
     assert len(runs) == 3
 
 
+# Until all have ended
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_a_wait_for_the_end_of_all_returns_each_child_with_its_end(app: Windlass, kind: str) -> None:
+    endings, runs = Endings(app), []
+
+    def ends_of(kids: list[Child[str]]) -> list[Any]:
+        return [[kid.name, kid.status, kid.result, kid.error and kid.error.message] for kid in kids]
+
+    if kind == "coroutine":
+
+        @app.job
+        async def parent(ctx: Context) -> list[Any]:
+            runs.append(ctx.attempt)
+            kids = [ctx.spawn(name, endings.child.call(name)) for name in "abc"]
+            return ends_of(await ctx.wait(kids, need="ended"))
+    else:
+
+        @app.job
+        def parent(ctx: SyncContext) -> list[Any]:
+            runs.append(ctx.attempt)
+            kids = [ctx.spawn(name, endings.child.call(name)) for name in "abc"]
+            return ends_of(ctx.wait(kids, need="ended"))
+
+    async with working(app):
+        job = await parent.aenqueue()
+        await in_state(job, State.WAITING)
+        kids = await kids_of(app, job)
+        endings.say("c", "bad")
+        await in_state(kids["c"], State.DEAD)
+        await endings.begins("b")
+        await kids["b"].acancel()
+        await in_state(kids["b"], State.CANCELLED)
+        assert await job.astatus() is State.WAITING  # a wake commits together with the end that decides it
+        endings.say("a", "good")
+        assert await job.aresult(timeout=PATIENCE) == [
+            ["a", "succeeded", "A", None],
+            ["b", "cancelled", None, None],
+            ["c", "dead", None, "c failed"],
+        ]
+
+    assert (runs, (await job.arecord()).attempt) == ([1, 1], 1)
+
+
+async def test_a_child_that_is_replayed_while_its_parent_waits_has_not_ended(app: Windlass) -> None:
+    endings, runs = Endings(app), []
+
+    @app.job
+    async def parent(ctx: Context) -> list[str | None]:
+        runs.append(ctx.attempt)
+        kids = [ctx.spawn(name, endings.child.call(name)) for name in "ab"]
+        return [kid.result for kid in await ctx.wait(kids, need="ended")]
+
+    async with working(app):
+        job = await parent.aenqueue()
+        await in_state(job, State.WAITING)
+        kids = await kids_of(app, job)
+        endings.say("a", "bad")
+        await in_state(kids["a"], State.DEAD)
+        await kids["a"].areplay()
+        endings.say("b", "good")
+        await in_state(kids["b"], State.SUCCEEDED)
+        assert await job.astatus() is State.WAITING
+        endings.say("a", "good")
+        assert await job.aresult(timeout=PATIENCE) == ["A", "B"]
+
+    assert runs == [1, 1]
+
+
+async def test_a_child_that_is_replayed_before_its_parent_runs_again_is_waited_for_again(app: Windlass) -> None:
+    endings, runs = Endings(app), []
+
+    @app.job(queue="parents")
+    async def parent(ctx: Context) -> list[str | None]:
+        runs.append(ctx.attempt)
+        kid = ctx.spawn("a", endings.child.options(queue="children").call("a"))
+        return [kid.result for kid in await ctx.wait([kid], need="ended")]
+
+    async with working(app, queues=["parents"]):
+        job = await parent.aenqueue()
+        await in_state(job, State.WAITING)
+    async with working(app, queues=["children"]):
+        endings.say("a", "bad")
+        await in_state(job, State.QUEUED)
+        await (await kids_of(app, job))["a"].areplay()
+        async with working(app, queues=["parents"]):
+            await in_state(job, State.WAITING)
+            endings.say("a", "good")
+            assert await job.aresult(timeout=PATIENCE) == ["A"]
+
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize("word", ["good", "bad"])
+async def test_a_child_that_ends_while_the_wait_for_its_end_is_written_wakes_its_parent(
+    app: Windlass, word: str
+) -> None:
+    endings, held = Endings(app), asyncio.Event()
+
+    @app.job(queue="parents")
+    async def parent(ctx: Context) -> list[Any]:
+        return [kid.status for kid in await ctx.wait([existing], need="ended")]
+
+    existing = await endings.child.options(queue="children").aenqueue("a")
+    async with working(app, queues=["children"]), working(app, queues=["parents"]) as (worker, _):
+        await endings.begins("a")
+        store = stores_of(worker)
+        finish = store.finish
+
+        async def end_the_child_first(transitions: Any) -> Any:
+            """The handler has read the child as running, and its wait is not written yet."""
+            if not held.is_set():
+                held.set()
+                endings.say("a", word)
+                await in_state(existing, State.SUCCEEDED, State.DEAD)
+            return await finish(transitions)
+
+        store.finish = end_the_child_first
+        job = await parent.aenqueue()
+        assert await job.aresult(timeout=PATIENCE) == ["succeeded" if word == "good" else "dead"]
+
+    assert held.is_set()
+
+
+async def test_jobs_that_ended_before_the_wait_are_returned_at_once(app: Windlass) -> None:
+    endings, runs = Endings(app), []
+
+    @app.job
+    async def parent(ctx: Context, ids: list[str]) -> list[Any]:
+        runs.append(ctx.attempt)
+        assert await ctx.wait([], need="ended") == []
+        ended = await ctx.wait([dead, *ids], need="ended")
+        kid = ctx.spawn("c", endings.child.call("c"))
+        ended += await ctx.wait([kid], need="ended")
+        return [[child.status, child.gone, child.ended] for child in ended]
+
+    dead, good = await endings.child.aenqueue("a"), await endings.child.aenqueue("b")
+    async with working(app):
+        endings.say("a", "bad")
+        endings.say("b", "good")
+        await in_state(dead, State.DEAD)
+        await in_state(good, State.SUCCEEDED)
+        job = await parent.aenqueue([str(good.id)])
+        await in_state(job, State.WAITING)
+        endings.say("c", "bad")
+        ends = [["dead", False, True], ["succeeded", False, True], ["dead", False, True]]
+        assert await job.aresult(timeout=PATIENCE) == ends
+
+    assert runs == [1, 1]
+
+
+async def test_a_child_that_is_discarded_while_its_parent_waits_has_ended_and_is_gone(app: Windlass) -> None:
+    endings = Endings(app)
+
+    @app.job
+    async def parent(ctx: Context) -> list[Any]:
+        kids = [ctx.spawn(name, endings.child.call(name)) for name in "ab"]
+        return [[kid.status, kid.gone] for kid in await ctx.wait(kids, need="ended")]
+
+    async with working(app):
+        job = await parent.aenqueue()
+        await in_state(job, State.WAITING)
+        kids = await kids_of(app, job)
+        endings.say("a", "bad")
+        await in_state(kids["a"], State.DEAD)
+        await kids["a"].adiscard()
+        endings.say("b", "bad")
+        assert await job.aresult(timeout=PATIENCE) == [[None, True], ["dead", False]]
+
+
+async def test_children_with_one_key_are_one_job_that_ends_once(app: Windlass) -> None:
+    endings = Endings(app)
+
+    @app.job(unique=True, max_attempts=1)
+    async def fetch(url: str) -> str:
+        raise RuntimeError("no route")
+
+    @app.job
+    async def parent(ctx: Context) -> list[Any]:
+        pages = ctx.spawn_many("page", [fetch.call("a"), fetch.call("a")])
+        other = ctx.spawn("other", endings.child.call("other"))
+        return [child.status for child in await ctx.wait([*pages, other], need="ended")]
+
+    async with working(app):
+        job = await parent.aenqueue()
+        endings.say("other", "good")
+        assert await job.aresult(timeout=PATIENCE) == ["dead", "dead", "succeeded"]
+
+
+async def test_a_wait_for_the_end_of_all_has_a_timeout(app: Windlass) -> None:
+    endings = Endings(app)
+
+    @app.job
+    async def parent(ctx: Context) -> str:
+        kids = [ctx.spawn(name, endings.child.call(name)) for name in "ab"]
+        try:
+            await ctx.wait(kids, need="ended", timeout="10ms")
+        except ResultTimeout as error:
+            return str(error)
+        return "ended"
+
+    async with working(app):
+        job = await parent.aenqueue()
+        assert await job.aresult(timeout=PATIENCE) == "0 of 2 awaited jobs ended within 10ms; the others go on"
+        for name in "ab":
+            endings.say(name, "good")
+
+
+# Jobs that existed, and what is refused
+
+
 async def test_a_join_may_include_jobs_that_existed(app: Windlass) -> None:
     @app.job
     async def fetch(url: str) -> Page:
@@ -563,8 +775,9 @@ BAD_WAITS: dict[str, tuple[dict[str, Any], str]] = {
     "a number": ({"jobs": [7]}, "not int"),
     "a need of none": ({"need": 0}, "from 1 to 2"),
     "a need above the number": ({"need": 3}, "from 1 to 2"),
-    "a need of some": ({"need": "some"}, '"all", "any" or a number'),
-    "a true need": ({"need": True}, '"all", "any" or a number'),
+    "a need of some": ({"need": "some"}, '"all", "any", "ended" or a number$'),
+    "a misspelt need": ({"need": "end"}, "did you mean 'ended'?"),
+    "a true need": ({"need": True}, '"all", "any", "ended" or a number$'),
     "a time that is none": ({"timeout": "soon"}, "not a duration"),
 }
 

@@ -352,7 +352,7 @@ async def test_a_gate_in_the_middle_of_a_pipeline_keeps_jobs_between_two_phases(
     async def analyse(ctx: Context) -> int:
         return int(ctx.previous) + 1
 
-    line = app.pipeline("line", (phase(fetch), phase(analyse)))
+    line = app.pipeline("line", phase(fetch), phase(analyse))
     async with working(app):
         await app.apause(queue="slow")
         job = await line.aenqueue(1)

@@ -256,8 +256,8 @@ async def test_each_phase_of_a_pipeline_has_limits_of_its_own(app: Windlass, cro
     async def store(ctx: Context) -> list[str] | None:
         return ctx.job.limits
 
-    site = app.pipeline("site", [fetch, parse, store])
-    parsing = app.pipeline("parsing", [parse])
+    site = app.pipeline("site", fetch, parse, store)
+    parsing = app.pipeline("parsing", parse)
     async with two_workers(app):
         jobs = [await site.aenqueue("https://a.org") for _ in range(3)]
         await crowd.until(fetch=2)
@@ -285,7 +285,7 @@ async def test_a_phase_whose_keys_cannot_be_made_is_told_before_the_work_of_the_
     async def parse(url: str) -> None:
         runs.append(url)
 
-    site = app.pipeline("site", [fetch, parse])
+    site = app.pipeline("site", fetch, parse)
     async with working(app):
         record = await ended(await site.aenqueue("https://a.org:port"))
 

@@ -37,7 +37,7 @@ async def test_a_small_pool_in_the_first_phase_does_not_starve_the_second(databa
         return n
 
     go_on = asyncio.Event()
-    line = app.pipeline("line", [phase(crawl, processors=2), phase(parse, processors=3)])
+    line = app.pipeline("line", phase(crawl, processors=2), phase(parse, processors=3))
     jobs = await app.aenqueue_many(line.call(n) for n in range(60))
     async with working(app, concurrency=8) as (worker, events):
         await eventually(lambda: asyncio.sleep(0, len(held)), lambda count: count == 3)
@@ -68,7 +68,7 @@ async def test_plain_jobs_of_a_phases_type_do_not_pile_up_in_memory(database: Da
         await gate.passes()
         return n
 
-    app.pipeline("line", [crawl])
+    app.pipeline("line", crawl)
     jobs = await app.aenqueue_many(crawl.call(n) for n in range(100))
     async with working(app, concurrency=4) as (worker, _):
         await come(gate.reached)
@@ -94,7 +94,7 @@ async def test_only_phases_with_a_pool_of_their_own_cost_a_claim_of_their_own(ap
     @app.job
     async def plain() -> None: ...
 
-    app.pipeline("line", [one, phase(two, processors=2 if sized else None)])
+    app.pipeline("line", one, phase(two, processors=2 if sized else None))
     requests: list[Claim] = []
     async with working(app) as (worker, _):
         store = stores_of(worker)

@@ -49,7 +49,7 @@ async def test_one_job_moves_through_three_phases(app: Windlass) -> None:
         see(ctx, (url, ctx.previous))
         return len(ctx.previous)
 
-    site = app.pipeline("site", (phase(analyse, name="analysis"), form, ask))
+    site = app.pipeline("site", phase(analyse, name="analysis"), form, ask)
     async with working(app):
         job = await site.aenqueue("https://example.org")
         assert await job.aresult(timeout=PATIENCE) == 2
@@ -85,7 +85,7 @@ async def test_each_phase_has_its_own_retries_and_time_limit(app: Windlass) -> N
         await asyncio.sleep(0.1)  # longer than the second may take
         raise ValueError("no")
 
-    line = app.pipeline("line", [first, second, third])
+    line = app.pipeline("line", first, second, third)
     async with working(app):
         record = await ended(await line.aenqueue())
 
@@ -135,7 +135,7 @@ async def test_a_worker_lost_in_the_middle_leaves_every_phases_effect_exactly_on
         assert ctx.previous == 2
         return await effect(ctx, 3)
 
-    line = app.pipeline("line", [one, two, three])
+    line = app.pipeline("line", one, two, three)
     async with working(app):
         job = await line.aenqueue()
         await come(reached)
@@ -164,7 +164,7 @@ async def test_the_next_phase_is_taken_by_another_worker_when_the_first_is_gone(
             await tx.execute(INSERT, 2)
         return int(ctx.previous) + 1
 
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     job = await line.aenqueue()
     async with working(app, types=["one"]):
         moved = await eventually(job.arecord, lambda record: record.phase == "two")
@@ -188,7 +188,7 @@ async def test_a_cancel_between_two_phases_ends_it_and_a_resume_goes_on_there(ap
         runs.append("two")
         return f"two {ctx.previous}"
 
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     job = await line.aenqueue()
     async with working(app, types=["one"]):
         await eventually(job.arecord, lambda record: record.phase == "two")
@@ -217,7 +217,7 @@ async def test_a_cancel_that_comes_while_a_phase_runs_lets_no_other_begin(app: W
         runs.append("two")
 
     loop = asyncio.get_running_loop()
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     async with working(app) as (_, events):
         job = await line.aenqueue()
         await come(gate.reached)
@@ -250,7 +250,7 @@ async def test_a_job_that_died_in_its_second_phase_is_replayed_there(app: Windla
         runs.append("three")
         return [*ctx.previous, 3]
 
-    line = app.pipeline("line", [one, two, three])
+    line = app.pipeline("line", one, two, three)
     async with working(app):
         job = await line.aenqueue()
         dead = await ended(job)
@@ -269,7 +269,7 @@ async def test_a_job_in_a_phase_that_the_program_lost_fails_with_a_word(app: Win
     async def one(n: int) -> None:
         runs.append("one")
 
-    app.pipeline("line", [one])
+    app.pipeline("line", one)
     store = await opened(app)
     lost = NewJob(id=new_id(), type="one", input='{"n":1}', pipeline="line", phase="before", max_attempts=2)
     alien = NewJob(id=new_id(), type="one", input='{"n":1}', pipeline="other", phase="one", max_attempts=2)
@@ -299,7 +299,7 @@ async def test_a_later_phase_is_served_after_an_earlier_one(app: Windlass) -> No
     async def two(n: int) -> None:
         order.append(f"two {n}")
 
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     jobs = await app.aenqueue_many(line.call(n) for n in range(3))
     async with working(app, concurrency=1):
         for job in jobs:
@@ -321,7 +321,7 @@ async def test_a_pipelines_call_goes_wherever_a_call_goes(app: Windlass) -> None
     async def total(ctx: Context) -> int:
         return sum((await ctx.dependencies()).values())
 
-    line: Pipeline[..., Any] = app.pipeline("line", (one, two), labels={"succeeded": "completed"})
+    line: Pipeline[..., Any] = app.pipeline("line", one, two, labels={"succeeded": "completed"})
     graph = app.graph()
     first = graph.add("first", line.call(1))
     second = graph.add("second", line.options(priority=5).call(2))
@@ -344,7 +344,7 @@ async def test_labels_follow_the_job(app: Windlass) -> None:
         raise RuntimeError("no")
 
     labels = {"queued": "not-started", "dead": "failed"}
-    line = app.pipeline("line", [phase(one, name="first"), phase(two, name="second")], labels=labels)
+    line = app.pipeline("line", phase(one, name="first"), phase(two, name="second"), labels=labels)
     job = await line.aenqueue()
     assert await job.alabel() == "not-started"
     async with working(app, types=["one"]) as (_, events):

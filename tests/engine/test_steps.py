@@ -546,7 +546,7 @@ async def test_the_phases_of_a_pipeline_do_not_share_names(app: Windlass, calls:
         (two,) = await ctx.wait([ctx.spawn("kid", child.call(2))])
         return [ctx.previous, await ctx.step("note", lambda: two)]
 
-    line = app.pipeline("line", [first, second])
+    line = app.pipeline("line", first, second)
     async with working(app):
         assert await (await line.aenqueue()).aresult(timeout=PATIENCE) == [1, 2]
 

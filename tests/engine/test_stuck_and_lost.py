@@ -101,7 +101,7 @@ async def test_a_row_that_nobody_was_told_of_is_found_by_the_poll(database: Data
     async def two(ctx: Context) -> int:
         return int(ctx.previous) + 1
 
-    line = app.pipeline("line", [one, two])
+    line = app.pipeline("line", one, two)
     async with working(app):
         if database.dialect == "sqlite":
             with closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as connection, connection:
@@ -131,7 +131,7 @@ async def test_a_stuck_processor_leaves_the_rest_of_its_small_pool_at_work(
     async def two(ctx: Context) -> int:
         return int(ctx.previous)
 
-    line = app.pipeline("line", [phase(one, processors=2), phase(two, processors=1)])
+    line = app.pipeline("line", phase(one, processors=2), phase(two, processors=1))
     async with working(app, concurrency=6) as (worker, _):
         stuck = await line.aenqueue(0)
         await come(reached)

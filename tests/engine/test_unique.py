@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from windlass import Context, Dead, JobHandle, State, Windlass, unique
+from windlass import Context, Dead, JobHandle, State, Windlass, fixed, unique
 from windlass.declare.jobtype import ConfiguredJob
 from windlass.errors import JobUnsuccessful, TransitionRefused
 from windlass.testing.clock import ManualClock
@@ -133,6 +133,28 @@ async def test_only_the_states_that_were_chosen_refuse(app: Windlass) -> None:
         assert (await refresh.aenqueue()).id == second.id
         go.set()
         assert [(await ended(job)).status for job in (first, second)] == [State.SUCCEEDED] * 2
+
+
+async def test_an_unfinished_job_refuses_and_one_that_succeeded_does_not(app: Windlass) -> None:
+    @app.job(unique=unique("n", states="unfinished"), retry=fixed("1h"))
+    async def approve(ctx: Context, n: int) -> Any:
+        if ctx.attempt == 1:
+            raise RuntimeError("not yet")
+        return await ctx.wait_signal("go")
+
+    first = await approve.aenqueue(1)
+    assert (await approve.aenqueue(1)).existing
+    async with working(app):
+        await in_state(first, State.FAILED)
+        assert (await approve.aenqueue(1)).existing
+        await first.aretry()
+        await in_state(first, State.WAITING)
+        assert (await approve.aenqueue(1)).existing
+        await first.asignal("go", 3)
+        await first.aresult(timeout=PATIENCE)
+        second = await approve.aenqueue(1)
+
+    assert (second.existing, await first.astatus()) == (False, State.SUCCEEDED)
 
 
 async def test_a_key_for_ever_refuses_when_the_history_of_its_job_was_dropped(still_database: Database) -> None:

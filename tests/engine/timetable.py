@@ -71,7 +71,7 @@ class Site:
             return f"answer {n}"
 
         steps = [phase(job, name=PHASES[job._definition.type], processors=processors) for job in (analyse, form, ask)]
-        return app.pipeline("site", steps, labels=LABELS)
+        return app.pipeline("site", *steps, labels=LABELS)
 
     async def creates(self, count: int) -> list[JobHandle[object]]:
         """Sites, a millisecond apart, every second of them due a little later: the order is that of their creation."""

@@ -202,7 +202,7 @@ async def third(ctx: Context) -> str:
     return await leave_a_trace(ctx)
 
 
-app.pipeline("line", [first, phase(second, processors=3), third])
+app.pipeline("line", first, phase(second, processors=3), third)
 
 
 @app.job(retry=fixed("0.1s"))

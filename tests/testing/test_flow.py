@@ -112,7 +112,7 @@ def test_inline_runs_a_graph_and_a_pipeline(app: Windlass, bench: Harness) -> No
     async def second(ctx: Context) -> list[Any]:
         return [ctx.previous, await ctx.dependencies()]
 
-    line, graph = app.pipeline("line", [first, second]), app.graph()
+    line, graph = app.pipeline("line", first, second), app.graph()
     graph.add("b", second.call(), after=[graph.add("a", first.call())])
     with bench.inline():
         assert line.enqueue().result() == [1, {}]

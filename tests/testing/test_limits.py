@@ -85,7 +85,7 @@ def test_inline_mode_runs_without_limits(app: Windlass, bench: Harness) -> None:
     async def crawl(ctx: Context) -> list[int]:
         return await ctx.wait(ctx.spawn_many("page", [fetch.call("a", 0) for _ in range(3)]))
 
-    line = app.pipeline("line", (crawl, store))
+    line = app.pipeline("line", crawl, store)
     with bench.inline(raise_errors=True):
         nested, through = fetch.enqueue("a", 3), line.enqueue()
         assert (nested.status(), through.status()) == (State.SUCCEEDED, State.SUCCEEDED)

@@ -19,7 +19,7 @@ def test_drain_takes_jobs_through_all_phases_one_after_another(app: Windlass, be
         order.append(("two", ctx.previous))
         return int(ctx.previous) + 1
 
-    line = app.pipeline("line", (phase(one, processors=1), phase(two, processors=1)))
+    line = app.pipeline("line", phase(one, processors=1), phase(two, processors=1))
     jobs = [line.enqueue(n) for n in range(3)]
 
     first = bench.run_one()

@@ -112,7 +112,7 @@ def test_a_pipeline_has_a_schedule_too(app: Windlass, bench: Harness) -> None:
     def store(ctx: SyncContext) -> int:
         return int(ctx.previous) + 1
 
-    site = app.pipeline("site", [fetch, store])
+    site = app.pipeline("site", fetch, store)
     schedule = app.schedule("daily", site.call("example.org"), every="1d")
     bench.clock.advance_to(schedule.upcoming(1)[0])
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine, Mapping
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
@@ -21,22 +23,70 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
-class TypedCall(Call, Generic[R], frozen=True):
+class TypedCall(Call, Generic[R_co], frozen=True):
     """A call that knows its result's type."""
 
 
-class ConfiguredJob(Generic[P, R]):
+class DescribedMethod:
+    """A method that has, on each job type, the parameters of its handler, for `inspect.signature` and `help`.
+
+    The attribute is a bound method of a copy of the method, one copy per job type, made when it is first used.
+    """
+
+    def __init__(self, method: Callable[..., object], answer: type) -> None:
+        self._method = cast(FunctionType, method)
+        self._answer = answer
+
+    def __get__(self, job: ConfiguredJob[..., Any] | None, owner: object) -> Callable[..., object]:
+        if job is None:
+            return self._method
+        own = job._methods.get(self._method.__name__)
+        if own is None:
+            own = job._methods[self._method.__name__] = self._describe(job._definition)
+        return MethodType(own, job)
+
+    def _describe(self, definition: Definition) -> FunctionType:
+        method = self._method
+        own = FunctionType(
+            method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+        )
+        functools.update_wrapper(own, method)
+        del own.__dict__["__wrapped__"]  # as in `describe_like`
+        own.__dict__["__signature__"] = _signature_of(definition, self._answer)
+        return own
+
+
+def described(answer: type) -> Callable[[Method], Method]:
+    """Give a method of a job type the parameters of the handler, and `answer[result of the handler]` as its result."""
+
+    def describe(method: Method) -> Method:
+        described: Any = DescribedMethod(method, answer)
+        return cast(Method, described)
+
+    return describe
+
+
+class ConfiguredJob(Generic[P, R_co]):
     """A job type with options for its enqueues."""
 
-    def __init__(self, app: Windlass, definition: Definition, options: Options) -> None:
+    def __init__(
+        self,
+        app: Windlass,
+        definition: Definition,
+        options: Options,
+        methods: dict[str, FunctionType] | None = None,
+    ) -> None:
         self._app = app
         self._definition = definition
         self._options = options
+        self._methods = {} if methods is None else methods  # see `DescribedMethod`
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R]:
+    @described(TypedCall)
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R_co]:
         """A call that is checked and not made yet, for what enqueues it later: `app.enqueue_many([send.call(to)])`.
 
         `app.batch`, `app.schedule`, graphs and `ctx.spawn` take calls, too. Raises InvalidInput.
@@ -44,7 +94,7 @@ class ConfiguredJob(Generic[P, R]):
         input = self._definition.signature.bind(args, kwargs)
         return TypedCall(self._definition, input, self._options, self._app._registry)
 
-    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R]]:
+    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Enqueue[JobHandle[R_co]]:
         """Enqueue a job with the handler's own arguments: `job = send.enqueue("a@example.org")`.
 
         It returns when the job is stored; with `conn=`, when it is written in your transaction. Raises InvalidInput
@@ -57,8 +107,8 @@ class ConfiguredJob(Generic[P, R]):
             [job], self._options.conn, lambda existing: JobHandle._of(client, job, self._definition, existing)
         )
 
-    enqueue = blocking_enqueue(_enqueue)
-    aenqueue = awaited_enqueue(_enqueue)
+    enqueue = described(JobHandle)(blocking_enqueue(_enqueue))
+    aenqueue = described(JobHandle)(awaited_enqueue(_enqueue))
 
     @property
     def _client(self) -> Client:
@@ -83,7 +133,7 @@ class ConfiguredJob(Generic[P, R]):
         limits: Mapping[str, Value | None] | None = None,
         conn: object | None = None,
         **misspelt: Never,
-    ) -> ConfiguredJob[P, R]:
+    ) -> ConfiguredJob[P, R_co]:
         """The same job type with options for the next enqueue: `send.options(delay="10m", tenant="acme").enqueue(…)`.
 
         Options:
@@ -115,10 +165,11 @@ class ConfiguredJob(Generic[P, R]):
             "conn": conn,
         }
         chosen = {name: value for name, value in given.items() if value is not None}
-        return ConfiguredJob(self._app, self._definition, self._options.merge({**chosen, **misspelt}, self._definition))
+        merged = self._options.merge({**chosen, **misspelt}, self._definition)
+        return ConfiguredJob(self._app, self._definition, merged, self._methods)
 
 
-class JobType(ConfiguredJob[P, R]):
+class JobType(ConfiguredJob[P, R_co]):
     """A function that is also a job type. Calling it just calls it."""
 
     def __init__(self, app: Windlass, definition: Definition) -> None:
@@ -129,33 +180,58 @@ class JobType(ConfiguredJob[P, R]):
         return f"<job type {self._definition.type!r}>"
 
 
-class PlainJob(JobType[P, R]):
-    """`def f(a: int) -> R`"""
+class PlainJob(JobType[P, R_co]):
+    """`def f(a: int) -> R_co`"""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._definition.fn(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        result: R_co = self._definition.fn(*args, **kwargs)
         return result
 
 
-class PlainContextJob(JobType[P, R]):
-    """`def f(ctx: SyncContext, a: int) -> R`"""
+class PlainContextJob(JobType[P, R_co]):
+    """`def f(ctx: SyncContext, a: int) -> R_co`"""
 
-    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._definition.fn(ctx, *args, **kwargs)
+    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        result: R_co = self._definition.fn(ctx, *args, **kwargs)
         return result
 
 
-class AsyncJob(JobType[P, R]):
-    """`async def f(a: int) -> R`"""
+class AsyncJob(JobType[P, R_co]):
+    """`async def f(a: int) -> R_co`"""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self._definition.fn(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        result: Coroutine[Any, Any, R_co] = self._definition.fn(*args, **kwargs)
         return result
 
 
-class AsyncContextJob(JobType[P, R]):
-    """`async def f(ctx: Context, a: int) -> R`"""
+class AsyncContextJob(JobType[P, R_co]):
+    """`async def f(ctx: Context, a: int) -> R_co`"""
 
-    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        result: Coroutine[Any, Any, R] = self._definition.fn(ctx, *args, **kwargs)
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        result: Coroutine[Any, Any, R_co] = self._definition.fn(ctx, *args, **kwargs)
         return result
+
+
+def _signature_of(definition: Definition, answer: Any) -> inspect.Signature:
+    """The handler's parameters without its context, and the answer for the result of the (last phase's) handler."""
+    shown = _signature(definition.fn)
+    parameters = list(shown.parameters.values())
+    if definition.signature.context is not None:
+        del parameters[0]
+    last = shown if definition.plan is None else _signature(definition.plan.phases[-1].definition.fn)
+    name = "self"  # a bound method's first parameter, which inspect leaves out
+    while any(parameter.name == name for parameter in parameters):
+        name = f"_{name}"
+    first = inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
+    result = last.return_annotation
+    return inspect.Signature(
+        [first, *parameters], return_annotation=answer if result is inspect.Signature.empty else answer[result]
+    )
+
+
+def _signature(fn: Callable[..., object]) -> inspect.Signature:
+    """With the hints themselves, where the module can resolve their names."""
+    try:
+        return inspect.signature(fn, eval_str=True)
+    except Exception:  # a hint may name a class of the function that declares the job
+        return inspect.signature(fn)

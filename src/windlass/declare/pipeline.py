@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from windlass.declare.registry import Definition, Registry
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 def next_phase(registry: Registry, job: Job) -> Advance | None:
@@ -53,13 +53,13 @@ def plan_of(registry: Registry, job: Job) -> Plan:
     if plan is None:
         raise FlowError(
             f"the job is in pipeline {job.pipeline!r}, which this program does not have; declare it again: "
-            f"app.pipeline({job.pipeline!r}, […]), or cancel the job"
+            f"app.pipeline({job.pipeline!r}, …), or cancel the job"
         )
     return plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase(Generic[P, R]):
+class Phase(Generic[P, R_co]):
     """A job type in a pipeline."""
 
     name: str
@@ -257,5 +257,5 @@ def _check_follow_ups(plan: Plan) -> None:
             given = ", ".join(f"on_{moment}" for moment, _ in phase.definition.follow_ups)
             raise RegistrationError(
                 f"pipeline {plan.name!r}: phase {phase.name!r} has {given} of its own, but the job ends only once, "
-                f"with the pipeline; declare it there: app.pipeline({plan.name!r}, […], {given}=…)"
+                f"with the pipeline; declare it there: app.pipeline({plan.name!r}, …, {given}=…)"
             )

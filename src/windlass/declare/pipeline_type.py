@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Pipeline(ConfiguredJob[P, R]):
+class Pipeline(ConfiguredJob[P, R_co]):
     """A list of phases. The arguments are the first phase's, the result is the last phase's.
 
     The options `queue`, `max_attempts` and `limits` are for the first phase: later phases have those of their types.
@@ -70,10 +71,10 @@ def make_plan(
 ) -> Plan:
     """The checked plan of a declared pipeline."""
     what = f"pipeline {name!r}"
-    if isinstance(phases, str) or not isinstance(phases, Sequence):
-        raise RegistrationError(f"{what}: its phases are a list of job types, not {type(phases).__name__}")
     chosen: list[Phase[..., Any]] = []
     for item in phases:
+        if isinstance(item, (list, tuple)):
+            raise RegistrationError(f"{what}: list its phases one by one: app.pipeline({name!r}, analyse, ask)")
         if not isinstance(item, (JobType, Phase)):
             raise RegistrationError(
                 f"{what}: {item!r} is neither a job type nor a phase; decorate the function with @app.job, and give "

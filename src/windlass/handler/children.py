@@ -6,6 +6,7 @@ when the attempt fails. That write first reads which names an earlier run has wr
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
@@ -20,7 +21,7 @@ from windlass.handler.memory import APART, RunMemory, check_name
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Link, Linked, Spawn
 from windlass.model.job import Failure, Job, NewJob, parse_id
-from windlass.model.state import State
+from windlass.model.state import FINAL, State
 from windlass.policy.unique import merge_repeated
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Child(Generic[R_co]):
     def gone(self) -> bool:
         """Whether the job was discarded, or its history was deleted."""
         return self._stored and self.status is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended: succeeded, dead, cancelled or gone. Dead and cancelled jobs may come back."""
+        return self._stored and (self.status is None or self.status in FINAL)
 
     @property
     def unsuccessful(self) -> bool:
@@ -266,15 +272,17 @@ class Children:
 
 
 def count_needed(need: object, total: int) -> int:
-    """How many of `total` jobs have to succeed."""
-    if need == "all":
+    """How many of `total` jobs have to succeed, or to end."""
+    if need in ("all", "ended"):
         return total
     if total == 0:
         raise FlowError(f"ctx.wait(need={need!r}) was given no jobs; skip it when there is nothing to wait for")
     if need == "any":
         return 1
     if isinstance(need, bool) or not isinstance(need, int):
-        raise FlowError(f'ctx.wait(need={need!r}): write "all", "any" or a number')
+        close = difflib.get_close_matches(str(need), ("all", "any", "ended"), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise FlowError(f'ctx.wait(need={need!r}): write "all", "any", "ended" or a number{hint}')
     if not 1 <= need <= total:
         raise FlowError(f"ctx.wait(need={need}) of {total} jobs can never be met; write a number from 1 to {total}")
     return need
@@ -289,5 +297,5 @@ def refuse_hopeless(awaited: Sequence[Child[Any]], count: int) -> None:
     more = f" and {len(bad) - LONGEST_LIST} more" if len(bad) > LONGEST_LIST else ""
     raise ChildrenFailed(
         f"{len(bad)} of {len(awaited)} awaited jobs did not succeed, and {count} had to: {named}{more}; replay or "
-        "resume them, or catch ChildrenFailed and read child.status and child.error"
+        'resume them, or wait until all have ended: ctx.wait(…, need="ended")'
     )

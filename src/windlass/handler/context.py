@@ -206,29 +206,45 @@ class Context(BaseContext):
 
     @overload
     def wait(
-        self, jobs: Iterable[Child[R]], *, need: Need = "all", timeout: Duration | None = None
-    ) -> Coroutine[Any, Any, list[R]]: ...
+        self,
+        jobs: Iterable[Child[R] | JobHandle[R]],
+        *,
+        need: Literal["ended"],
+        timeout: Duration | None = None,
+    ) -> Coroutine[Any, Any, list[Child[R]]]: ...
     @overload
     def wait(
-        self, jobs: Iterable[JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
+        self,
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
+        *,
+        need: Literal["ended"],
+        timeout: Duration | None = None,
+    ) -> Coroutine[Any, Any, list[Child[object]]]: ...
+    @overload
+    def wait(
+        self, jobs: Iterable[Child[R] | JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[R]]: ...
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Need = "all",
         timeout: Duration | None = None,
-    ) -> Coroutine[Any, Any, list[Any]]: ...
+    ) -> Coroutine[Any, Any, list[object]]: ...
     def wait(
-        self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None
+        self, jobs: Iterable[object], *, need: Need | Literal["ended"] = "all", timeout: Duration | None = None
     ) -> Coroutine[Any, Any, list[Any]]:
         """Wait for jobs (children, handles or ids): `results = await ctx.wait(children)`, in the order given.
 
         Until enough jobs succeeded (`need`: "all", "any" or a number) this job is `waiting` and holds no processor.
-        Then its handler starts from the top, and no attempt is used up. Raises ChildrenFailed when too many jobs ended
-        badly, and ResultTimeout when `timeout` has passed since the first wait; then read `child.status` and
-        `child.error`.
+        Then its handler starts from the top, and no attempt is used up. Raises ChildrenFailed with the first job that
+        makes the need impossible, while the other jobs go on, and ResultTimeout when `timeout` has passed since the
+        first wait; then read `child.status` and `child.error`.
+
+        `need="ended"` waits until every job has ended, and returns the jobs: `for child in await ctx.wait(pages,
+        need="ended"): …` reads `child.status`, `child.result` and `child.error`. It raises no ChildrenFailed. A dead
+        or cancelled job that is replayed or resumed before this handler runs again is waited for again.
         """
         self._check("wait")
         return self._waits.wait(jobs, need, wait_limit(timeout))

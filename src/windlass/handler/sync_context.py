@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from windlass.clock import Duration, seconds
@@ -48,19 +48,40 @@ class SyncContext(BaseContext):
     # Waiting for jobs
 
     @overload
-    def wait(self, jobs: Iterable[Child[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
-    @overload
-    def wait(self, jobs: Iterable[JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None) -> list[R]: ...
+    def wait(
+        self,
+        jobs: Iterable[Child[R] | JobHandle[R]],
+        *,
+        need: Literal["ended"],
+        timeout: Duration | None = None,
+    ) -> list[Child[R]]: ...
     @overload
     def wait(
         self,
-        jobs: Iterable[Child[Any] | JobHandle[Any] | UUID | str],
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
+        *,
+        need: Literal["ended"],
+        timeout: Duration | None = None,
+    ) -> list[Child[object]]: ...
+    @overload
+    def wait(
+        self, jobs: Iterable[Child[R] | JobHandle[R]], *, need: Need = "all", timeout: Duration | None = None
+    ) -> list[R]: ...
+    @overload
+    def wait(
+        self,
+        jobs: Iterable[Child[object] | JobHandle[object] | UUID | str],
         *,
         need: Need = "all",
         timeout: Duration | None = None,
-    ) -> list[Any]: ...
-    def wait(self, jobs: Iterable[object], *, need: Need = "all", timeout: Duration | None = None) -> list[Any]:
-        """Wait for jobs and return their results, in the order given: `ctx.wait(children)`; see `Context.wait`."""
+    ) -> list[object]: ...
+    def wait(
+        self, jobs: Iterable[object], *, need: Need | Literal["ended"] = "all", timeout: Duration | None = None
+    ) -> list[Any]:
+        """Wait for jobs and return their results, in the order given: `ctx.wait(children)`; see `Context.wait`.
+
+        With `need="ended"`: wait until every job has ended, and return the jobs.
+        """
         self._check("wait")
         return self._run(self._waits.wait(jobs, need, wait_limit(timeout)))
 

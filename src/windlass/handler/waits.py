@@ -18,7 +18,7 @@ from windlass.errors import FlowError, ResultTimeout, SignalTimeout
 from windlass.handler.children import Child, Children, count_needed, refuse_hopeless
 from windlass.handler.memory import APART, RunMemory
 from windlass.model.flow import Flow, Link, Memory
-from windlass.model.job import Edge, Wait
+from windlass.model.job import Edge, Policy, Wait
 from windlass.model.state import State
 
 WOKEN_EARLY = 0.25
@@ -72,20 +72,26 @@ class Waits:
         raise _no_signal(name, timeout)
 
     async def wait(self, jobs: Iterable[object], need: object, timeout: float | None) -> list[Any]:
-        """The results of the jobs that succeeded, once as many as needed have."""
+        """The results of the jobs that succeeded, once as many as needed have.
+
+        With the need "ended": the jobs themselves, in a run that reads all of them as ended. A dead or cancelled job
+        that is replayed or resumed before that run has not ended, and is waited for again.
+        """
         memory, children = self._memory, self._children
         awaited = children.check_awaited(jobs)
-        if not awaited and need == "all":
+        if not awaited and need in ("all", "ended"):
             return []  # all of no jobs
         count = count_needed(need, len(awaited))
-        key = _join_key(memory, awaited, count)
+        to_end = need == "ended"
+        key = _join_key(memory, awaited, "ended" if to_end else count)
         links = await children.read_states(awaited)
         if timeout is not None and await memory.has_expired(key):
-            raise _no_result(awaited, count, timeout)
-        succeeded = [child for child in awaited if child.status is State.SUCCEEDED]
-        if len(succeeded) >= count:
-            return [child.result for child in succeeded]
-        refuse_hopeless(awaited, count)
+            raise _too_late(awaited, count, timeout, to_end=to_end)
+        arrived = [child for child in awaited if (child.ended if to_end else child.status is State.SUCCEEDED)]
+        if len(arrived) >= count:
+            return arrived if to_end else [child.result for child in arrived]
+        if not to_end:
+            refuse_hopeless(awaited, count)
         left: float | None = None
         memories: tuple[Memory, ...] = ()
         if timeout is not None:
@@ -93,25 +99,24 @@ class Waits:
             left = memory.seconds_until(until)
             if not left:
                 await memory.expire(key)
-                raise _no_result(awaited, count, timeout)
-        return await self._join(awaited, count - len(succeeded), left, memories, links)
+                raise _too_late(awaited, count, timeout, to_end=to_end)
+        wait = await self._join(awaited, None if to_end else count - len(arrived), left)
+        return await self._suspend(wait, memories, links)
 
-    async def _join(
-        self,
-        awaited: Sequence[Child[Any]],
-        missing: int,
-        delay: float | None,
-        memories: tuple[Memory, ...],
-        links: tuple[Link, ...],
-    ) -> NoReturn:
-        """Wait for the jobs that have not succeeded, dead ones included: they may be replayed."""
+    async def _join(self, awaited: Sequence[Child[Any]], missing: int | None, delay: float | None) -> Wait:
+        """The wait for the jobs that have not succeeded, dead ones included: they may be replayed.
+
+        `missing` is how many more have to succeed; None: all have to end, and an edge counts any end as a success.
+        """
         _, same = await self._children.new_spawns()
         rest = [child for child in awaited if child.status is not State.SUCCEEDED and not child.gone]
         targets = dict.fromkeys(self._children.id_to_await(child, same) for child in rest)
+        if missing is None:
+            edges = tuple(Edge(target, Policy.CONTINUE) for target in targets)
+            return Wait(edges=edges, need=len(edges), delay=delay)
         # Several names may be one job with a unique key, which is one success: a job woken early waits again.
         need = max(1, missing - (len(rest) - len(targets)))
-        wait = Wait(edges=tuple(Edge(target) for target in targets), need=need, delay=delay)
-        await self._suspend(wait, memories, links)
+        return Wait(edges=tuple(Edge(target) for target in targets), need=need, delay=delay)
 
     async def _suspend(self, wait: Wait, memories: tuple[Memory, ...] = (), links: tuple[Link, ...] = ()) -> NoReturn:
         """End this run with everything that has to be written."""
@@ -130,10 +135,10 @@ class Waits:
         return Flow(spawns=spawns) if spawns else None
 
 
-def _join_key(memory: RunMemory, awaited: Sequence[Child[Any]], count: int) -> str:
+def _join_key(memory: RunMemory, awaited: Sequence[Child[Any]], need: int | str) -> str:
     """The key of a wait: the same jobs in any order, with the same need, are the same wait."""
     names = "\n".join(sorted(child.name for child in awaited))
-    return memory.key_of(f"{APART}wait {hashlib.sha256(f'{count} {names}'.encode()).hexdigest()[:32]}")
+    return memory.key_of(f"{APART}wait {hashlib.sha256(f'{need} {names}'.encode()).hexdigest()[:32]}")
 
 
 def _no_signal(name: str, timeout: float) -> SignalTimeout:
@@ -142,7 +147,10 @@ def _no_signal(name: str, timeout: float) -> SignalTimeout:
     )
 
 
-def _no_result(awaited: Sequence[Child[Any]], count: int, timeout: float) -> ResultTimeout:
+def _too_late(awaited: Sequence[Child[Any]], count: int, timeout: float, *, to_end: bool) -> ResultTimeout:
+    if to_end:
+        ended = sum(child.ended for child in awaited)
+        return ResultTimeout(f"{ended} of {count} awaited jobs ended within {spell(timeout)}; the others go on")
     there = sum(child.status is State.SUCCEEDED for child in awaited)
     return ResultTimeout(
         f"{there} of {len(awaited)} awaited jobs succeeded within {spell(timeout)}, and {count} were needed; they go on"

@@ -21,6 +21,8 @@ from windlass.store.protocol import Store
 
 M = TypeVar("M")
 R = TypeVar("R")
+M_co = TypeVar("M_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 PAGE = 1_000  # jobs per read
 
@@ -33,12 +35,12 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
 
 
-class Batch(Generic[M, R]):
+class Batch(Generic[M_co, R_co]):
     """What `app.batch(…)` returns. Its id is the callback's: another process finds the callback by `app.find(id)`."""
 
     _noun = "batch"
 
-    def __init__(self, client: Client, callback: JobHandle[R], jobs: Sequence[JobHandle[M]]) -> None:
+    def __init__(self, client: Client, callback: JobHandle[R_co], jobs: Sequence[JobHandle[M_co]]) -> None:
         self.callback = callback
         self.jobs = jobs
         self._client = client
@@ -56,7 +58,7 @@ class Batch(Generic[M, R]):
         record = await self.callback.arecord()
         return BatchProgress(total=record.total or 0, processed=record.processed, failed=record.failed)
 
-    async def aresult(self, timeout: Duration | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait for the callback to end and return its result: `batch.result(timeout="1m")`.
 
         Raises JobDead, JobCancelled or ResultTimeout.
@@ -92,7 +94,7 @@ class Batch(Generic[M, R]):
                 raise
         return (await self.callback._find(store)).status
 
-    async def _unfinished(self, store: Store) -> AsyncIterator[JobHandle[M]]:
+    async def _unfinished(self, store: Store) -> AsyncIterator[JobHandle[M_co]]:
         mine = [job for job in self.jobs if not job.existing]
         for first in range(0, len(mine), PAGE):
             page = {job.id: job for job in mine[first : first + PAGE]}

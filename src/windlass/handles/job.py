@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from windlass.client import Client
     from windlass.store.protocol import Store
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 FIRST_PAUSE = 0.002  # seconds between two reads of a job while waiting for its result; × 1.5 after each …
 LONGEST_PAUSE = 0.25  # … up to this
 
 
-class JobHandle(Generic[R]):
+class JobHandle(Generic[R_co]):
     """One job, by its id: what `send.enqueue(…)` returns, and `app.find(id)`.
 
     Each method reads or changes the job as it is in the store now. A plain name blocks; `await job.aresult()` and the
@@ -51,7 +51,7 @@ class JobHandle(Generic[R]):
         self._definition = definition
 
     @classmethod
-    def _of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R]:
+    def _of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R_co]:
         """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
@@ -88,7 +88,7 @@ class JobHandle(Generic[R]):
 
     # The result
 
-    async def aresult(self, timeout: Duration | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait for the job to end and return its result: `job.result(timeout="5s")`.
 
         Raises JobDead, JobCancelled, or ResultTimeout when the job has not ended after `timeout`; without a timeout it
@@ -168,10 +168,10 @@ class JobHandle(Generic[R]):
 
         return operate
 
-    def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R]]:
+    def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R_co]]:
         limit = None if timeout is None else seconds(timeout, what="timeout")
 
-        async def wait(store: Store) -> R:
+        async def wait(store: Store) -> R_co:
             pause = FIRST_PAUSE
             try:
                 async with asyncio.timeout(limit):
@@ -186,7 +186,7 @@ class JobHandle(Generic[R]):
 
         return wait
 
-    def _result_of(self, job: Job) -> R:
+    def _result_of(self, job: Job) -> R_co:
         if job.status is State.CANCELLED:
             raise JobCancelled(f"job {self.id} ({job.type}) was cancelled; bring it back: job.resume()")
         if job.status is State.DEAD:
@@ -194,5 +194,7 @@ class JobHandle(Generic[R]):
             why = "" if last is None else f": {last.type}: {last.message}"
             raise JobDead(f"job {self.id} ({job.type}) is dead ({job.reason}){why}; start it over: job.replay()")
         text = job.output if job.output is not None else "null"
-        result: R = msgspec.json.decode(text) if self._definition is None else self._definition.signature.result(text)
+        result: R_co = (
+            msgspec.json.decode(text) if self._definition is None else self._definition.signature.result(text)
+        )
         return result

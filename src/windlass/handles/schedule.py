@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from windlass.store.protocol import Store
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 FIRES_SHOWN = 5
@@ -51,7 +52,7 @@ class Change(TypedDict, total=False):
     priority: int | None
 
 
-class Schedule(Generic[R]):
+class Schedule(Generic[R_co]):
     """One schedule, by its name: what `app.schedule(…)` returns.
 
     Changes are written to the store and survive a deploy. Each name has an awaited form: `await nightly.afire()`.
@@ -117,7 +118,7 @@ class Schedule(Generic[R]):
         """Go back to what the code declares: `nightly.reset()`. False where nothing was edited."""
         return await self._ask(lambda store: store.reset_schedule(self.name, actor=self._actor))
 
-    async def afire(self) -> JobHandle[R]:
+    async def afire(self) -> JobHandle[R_co]:
         """Enqueue a job of it now, paused or not: `job = nightly.fire()`. Its ticks do not change."""
         job, existing = await self._ask(lambda store: store.fire_schedule(self.name, actor=self._actor))
         call = self._declaration.call

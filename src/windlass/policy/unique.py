@@ -28,7 +28,10 @@ LONGEST_KEY = 255  # characters; a longer text is cut to this length and ends wi
 HASH_LENGTH = 75  # characters of a shortened key that are kept free for `… sha256:` and the hash
 REFUSING_STATES = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING, State.SUCCEEDED)
 """A key refuses in these states unless its policy names others: all but `dead` and `cancelled`."""
-SCOPES = ("tenant", "global")
+UNFINISHED_STATES = (State.QUEUED, State.RUNNING, State.FAILED, State.WAITING)
+UNFINISHED = "unfinished"
+"""The one word for these states: a job that succeeded refuses no other job."""
+SCOPES = {"tenant": False, "global": True}  # whether all tenants share a key
 Scope = Literal["tenant", "global"]
 """Whether each tenant has keys of its own, or all tenants share them."""
 
@@ -56,25 +59,26 @@ Unique = By | Uniqueness
 def unique(
     by: By = True,
     *,
-    states: Iterable[State | str] | None = None,
+    states: Literal["unfinished"] | Iterable[State | str] | None = None,
     window: Duration | None = None,
     scope: Scope = "tenant",
     forever: bool = False,
 ) -> Uniqueness:
-    """Refuse a second job with the same key: `@app.job(unique=unique(by="user_id", window="1h"))`.
+    """Refuse a second job with the same key while the first is unfinished, and also after the first has succeeded.
 
-    The key refuses while its job is in one of `states` (by default all but dead and cancelled), at most for `window`
-    from the enqueue, inside one tenant (`scope="global"`: across all tenants). With `forever` the key stays after the
-    job's history has been pruned.
+    `@app.job(unique=unique("url"))` refuses until the first job is dead or cancelled, or until its history is deleted
+    (setting `history`). `unique("url", states="unfinished")` refuses only while the first job is unfinished: queued,
+    running, failed with an attempt to come, or waiting. `states` may also list states: `["queued"]`.
+
+    The key refuses at most for `window` from the enqueue, and inside one tenant (`scope="global"`: across all tenants).
+    With `forever` the key stays after the job's history has been deleted.
     """
     if scope not in SCOPES:
-        raise ConfigError(f"unique(scope={scope!r}): there are: {', '.join(SCOPES)}")
+        raise ConfigError(f"unique(scope=…): there is no scope {scope!r}{suggest(str(scope), SCOPES)}")
     length = None if window is None else seconds(window, what="unique(window=…)")
     if length == 0:
         raise ConfigError(f"unique(window={window!r}) refuses nothing; leave it out for a key that does not expire")
-    policy = Uniqueness(
-        by=by, states=_parse_states(states), window=length, shared=scope == "global", forever=bool(forever)
-    )
+    policy = Uniqueness(by=by, states=_parse_states(states), window=length, shared=SCOPES[scope], forever=bool(forever))
     return _check_forever(policy) if forever else policy
 
 
@@ -173,11 +177,16 @@ def _redirect(job: NewJob, repeated: Mapping[UUID, UUID]) -> NewJob:
 def _parse_states(given: Iterable[State | str] | None) -> tuple[State, ...]:
     if given is None:
         return REFUSING_STATES
-    known = {state.value: state for state in State}
+    if given == UNFINISHED:
+        return UNFINISHED_STATES
+    known = dict.fromkeys(state.value for state in State)
     wanted = [given] if isinstance(given, str) else list(given)
     for state in wanted:
+        if state == UNFINISHED:
+            raise ConfigError(f"unique(states={wanted!r}): {UNFINISHED!r} stands alone; write: states={UNFINISHED!r}")
         if state not in known:
-            raise ConfigError(f"unique(states=…): there is no state {state!r}{suggest(str(state), known)}")
+            words = {**known, UNFINISHED: None} if isinstance(given, str) else known
+            raise ConfigError(f"unique(states=…): there is no state {state!r}{suggest(str(state), words)}")
     if State.QUEUED not in wanted:
         raise ConfigError(
             "unique(states=…) must name 'queued': every job begins in that state, and takes its key there"

@@ -91,4 +91,4 @@ async def counted(ctx: Context, n: int) -> list[str] | None:
     return ctx.job.limits
 
 
-site = app.pipeline("site", (fetch, parse))
+site = app.pipeline("site", fetch, parse)

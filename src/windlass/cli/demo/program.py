@@ -136,7 +136,7 @@ async def ship(ctx: Context) -> str:
     return f"{ctx.previous}, shipped"
 
 
-order = app.pipeline("order", [pick, phase(pack, processors=1), ship])
+order = app.pipeline("order", pick, phase(pack, processors=1), ship)
 
 
 def _segfault() -> None:

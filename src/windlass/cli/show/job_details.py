@@ -105,7 +105,7 @@ def describe_wait(waiting: Waiting | None, now: datetime) -> str:
         return ""
     parts: list[str] = []
     if waiting.need or waiting.pending:
-        parts.append(f"for jobs: {waiting.succeeded:,} of {waiting.need:,} succeeded, {waiting.pending:,} to come")
+        parts.append(f"for jobs: {waiting.succeeded:,} of {waiting.need:,} needed, {waiting.pending:,} to come")
     if waiting.signal is not None:
         parts.append(f"for the signal {waiting.signal}")
     if waiting.wake_at is not None:
