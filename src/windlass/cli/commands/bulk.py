@@ -119,7 +119,7 @@ def _help(verb: Verb) -> str:
 
 
 def _example(verb: Verb) -> str:
-    return "queue:mail age:>1h"
+    return "queue:mail age:1h.."
 
 
 # Choose

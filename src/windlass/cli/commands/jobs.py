@@ -76,8 +76,11 @@ def jobs() -> None:
     A FILTER is one or more terms, and a job must match all of them:
 
     \b
-    queue:mail state:failed,dead type:send* input.user_id:42
-    error:"timed out" age:>1h attempt:>2 -tenant:acme
+    queue:mail state:failed,dead 'type:send*' input.user_id:42
+    error:"timed out" age:1h.. attempt:..2 cost:10..20 -tenant:acme
+
+    age:1h.. is one hour or more, age:..1h one hour or less. In quotes, 'age:>1h' works, too; without quotes a shell
+    takes > and < for itself.
 
     An ID may be shortened to 6 or more digits of its beginning or end. Without a command, this lists the jobs that
     match.
