@@ -1,9 +1,9 @@
 """The filter language, parsed in one place: `queue:mail state:failed,dead input.user_id:42 error:Timeout age:1h..`.
 
 Terms are joined by "and"; commas between values mean "or"; a leading `-` means "not"; quotes keep spaces, commas and
-stars; a `*` matches any text. `1h..` means "1h or more", `..1h` "1h or less", `2..4` "from 2 to 4": a shell leaves these
-as they are, while it takes `>` and `<` for redirects. A bare id, or six or more digits of its beginning or end, is a
-term, too. Stores turn a `Filter` into SQL with parameters only (`store/parts/search.py`).
+stars; a `*` matches any text. `1h..` means "1h or more", `..1h` "1h or less", `2..4` "from 2 to 4": a shell takes `>`
+and `<` for redirects, and leaves dots as they are. A bare id, or six or more digits of its beginning or end, is a term,
+too. Stores turn a `Filter` into SQL with parameters only (`store/parts/search.py`).
 """
 
 from __future__ import annotations
@@ -339,7 +339,9 @@ def _age(value: Value, field: str, place: int) -> float:
     try:
         return seconds(value.text, what=field)
     except ConfigError:
-        _refuse(place, f"{_short(value.text)} is not a time; write it like {field}:1h.., {field}:..30s or {field}:1h..2d12h")
+        _refuse(
+            place, f"{_short(value.text)} is not a time; write it like {field}:1h.., {field}:..30s or {field}:1h..2d12h"
+        )
 
 
 def _refuse(place: int, what: str) -> Never:
