@@ -174,6 +174,9 @@ class _Scanner:
         digits = partial_id(text)
         if digits is None or self._here() == '"':
             typed = self._text[start:].split(maxsplit=1)[0]
+            field, equals, value = typed.removeprefix("-").partition("=")
+            if equals and field in FIELDS:
+                _refuse(start, f"{_short(typed)} is not a term; write a colon: {field}:{_short(value)[1:-1]}")
             _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
         return Term(Kind.ID, "id", (Value(_id(digits, "id", start)),), negated=negated)
 
