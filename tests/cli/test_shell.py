@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -17,7 +19,7 @@ from windlass.cli.main import cli
 from windlass.model.admission import Rule
 
 from .cli_store import CliStore
-from .conftest import APP, Start
+from .conftest import APP, PATIENCE, Start
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,27 @@ def test_a_tab_offers_the_names_in_the_store(cli_store: CliStore) -> None:
     assert offered(f"windlass budgets set --url {cli_store.url.partition('?')[0]} --tenant ac") == ["acme"]
 
 
-def test_a_tab_is_quiet_and_quick_without_a_store(program_dir: Path) -> None:
+def test_a_tab_does_not_wait_for_a_store_that_does_not_answer(
+    program_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def answer_late(*_: object) -> set[str]:
+        answered.wait(PATIENCE)
+        return {"late"}
+
+    monkeypatch.setattr("windlass.cli.parse.complete.WAIT", 0.0)
+    monkeypatch.setattr("windlass.cli.parse.store_option.call_store", answer_late)
+    command = cli.commands["worker"]
+    queue = next(param for param in command.params if param.name == "queues")
+
+    offered = queue.shell_complete(click.Context(command), "")
+    answered.set()
+
+    assert offered == []
+
+
+def test_a_tab_is_quiet_without_a_store(program_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         hanging = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x"
         for url in (hanging, "postgresql://127.0.0.1:1/x", "sqlite:///none.db", "nonsense"):

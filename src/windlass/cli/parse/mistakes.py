@@ -27,7 +27,7 @@ ENQUEUE = "to enqueue a job: windlass enqueue app:add 2 3; to wait for its resul
 SCHEDULES = "every worker fires the schedules: windlass worker app.py; to look at them: windlass schedules"
 MIGRATE = "to make the tables or bring them up to date: windlass migrate"
 CHECK = "to check the database, the workers and the queues: windlass doctor"
-GATES = "windlass gates --help closes and opens everything, a queue, a type or a tenant"
+GATES = "to close or open everything, a queue, a type or a tenant: windlass gates --help"
 PAGE = "there is no web page; windlass queues, windlass workers and windlass jobs show the same in a terminal"
 HISTORY = "to see what happened: windlass audit; to one job: windlass jobs show ID"
 
@@ -37,7 +37,7 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("stop", "down", "shutdown", "kill", "quit", "restart", "control"), STOP),
     **dict.fromkeys(("list", "ls", "status", "inspect", "info", "stats", "ps", "top", "active", "state"), LOOK),
     **dict.fromkeys(("task", "tasks", "report", "registered", "reserved", "scheduled", "result"), LOOK),
-    **dict.fromkeys(("purge", "empty", "clear", "flush", "clean", "delete", "remove", "reset", "amqp"), EMPTY),
+    **dict.fromkeys(("purge", "empty", "clear", "flush", "clean", "delete", "remove", "reset"), EMPTY),
     **dict.fromkeys(("call", "send", "submit", "push", "add", "delay", "apply", "apply_async", "create"), ENQUEUE),
     **dict.fromkeys(("beat", "scheduler", "cron", "rqscheduler", "periodic"), SCHEDULES),
     **dict.fromkeys(("init", "setup", "install", "upgrade", "db", "schema", "makemigrations", "createdb"), MIGRATE),
