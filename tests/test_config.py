@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from windlass import Windlass
+from windlass.address import read_address
 from windlass.clock import seconds, spell
 from windlass.config import Pace, Settings, SettingsArguments, memory_size, names
 from windlass.errors import ConfigError
@@ -117,6 +118,22 @@ def test_a_wrong_variable_is_named() -> None:
 def test_a_url_of_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"postgresql://user@host/database or sqlite:///file\.db"):
         Windlass(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("postgresql+asyncpg://ann:s@db/shop", "postgresql://ann:s@db/shop"),
+        ("postgresql+psycopg://db/shop?sslmode=require", "postgresql://db/shop?sslmode=require"),
+        ("postgres+psycopg2://db/shop", "postgres://db/shop"),
+        ("postgres://db/shop", "postgres://db/shop"),
+        ("sqlite+aiosqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("sqlite:///a+b://c.db", "sqlite:///a+b://c.db"),
+    ],
+)
+def test_the_driver_of_sqlalchemy_is_left_out_of_a_url(url: str, plain: str) -> None:
+    assert Settings.load({}, url=url).url == plain
+    assert read_address(url) == read_address(plain)
 
 
 def test_a_password_is_never_printed() -> None:

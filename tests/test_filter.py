@@ -73,6 +73,30 @@ def test_an_age_is_at_least_that_old_unless_it_is_compared() -> None:
     assert (term.comparison, term.values[0].number) == (">=", 5400.0)
 
 
+@pytest.mark.parametrize("field", ["attempt", "input.n", "cost"])
+def test_a_range_needs_no_sign_that_a_shell_takes(field: str) -> None:
+    assert (only(f"{field}:2..").comparison, only(f"{field}:2..").values[0].number) == (">=", 2)
+    assert (only(f"{field}:..-1.5").comparison, only(f"{field}:..-1.5").values[0].number) == ("<=", -1.5)
+
+    both = only(f"-{field}:2..4")
+
+    assert (both.comparison, [value.number for value in both.values]) == ("..", [2, 4])
+    assert both.negated
+
+
+def test_a_range_of_ages_is_from_one_span_to_the_other() -> None:
+    term = only("age:30m..2h")
+
+    assert (term.comparison, [value.number for value in term.values]) == ("..", [1800.0, 7200.0])
+    assert (only("age:1h..").comparison, only("age:..1h").comparison) == (">=", "<=")
+
+
+def test_two_dots_in_a_text_are_no_range() -> None:
+    assert only("input.path:../up").values == (Value("../up"),)
+    assert only('input.version:"1..2"').values == (Value("1..2", quoted=True),)
+    assert only("key:1..2").values == (Value("1..2"),)
+
+
 def test_a_path_leads_into_a_document_and_its_steps_may_be_quoted() -> None:
     assert only("input.user.emails.0:x").path == ("user", "emails", "0")
     assert only(r'output."first name".x."a.\"b\"":1').path == ("first name", "x", 'a."b"')
@@ -120,7 +144,15 @@ MISTAKES = {
     "attempt:1e9": (9, "is not a number"),
     "attempt:٣": (9, "is not a number"),
     "priority:99999999999999999999": (10, "is not a number"),
-    "age:yesterday": (5, "'yesterday' is not a time; write it like age:>1h"),
+    "age:yesterday": (5, "'yesterday' is not a time; write it like age:1h.., age:..30s"),
+    "age:": (5, "a shell takes > and < for itself; quote the term: 'age:>1h', or write age:1h.."),
+    "attempt:": (9, "a shell takes > and < for itself; quote the term: 'attempt:>3', or write attempt:3.."),
+    "input.n:": (9, "a shell takes > and < for itself; quote the term: 'input.n:>3', or write input.n:3.."),
+    "age:..": (5, ".. needs a value before or after it: age:1h.. or age:..1h"),
+    "age:2h..1h": (5, "2h..1h holds nothing; the lower value comes first: age:1h..2h"),
+    "age:>1h..": (5, "a range stands alone: age:1h.."),
+    "attempt:1..2,4": (9, "a range stands alone: attempt:1..2"),
+    "attempt:1..x": (9, "'x' is not a number"),
     "age:>-5m": (6, "is not a time"),
     "age:nan": (5, "is not a time"),
     "id:123": (4, "'123' is not an id"),

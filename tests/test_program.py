@@ -142,7 +142,7 @@ def test_a_wrong_name_gets_a_suggestion() -> None:
     write("program.py")
 
     assert "did you mean 'app'?" in refusal("program.py:aap")
-    assert "is a PlainJob and no Windlass app" in refusal("program.py:add")
+    assert "is a job and no app; its program is program.py" in refusal("program.py:add")
 
 
 def test_a_missing_file_gets_near_names() -> None:

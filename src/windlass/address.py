@@ -19,6 +19,7 @@ SQLITE = "sqlite:///"
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 SERVER = re.compile(r"([^/?]*)(?:/([^?]*))?(?:\?(.*))?", re.DOTALL)
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]\s@]+))(?::([0-9]{1,5}))?")
+DRIVER = re.compile(r"^(postgres|postgresql|sqlite)\+\w+(?=://)", re.IGNORECASE)
 KEYS_AND_VALUES = re.compile(r"\s*[a-z_]+\s*=")  # libpq's other form
 
 SHOWN = frozenset({"sslmode", "sslnegotiation", "target_session_attrs", "application_name", "service"})
@@ -74,9 +75,14 @@ class Address:
         return f"postgresql://{login}{'@' if login else ''}{hosts}{database}{'?' if options else ''}{options}"
 
 
+def plain_url(url: str) -> str:
+    """The URL without SQLAlchemy's driver: `postgresql+asyncpg://…` is `postgresql://…`."""
+    return DRIVER.sub(r"\1", url.strip())
+
+
 def read_address(url: str) -> Address:
     """The URL's parts; raises ConfigError, which shows no part that could not be parsed."""
-    text = url.strip()
+    text = plain_url(url)
     match = URL.fullmatch(text)
     if match is None:
         kind = "is in libpq's key=value form" if KEYS_AND_VALUES.match(text) else "has no scheme"

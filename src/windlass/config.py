@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from windlass.address import read_address
+from windlass.address import plain_url, read_address
 from windlass.clock import Duration, seconds, spell
 from windlass.errors import ConfigError
 from windlass.names import LONGEST_NAME, name_problem
@@ -70,7 +70,7 @@ def text(value: object) -> str:
 
 def store_url(value: object) -> str:
     read_address(str(value))
-    return str(value).strip()
+    return plain_url(str(value))
 
 
 def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:

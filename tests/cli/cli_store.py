@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 from click.testing import CliRunner, Result
 
 from windlass.cli.main import cli
+from windlass.cli.process.child import COMMAND
 from windlass.clock import SystemClock
 from windlass.config import Settings
 from windlass.model.job import Job, NewJob, new_id
@@ -120,7 +121,7 @@ class CliStore:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**plain, "TERM": "xterm", "WINDLASS_URL": self.url, **environment},
+            env={**plain, "TERM": "xterm", "WINDLASS_URL": self.url, COMMAND: "windlass", **environment},
             start_new_session=True,
             preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
         )

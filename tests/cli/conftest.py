@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from servers import postgres_database
+from windlass.cli.process.child import COMMAND
 from windlass.testing.databases import write_migrated_file
 
 from .cli_store import CliStore
@@ -125,7 +126,7 @@ def windlass(program_dir: Path) -> Windlass:
         return subprocess.run(
             [sys.executable, "-m", "windlass", *arguments],
             cwd=program_dir,
-            env={**os.environ, **environment},
+            env={**os.environ, COMMAND: "windlass", **environment},
             capture_output=True,
             text=True,
             timeout=2 * PATIENCE,
@@ -141,7 +142,7 @@ def start(program_dir: Path) -> Iterator[Start]:
     started: list[Running] = []
 
     def begin(*arguments: str, **environment: str) -> Running:
-        running = Running(arguments, program_dir, {**os.environ, **environment})
+        running = Running(arguments, program_dir, {**os.environ, COMMAND: "windlass", **environment})
         started.append(running)
         return running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,14 @@ def spend(cli_store: CliStore, cents: int, **options: Any) -> None:
         lease=job.lease, verb=Verb.SUCCEED, attempt=1, elapsed=1.0, output="null", cost_cents=cents, charged=True
     )
     cli_store.call(lambda store: store.finish([transition]))
+
+
+@pytest.mark.parametrize(("cents", "shown"), [(1, "1 cent"), (2, "2 cents")])
+def test_one_cent_is_a_cent(file_cli_store: CliStore, cents: int, shown: str) -> None:
+    spend(file_cli_store, cents, tenant="acme")
+    (job,) = file_cli_store.run_json("jobs")["jobs"]
+
+    assert re.search(rf"^ *cost +{shown}$", file_cli_store.run("jobs", "show", job["id"]).stdout, re.MULTILINE)
 
 
 def test_a_budget_is_set_spent_and_shown(cli_store: CliStore) -> None:

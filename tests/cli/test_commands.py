@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from windlass.cli.commands.dev import guess
 from windlass.cli.main import cli
+from windlass.cli.parse.program_argument import guess
 from windlass.errors import ProgramError
 
 COMMANDS = ["dev", "run", "worker", "migrate", "demo"]

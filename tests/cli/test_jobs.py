@@ -53,7 +53,7 @@ def test_jobs_alone_and_jobs_with_a_filter_are_lists(file_cli_store: CliStore) -
 
     assert file_cli_store.run("jobs").stdout == file_cli_store.run("jobs", "state:queued").stdout
     assert file_cli_store.run("jobs", job.hex[-8:]).stdout.startswith(str(job))
-    assert "No such command 'lst'" in file_cli_store.run("jobs", "lst").stderr
+    assert "there is no command 'lst'; did you mean: windlass jobs list" in file_cli_store.run("jobs", "lst").stderr
 
 
 def test_pages_follow_each_other(cli_store: CliStore) -> None:
@@ -313,6 +313,7 @@ def test_a_person_is_asked(file_cli_store: CliStore, keys: str, code: int, after
     assert ended == code
     assert file_cli_store.status(job) == after
     assert "Traceback" not in seen
+    assert ("\nwindlass: nothing was changed\n" in seen) == (after == "queued")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from uuid import UUID
+
+from windlass.cli.main import cli
 
 from .conftest import Start, Windlass
 
@@ -83,8 +86,27 @@ def test_without_a_schema_it_names_the_command(windlass: Windlass, program_dir: 
     assert not (program_dir / "windlass.db").exists()
 
 
+def test_run_takes_every_option_of_enqueue() -> None:
+    enqueue, run = ({param.opts[0] for param in cli.commands[name].params} for name in ("enqueue", "run"))
+
+    assert enqueue < run
+    assert run - enqueue == {"--timeout", "--no-wait"}
+
+
+def test_run_finds_a_job_by_its_type_and_reads_its_input_as_json(windlass: Windlass) -> None:
+    windlass("migrate")
+
+    one = windlass("run", "-a", "app.py", "add", "2", "3", "--priority", "7", "--tenant", "acme", "--no-wait", "--json")
+    two = windlass("run", "app.py", "--type", "add", "--input", '{"a": 2, "b": 3}', "--no-wait", "--json")
+
+    assert (json.loads(one.stdout)["priority"], json.loads(one.stdout)["tenant"]) == (7, "acme")
+    assert json.loads(two.stdout)["input"] == {"a": 2, "b": 3}
+
+
 def test_wrong_arguments_are_refused_before_anything_is_written(windlass: Windlass) -> None:
     ended = windlass("run", "app:add", "two", "3")
 
     assert ended.returncode == 2
-    assert ended.stderr == "windlass: add(): $.a: Expected `int`, got `str`\n"
+    assert ended.stderr.startswith(
+        "windlass: add(): $.a: Expected `int`, got `str`; write it like: windlass run app:add"
+    )

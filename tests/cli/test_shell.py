@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from windlass.cli.main import cli
+from windlass.model.admission import Rule
 
 from .cli_store import CliStore
-from .conftest import Start
+from .conftest import APP, PATIENCE, Start
 
 
 @pytest.mark.parametrize(
@@ -61,22 +66,96 @@ def test_a_shell_gets_its_script(shell: str) -> None:
         subprocess.run(["bash", "-n"], input=result.stdout.encode(), check=True)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [("windlass que", "queues"), ("windlass jobs re", "replay"), ("windlass jobs list state:de", "state:dead")],
-)
-def test_the_script_completes_commands_and_filters(program_dir: Path, words: str, expected: str) -> None:
-    environment = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-
-    output = subprocess.run(
-        [sys.executable, "-m", "windlass"],
-        env={**os.environ, **environment},
+def complete(line: str, **environment: str) -> list[str]:
+    """What bash offers at a tab behind this line; bash itself splits the words, and joins what it gets."""
+    script = CliRunner().invoke(cli, ["completion", "bash"], prog_name="windlass").stdout
+    words = f"""{script}
+        compopt() {{ :; }}
+        COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)}
+        _windlass_completion windlass
+        printf '%s\n' "${{COMPREPLY[@]}}"
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", words],
+        env={**os.environ, "PATH": path, **environment},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
+    assert ended.stderr == ""
+    return ended.stdout.split()
 
-    assert f"plain,{expected}\n" in output.stdout
+
+def test_a_tab_offers_commands_fields_and_states(program_dir: Path) -> None:
+    assert complete("windlass que") == ["queues"]
+    assert {"list", "show", "replay", "state:", "age:", "input."} <= {*complete("windlass jobs ")}
+    assert complete("windlass jobs re") == ["replay", "resume", "retry", "reason:"]
+    assert complete("windlass jobs list state:de") == ["dead"]  # bash replaces what stands after the colon
+    assert complete("windlass jobs state:dead,f") == ["dead,failed"]
+    assert complete("windlass jobs -ten") == ["-tenant:"]
+
+
+def test_a_tab_offers_programs_and_jobs_and_runs_no_program(program_dir: Path) -> None:
+    (program_dir / "app.py").write_text(f"{APP}\nopen('ran', 'w')\n")
+    (program_dir / "inner").mkdir()
+    (program_dir / "broken.py").write_text("def")
+
+    assert complete("windlass worker a") == ["app.py"]
+    assert complete("windlass queues -a ") == ["app.py", "broken.py", "inner/"]
+    assert complete("windlass worker app.py:") == ["app"]
+    assert complete("windlass run ") == ["app:add", "app:greet", "app:fail", "app:hold"]
+    assert complete("windlass run app:g") == ["greet"]
+    assert complete("windlass enqueue app.py:h") == ["hold"]
+    assert complete("windlass run broken:") == []
+    assert not (program_dir / "ran").exists()
+
+
+def test_a_tab_offers_the_names_in_the_store(cli_store: CliStore) -> None:
+    cli_store.enqueue(queue="mail", tenant="acme")
+    cli_store.enqueue(queue="two words")
+    cli_store.register_worker(queues=("report",))
+    cli_store.call(lambda store: store.declare([Rule(name="wikidata", most=2)]))
+    cli_store.enqueue(limits=("wikidata",), queue="mail")
+    cli_store.claim_jobs()
+
+    def offered(line: str) -> list[str]:
+        return complete(line, WINDLASS_URL=cli_store.url)
+
+    assert offered("windlass gates pause --queue ") == ["mail", "report"]
+    assert offered("windlass jobs queue:m") == ["mail"]
+    assert offered("windlass worker app.py --type ") == ["send"]
+    assert offered("windlass tenants weigh a") == ["acme"]
+    assert offered("windlass limits show ") == ["wikidata"]
+    assert offered(f"windlass budgets set --url {cli_store.url.partition('?')[0]} --tenant ac") == ["acme"]
+
+
+def test_a_tab_does_not_wait_for_a_store_that_does_not_answer(
+    program_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def answer_late(*_: object) -> set[str]:
+        answered.wait(PATIENCE)
+        return {"late"}
+
+    monkeypatch.setattr("windlass.cli.parse.complete.WAIT", 0.0)
+    monkeypatch.setattr("windlass.cli.parse.store_option.call_store", answer_late)
+    command = cli.commands["worker"]
+    queue = next(param for param in command.params if param.name == "queues")
+
+    offered = queue.shell_complete(click.Context(command), "")
+    answered.set()
+
+    assert offered == []
+
+
+def test_a_tab_is_quiet_without_a_store(program_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        hanging = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x"
+        for url in (hanging, "postgresql://127.0.0.1:1/x", "sqlite:///none.db", "nonsense"):
+            assert complete("windlass jobs queue:", WINDLASS_URL=url) == []
+    assert not (program_dir / "none.db").exists()
 
 
 def test_nothing_heavy_is_imported_for_help(program_dir: Path) -> None:

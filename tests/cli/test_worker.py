@@ -124,7 +124,7 @@ def test_a_misspelt_program_ends_the_supervisor_before_it_starts_anything(windla
     ended = windlass("worker", "ap.py", "--processes", "2")
 
     assert ended.returncode == 2
-    assert ended.stderr == "windlass: ap.py does not exist; did you mean app.py?\n"
+    assert ended.stderr == f"windlass: ap.py does not exist in {Path.cwd()}; did you mean app.py?\n"
 
 
 def test_the_pause_doubles_with_jitter_up_to_a_bound() -> None:

@@ -138,6 +138,10 @@ async def test_numbers_are_compared(rig: Rig) -> None:
     assert await found(rig, "-priority:>0") == newest_first(middle, low)
     assert await found(rig, "priority:>0.5") == [high]
     assert await found(rig, "priority:<9999999999999999999") == newest_first(high, middle, low)
+    assert await found(rig, "priority:0..") == newest_first(high, middle)
+    assert await found(rig, "priority:..0") == newest_first(middle, low)
+    assert await found(rig, "priority:-1..9") == [middle]
+    assert await found(rig, "-priority:-1..9") == newest_first(high, low)
 
 
 async def test_attempts_crashes_and_cost_are_numbers(rig: Rig) -> None:
@@ -160,6 +164,9 @@ async def test_an_age_is_measured_by_the_clock_of_the_store(rig: Rig) -> None:
     assert await found(rig, "age:<1h") == [young]
     assert await found(rig, "age:<=1h1m age:>=1h1m") == [old]
     assert await found(rig, "-age:>1h") == [young]
+    assert await found(rig, "age:1h..") == await found(rig, "age:1h..2h") == [old]
+    assert await found(rig, "age:..1h") == await found(rig, "age:30s..2m") == [young]
+    assert await found(rig, "age:2m..1h") == []
 
 
 async def test_due_is_the_time_since_a_job_could_have_started(rig: Rig) -> None:
@@ -225,6 +232,9 @@ LEADS = [
     "input.user_id:42",
     "input.user_id:1,42",
     "input.user_id:>41",
+    "input.user_id:42..",
+    "input.user_id:..42",
+    "input.user_id:41..43",
     "input.user_id:<=42.0",
     "input.user_id:42.0",
     "input.user_id:4*",
@@ -258,6 +268,10 @@ LEADS = [
 LEADS_ELSEWHERE = [
     "input.user_id:43",
     "input.user_id:>42",
+    "input.user_id:43..",
+    "input.user_id:..41",
+    "input.user_id:1..41",
+    "input.name:1..",
     "input.user_id.deeper:42",
     "input.big:9007199254740992",
     "input.name:ann*",

@@ -47,7 +47,7 @@ def test_the_count_is_exact(app: Windlass, bench: Harness) -> None:
 
     assert len(bench.assert_enqueued(send, count=2, to="a")) == 2
     bench.assert_enqueued(send, count=0, to="c")
-    with pytest.raises(AssertionError, match=r"expected 1 jobs instead of 2 of send\(to='a'\)"):
+    with pytest.raises(AssertionError, match=r"expected 1 job instead of 2 of send\(to='a'\)"):
         bench.assert_enqueued(send, count=1, to="a")
     with pytest.raises(AssertionError, match="expected no job of send"):
         bench.assert_not_enqueued(send)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 import traceback
 from typing import Any
@@ -29,7 +31,9 @@ from windlass.cli.commands.tenants import tenants
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
 from windlass.cli.exit_codes import INTERRUPTED, NO_READER
-from windlass.cli.show.output import print_note
+from windlass.cli.parse.mistakes import TYPED, HelpfulGroup, explain_usage
+from windlass.cli.process.child import COMMAND
+from windlass.cli.show.output import name_command, print_note
 from windlass.errors import WindlassError
 
 EPILOG = """\b
@@ -63,8 +67,15 @@ class CommandError(click.ClickException):
         print_note(self.message)
 
 
-class Commands(click.Group):
+class Commands(HelpfulGroup):
     """Turns every `WindlassError` into a line on stderr and exit 2, and an interrupt into its exit code alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise explain_usage(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -72,7 +83,9 @@ class Commands(click.Group):
         except WindlassError as error:
             if os.environ.get("WINDLASS_DEBUG", "") not in ("", "0"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-            raise CommandError(str(error)) from error
+            raise CommandError(name_command(str(error))) from error  # click shows it when the command has ended
+        except click.UsageError as error:
+            raise explain_usage(error) from error
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -134,20 +147,36 @@ limits.add_command(release)
 
 def main() -> None:
     """The entry point of the `windlass` script."""
-    from windlass.cli.commands.completion import VARIABLE
+    from windlass.cli.commands.completion import VARIABLE, register_bash
 
+    completes = VARIABLE in os.environ
+    if completes:
+        register_bash()
     try:
-        cli.main(prog_name="windlass", complete_var=VARIABLE)
+        cli.main(prog_name=os.environ.pop(COMMAND, None) or _typed_command(), complete_var=VARIABLE)
     except KeyboardInterrupt:  # before a command started, or after it ended
         _end_at_once()
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             _end_at_once()
+        if completes:  # a tab does not wait for a database that does not answer
+            _end_at_once(0)
         raise
 
 
-def _end_at_once() -> None:
-    """After Ctrl-C the process does not wait for a thread that still reads a large file."""
+def _typed_command() -> str:
+    """How the user can start this command line again: `windlass` if a shell finds it, else as it was started."""
+    script = sys.argv[0]
+    if os.path.basename(script) == "__main__.py":
+        return shlex.join([sys.orig_argv[0], "-m", "windlass"])
+    found = shutil.which("windlass")
+    if found is not None and os.path.realpath(found) == os.path.realpath(script):
+        return "windlass"
+    return shlex.quote(script)
+
+
+def _end_at_once(code: int = INTERRUPTED) -> None:
+    """The process does not wait for its threads: after Ctrl-C, one may still read a large file."""
     from windlass.cli.process.run_worker import end_at_once
 
-    end_at_once(INTERRUPTED)
+    end_at_once(code)

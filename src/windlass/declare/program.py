@@ -190,11 +190,18 @@ def _only_app(module: ModuleType, target: Target) -> str:
 
 
 def _named_app(module: ModuleType, name: str, target: Target) -> Windlass:
+    from windlass.declare.jobtype import JobType
+
     apps = apps_in(module)
     found: object = getattr(module, name, None)
     for app in apps.values():
         if app is found:
             return app
+    if isinstance(found, JobType):
+        raise ProgramError(
+            f"{target.text}:{name} is a job and no app; its program is {target.text}; to run one such job: "
+            f"windlass run {target.text}:{name}"
+        )
     if found is not None:
         raise ProgramError(f"{target.text}:{name} is a {type(found).__name__} and no Windlass app{_near(name, apps)}")
     raise ProgramError(f"{target.text} has no {name!r}{_near(name, apps)}")
@@ -232,7 +239,8 @@ def _explain_missing_file(text: str, file: Path) -> str:
         return f"{text} is not a file; did you mean {text}.py?"
     if not file.parent.is_dir():
         return f"{text} does not exist, and neither does the directory {shorten(file.parent)}"
-    return f"{text} does not exist{_files_near(file.name, file.parent)}"
+    where = "" if Path(text).is_absolute() else f" in {Path.cwd()}"
+    return f"{text} does not exist{where}{_files_near(file.name, file.parent)}"
 
 
 def _files_near(name: str, directory: Path) -> str:
@@ -250,6 +258,9 @@ def _explain_missing_module(target: Target, missing: str) -> str:
     names += [entry.parent.name for entry in directory.glob("*/__init__.py")]
     close = difflib.get_close_matches(last, names, n=1)
     hint = f"; did you mean {parent + '.' if parent else ''}{close[0]}?" if close else ""
+    if parent and (Path.cwd() / f"{parent.replace('.', '/')}.py").is_file():
+        hint = f"; {parent} is a file: did you mean {parent}:{last}?"
+    hint = hint or "; go to its directory, or name its file, such as path/to/app.py"
     return f"there is no module {missing!r}, neither below {Path.cwd()} nor installed{hint}"
 
 

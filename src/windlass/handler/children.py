@@ -284,7 +284,8 @@ def count_needed(need: object, total: int) -> int:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise FlowError(f'ctx.wait(need={need!r}): write "all", "any", "ended" or a number{hint}')
     if not 1 <= need <= total:
-        raise FlowError(f"ctx.wait(need={need}) of {total} jobs can never be met; write a number from 1 to {total}")
+        jobs = "1 job" if total == 1 else f"{total} jobs"
+        raise FlowError(f"ctx.wait(need={need}) of {jobs} can never be met; write a number from 1 to {total}")
     return need
 
 

@@ -52,4 +52,8 @@ class JobLog:
 
     def kept_lines(self) -> list[str]:
         """The lines to store, with a last line that counts the dropped ones."""
-        return [*self.lines, f"… {self.dropped} more lines were dropped"] if self.dropped else self.lines
+        return (
+            [*self.lines, f"… {self.dropped} more line{' was' if self.dropped == 1 else 's were'} dropped"]
+            if self.dropped
+            else self.lines
+        )

@@ -46,7 +46,7 @@ class Batch(Generic[M_co, R_co]):
         self._client = client
 
     def __repr__(self) -> str:
-        return f"<batch {self.id} of {len(self.jobs)} jobs>"
+        return f"<batch {self.id} of {len(self.jobs)} job{'' if len(self.jobs) == 1 else 's'}>"
 
     @property
     def id(self) -> UUID:

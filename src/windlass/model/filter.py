@@ -1,8 +1,9 @@
-"""The filter language, parsed in one place: `queue:mail state:failed,dead input.user_id:42 error:Timeout age:>1h`.
+"""The filter language, parsed in one place: `queue:mail state:failed,dead input.user_id:42 error:Timeout age:1h..`.
 
 Terms are joined by "and"; commas between values mean "or"; a leading `-` means "not"; quotes keep spaces, commas and
-stars; a `*` matches any text. A bare id, or six or more digits of its beginning or end, is a term, too. Stores turn
-a `Filter` into SQL with parameters only (`store/parts/search.py`).
+stars; a `*` matches any text. `1h..` means "1h or more", `..1h` "1h or less", `2..4` "from 2 to 4": a shell takes `>`
+and `<` for redirects, and leaves dots as they are. A bare id, or six or more digits of its beginning or end, is a term,
+too. Stores turn a `Filter` into SQL with parameters only (`store/parts/search.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_TERMS = 20
 MOST_VALUES = 50  # of one term
 DEEPEST_PATH = 8  # steps
 SHORTEST_ID = 6  # hex digits
-EXAMPLE = 'queue:mail state:failed,dead type:send* input.user_id:42 error:"timed out" age:>1h -tenant:acme'
+EXAMPLE = 'queue:mail state:failed,dead type:send input.user_id:42 error:"timed out" age:1h.. -tenant:acme'
 
 
 class Kind(StrEnum):
@@ -70,8 +71,11 @@ FIELDS: dict[str, tuple[Kind, str]] = {
 COMPARED = (Kind.NUMBER, Kind.AGE, Kind.JSON)
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
 COMPARISON = re.compile(r">=|<=|>|<|=")
+RANGE = ".."
+"""Between two values, or before or after one: the comparison of a term that has a lower and an upper bound."""
 NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
 WHOLE = range(-(2**63), 2**63)  # the integers of databases
+NUMERIC_RANGE = re.compile(rf"(?=.*\d)({NUMBER.pattern})?\.\.({NUMBER.pattern})?", re.ASCII)
 STATES = {state.value: state for state in State}
 PARTIAL_ID = re.compile(r"[0-9a-f]{6,32}", re.ASCII)
 
@@ -90,7 +94,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One condition: any of the values, compared in the same way."""
+    """One condition: any of the values, compared in the same way; a range has its lower and its upper bound."""
 
     kind: Kind
     column: str
@@ -170,6 +174,9 @@ class _Scanner:
         digits = partial_id(text)
         if digits is None or self._here() == '"':
             typed = self._text[start:].split(maxsplit=1)[0]
+            field, equals, value = typed.removeprefix("-").partition("=")
+            if equals and field in FIELDS:
+                _refuse(start, f"{_short(typed)} is not a term; write a colon: {field}:{_short(value)[1:-1]}")
             _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
         return Term(Kind.ID, "id", (Value(_id(digits, "id", start)),), negated=negated)
 
@@ -195,8 +202,9 @@ class _Scanner:
             _refuse(start, f"{field} has nothing inside; write {field}:<value>")
         if len(path) > DEEPEST_PATH:
             _refuse(start, f"a path may have {DEEPEST_PATH} steps, and this one has {len(path)}")
+        name = self._text[start : self._place].removeprefix("-")
         self._place += 1  # the colon
-        comparison, values = self._values(field, kind)
+        comparison, values = self._values(name, kind)
         return Term(kind, column, values, comparison, path, negated)
 
     def _values(self, field: str, kind: Kind) -> tuple[str, tuple[Value, ...]]:
@@ -207,21 +215,26 @@ class _Scanner:
         comparison = found[0] if found is not None else "="
         if comparison != "=" and kind not in COMPARED:
             _refuse(place, f"{field} cannot be compared with {comparison}; only numbers and ages can")
-        values = [self._value(field, kind, comparison)]
+        typed = [self._typed_value(field, kind)]
         while self._takes(","):
-            values.append(self._value(field, kind, comparison))
-        if len(values) > MOST_VALUES:
-            _refuse(place, f"{field} has {len(values)} values; {MOST_VALUES} is the most")
+            typed.append(self._typed_value(field, kind))
+        if len(typed) > MOST_VALUES:
+            _refuse(place, f"{field} has {len(typed)} values; {MOST_VALUES} is the most")
+        if any(_is_range(value, kind) for _, value in typed):
+            if found is not None or len(typed) > 1:
+                _refuse(place, f"a range stands alone: {field}:{typed[0][1].text}, without commas and signs beside it")
+            return _parse_range(typed[0][1].text, field, kind, place)
         if kind is Kind.AGE and comparison == "=":
             comparison = ">="  # nothing is an hour old to the microsecond
-        return comparison, tuple(values)
+        return comparison, tuple(_parse_value(value, field, kind, comparison, at) for at, value in typed)
 
-    def _value(self, field: str, kind: Kind, comparison: str) -> Value:
+    def _typed_value(self, field: str, kind: Kind) -> tuple[int, Value]:
+        """A value as it was typed, and its place."""
         place, quoted = self._place, self._here() == '"'
         text = self._quoted() if quoted else self._until(',"')
         if not text:
-            _refuse(place, f"{field} has no value here; write terms like: {EXAMPLE}")
-        return _parse_value(Value(text, quoted), field, kind, comparison, place)
+            _refuse(place, _explain_no_value(field, kind, quoted=quoted))
+        return place, Value(text, quoted)
 
     def _quoted(self) -> str:
         r"""A text between quotes; `\"` is a quote inside it and `\\` a backslash."""
@@ -253,6 +266,38 @@ class _Scanner:
     def _here(self) -> str:
         """The letter at this place; empty at the end."""
         return self._text[self._place : self._place + 1]
+
+
+def _explain_no_value(field: str, kind: Kind, *, quoted: bool) -> str:
+    """A number or an age that is missing may have been `>1h`, which a shell takes away."""
+    if kind not in COMPARED or quoted:
+        return f"{field} has no value here; write terms like: {EXAMPLE}"
+    example = "1h" if kind is Kind.AGE else "3"
+    return (
+        f"{field} has no value here; a shell takes > and < for itself; "
+        f"quote the term: '{field}:>{example}', or write {field}:{example}.."
+    )
+
+
+def _is_range(value: Value, kind: Kind) -> bool:
+    """In a document, a text may have two dots; only numbers beside them make a range."""
+    if value.quoted or RANGE not in value.text:
+        return False
+    return kind in (Kind.NUMBER, Kind.AGE) or (kind is Kind.JSON and NUMERIC_RANGE.fullmatch(value.text) is not None)
+
+
+def _parse_range(text: str, field: str, kind: Kind, place: int) -> tuple[str, tuple[Value, ...]]:
+    """The comparison and the bounds of `2..4`, `2..` or `..4`; both bounds belong to the range."""
+    low, _, high = text.partition(RANGE)
+    bounds = tuple(_parse_value(Value(bound), field, kind, RANGE, place) for bound in (low, high) if bound)
+    if not bounds:
+        example = "1h" if kind is Kind.AGE else "3"
+        _refuse(place, f".. needs a value before or after it: {field}:{example}.. or {field}:..{example}")
+    if len(bounds) == 1:
+        return ">=" if low else "<=", bounds
+    if (bounds[0].number or 0) > (bounds[1].number or 0):
+        _refuse(place, f"{text} holds nothing; the lower value comes first: {field}:{high}..{low}")
+    return RANGE, bounds
 
 
 def _parse_value(value: Value, field: str, kind: Kind, comparison: str, place: int) -> Value:
@@ -289,7 +334,7 @@ def _id(text: str, field: str, place: int) -> str:
 
 def _number(value: Value, field: str, place: int) -> int | float:
     if value.quoted or not NUMBER.fullmatch(value.text):
-        _refuse(place, f"{_short(value.text)} is not a number; write it like {field}:3 or {field}:>3")
+        _refuse(place, f"{_short(value.text)} is not a number; write it like {field}:3, {field}:3.. or {field}:..3")
     return int(value.text) if "." not in value.text and int(value.text) in WHOLE else float(value.text)
 
 
@@ -297,7 +342,9 @@ def _age(value: Value, field: str, place: int) -> float:
     try:
         return seconds(value.text, what=field)
     except ConfigError:
-        _refuse(place, f"{_short(value.text)} is not a time; write it like {field}:>1h, {field}:<30s or {field}:>2d12h")
+        _refuse(
+            place, f"{_short(value.text)} is not a time; write it like {field}:1h.., {field}:..30s or {field}:1h..2d12h"
+        )
 
 
 def _refuse(place: int, what: str) -> Never:

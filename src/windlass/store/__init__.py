@@ -63,4 +63,4 @@ def _require_asyncpg() -> None:
     try:
         import asyncpg  # noqa: F401
     except ImportError:
-        raise ConfigError("PostgreSQL needs asyncpg; run: pip install 'windlass[postgres]'") from None
+        raise ConfigError("PostgreSQL needs asyncpg, which is not installed; run: pip install asyncpg") from None

@@ -75,5 +75,5 @@ def refuse_newer(dialect: str, current: int) -> None:
     if current > newest(dialect):
         raise SchemaTooNew(
             f"the schema is number {current}, and this program knows {newest(dialect)} at most, so it will not touch "
-            "it; upgrade windlass here: pip install --upgrade windlass"
+            "it; upgrade windlass here; in a clone: git pull && pip install ."
         )

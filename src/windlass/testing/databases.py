@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from windlass.address import read_address
+from windlass.address import plain_url, read_address
 from windlass.blocking import Portal
 from windlass.errors import ConfigError
 from windlass.store import dialect_of, masked
@@ -234,7 +234,7 @@ class _DatabasePool:
     """The databases of this process on one server: those in use, and those that wait for the next test."""
 
     def __init__(self, server: str, given: str) -> None:
-        self._server = server
+        self._server = plain_url(server)
         self._given = given
         self._portal = Portal()  # a thread of its own: the clock may be moved from any loop, and never waits for it
         self._administrator: Any = None  # kept open: at the end of the process no new connection can be made
@@ -344,7 +344,7 @@ async def connect(url: str) -> Any:
 
         from windlass.store.postgres.connections.pool import translate_error
     except ImportError:
-        raise ConfigError("PostgreSQL needs asyncpg; run: pip install 'windlass[postgres]'") from None
+        raise ConfigError("PostgreSQL needs asyncpg, which is not installed; run: pip install asyncpg") from None
     try:
         return await asyncpg.connect(url)
     except Exception as error:

@@ -181,7 +181,7 @@ class Harness:
         expected_job, jobs = ExpectedJob(kind, arguments), self.jobs()
         found = [job for job in jobs if job.status in ENQUEUED and expected_job.fits(job)]
         if (count is None and not found) or (count is not None and len(found) != count):
-            missing = "a job" if count is None else f"{count} jobs instead of {len(found)}"
+            missing = "a job" if count is None else f"{count} job{'' if count == 1 else 's'} instead of {len(found)}"
             raise AssertionError(complaint(expected_job, missing, jobs))
         return found
 

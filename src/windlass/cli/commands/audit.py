@@ -143,3 +143,18 @@ def _print_nothing_found(settings: Settings, job: UUID | None, action: str | Non
         + f" in {masked(settings.url)}, where it is kept for {spell(settings.audit)}",
         err=True,
     )
+    if action is not None:
+        _suggest_action(action)
+
+
+def _suggest_action(action: str) -> None:
+    """A type's own action may have any name; one that is close to a usual one may be a misspelling."""
+    import difflib
+
+    from windlass.model import audit as actions
+
+    known = [*vars(actions).values(), *actions.GATES.values(), *actions.OPERATIONS.values()]
+    names = [name for name in known if isinstance(name, str) and name.isupper()]
+    close = difflib.get_close_matches(action, names, n=1)
+    if action not in names and close:
+        print_text(f"  did you mean: windlass audit --action {close[0]}", err=True)

@@ -19,8 +19,9 @@ from uuid import UUID
 import click
 
 from windlass.cli.exit_codes import INTERRUPTED, REFUSED
+from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_one, for_each_page
+from windlass.cli.parse.find_jobs import find_misspelt_names, find_one, for_each_page
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
@@ -81,7 +82,7 @@ def make_command(verb: Verb) -> click.Command:
     """The command of a verb."""
 
     @click.command(verb.value, cls=FilterCommand, short_help=ABOUT[verb][0], help=_help(verb))
-    @click.argument("words", nargs=-1, metavar="FILTER… | ID…")
+    @click.argument("words", nargs=-1, metavar="FILTER… | ID…", shell_complete=complete_filter)
     @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
     @click.option("--all", "everything", is_flag=True, help="Every job in a state that allows it; instead of a filter.")
     @store_options
@@ -119,7 +120,7 @@ def _help(verb: Verb) -> str:
 
 
 def _example(verb: Verb) -> str:
-    return "queue:mail age:>1h"
+    return "queue:mail age:1h.."
 
 
 # Choose
@@ -171,6 +172,8 @@ async def _choose_matching(store: Store, filter: Filter) -> ChosenJobs:
 
 def _print_nothing_found(settings: Settings, filter: Filter, narrowed: Filter, verb: Verb) -> None:
     print_note(f"no job matches {narrowed.text}; nothing to {verb}")
+    for remark in call_store(settings, lambda store: find_misspelt_names(store, filter)):
+        print_note(remark)
     if narrowed is filter:
         return
     others = call_store(settings, lambda store: store.search(filter, page=1_000))
@@ -189,7 +192,7 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJ
 
     count = len(chosen.jobs)
     types = ", ".join(f"{number:,} {type}" for type, number in chosen.types.most_common(3))
-    more = f", {len(chosen.types) - 3} more types" if len(chosen.types) > 3 else ""
+    more = f", {format_count(len(chosen.types) - 3, 'more type')}" if len(chosen.types) > 3 else ""
     print_text(
         f"{verb} {format_count(count, 'job')} that match{'es' if count == 1 else ''} {chosen.text}",
         style="bold",
@@ -201,11 +204,23 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: ChosenJ
         ctx.exit(2)
     wanted = str(count) if count > TYPED_FROM else "y"
     question = f"type {count} to go on: " if count > TYPED_FROM else "go on? [y/N] "
-    click.echo(question, err=True, nl=False)
-    answer = sys.stdin.readline().strip().lower().replace(",", "")
+    answer, code = _ask(question)
     if answer != wanted and not (wanted == "y" and answer == "yes"):
         print_note("nothing was changed")
-        ctx.exit(REFUSED)
+        ctx.exit(code)
+
+
+def _ask(question: str) -> tuple[str, int]:
+    """The answer, and the exit code if it means no; after Ctrl-C and Ctrl-D the next line begins below the question."""
+    try:
+        click.echo(question, err=True, nl=False)
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        return "", INTERRUPTED
+    if not line.endswith("\n"):
+        click.echo(err=True)
+    return line.strip().lower().replace(",", ""), REFUSED
 
 
 # Change

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.parse.options import json_option
-from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.parse.program_argument import program_argument
+from windlass.cli.parse.store_option import load_settings, url_option
 from windlass.cli.show.output import Cell, Column, print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ COLUMNS = (
 
 
 @click.command(short_help="Show each setting, its value and where it came from.")
-@click.argument("app", required=False, envvar=APP)
+@program_argument("app")
 @url_option
 @json_option
 def config(app: str | None, url: str | None, as_json: bool) -> None:

@@ -7,7 +7,6 @@ waits for the next change.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +14,11 @@ import click
 
 from windlass.cli.exit_codes import NO_READER, TRY_AGAIN
 from windlass.cli.parse.options import lifeline_option
+from windlass.cli.parse.program_argument import find_program, program_argument
 from windlass.cli.show.output import print_note
-from windlass.errors import ProgramError
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-
-KNOWN = ("app.py", "main.py", "windlass_app.py")
-MAKES_APP = re.compile(rb"^\w+\s*(:[^=\n]+)?=\s*([\w.]+\.)?Windlass\(", re.MULTILINE)
 
 GRACE = 2.0  # seconds for running jobs before a restart; jobs that have not ended by then are released
 CANCEL_GRACE = 1.0  # seconds for a cancelled handler to end
@@ -39,22 +35,23 @@ concurrency = click.option("--concurrency", type=click.IntRange(min=1), help="Jo
 
 
 @click.command(short_help="Run a program while you write it, and reload on change.")
-@click.argument("target", required=False)
+@program_argument("target")
 @concurrency
 @level
 @click.pass_context
 def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_level: str) -> None:
     """Run a program while you write it: migrate, run its jobs, print them, and restart when a file changes.
 
-    TARGET is a file such as app.py, or package.module:app. Without it, the command takes the one file in this directory
-    that makes a Windlass app. A restart releases running jobs and counts no attempt for them. Ctrl-C ends the command.
+    TARGET is a file such as app.py, or package.module:app; also -a or WINDLASS_APP. Without it, the command takes the
+    one file in this directory that makes a Windlass app. A restart releases running jobs and counts no attempt for
+    them. Ctrl-C ends the command.
     """
     import asyncio
 
     from windlass.cli.process.reload import Reloader
     from windlass.declare.program import parse
 
-    target = target or guess(Path.cwd())
+    target = find_program("dev", target)
     parsed = parse(target)
     arguments = ["_dev", target, "--log-level", log_level]
     if concurrency is not None:
@@ -96,28 +93,6 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
         interrupts=False,
     )
     ctx.exit(NO_READER if lines.has_no_reader else 0)
-
-
-def guess(directory: Path) -> str:
-    """The one file that makes an app; no file is run to find it."""
-    found = [file.name for file in sorted(directory.glob("*.py")) if _makes_app(file)]
-    known = [name for name in KNOWN if name in found]
-    if len(known) == 1:
-        return known[0]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ProgramError(
-            "no Python file here makes a Windlass app; name your program, for example: windlass dev path/to/app.py"
-        )
-    raise ProgramError(f"{' and '.join(found)} make apps; name one, for example: windlass dev {found[0]}")
-
-
-def _makes_app(file: Path) -> bool:
-    try:
-        return MAKES_APP.search(file.read_bytes()) is not None
-    except OSError:
-        return False
 
 
 def _prepare(app: Windlass, target: str) -> bool:

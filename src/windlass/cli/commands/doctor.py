@@ -11,8 +11,17 @@ import click
 
 from windlass.cli.exit_codes import REFUSED
 from windlass.cli.parse.options import json_option
-from windlass.cli.parse.store_option import APP, load_settings, url_option
-from windlass.cli.show.output import escape_text, format_count, print_json, print_text, to_click_style, wrap
+from windlass.cli.parse.program_argument import program_argument
+from windlass.cli.parse.store_option import load_settings, url_option
+from windlass.cli.show.output import (
+    escape_text,
+    format_count,
+    name_command,
+    print_json,
+    print_text,
+    to_click_style,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -23,7 +32,7 @@ STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
 
 
 @click.command(short_help="Check the database, the workers and the queues.")
-@click.argument("app", required=False, envvar=APP)
+@program_argument("app")
 @url_option
 @json_option
 @click.pass_context
@@ -84,7 +93,8 @@ def _name_program(app: str | None, finding: Finding) -> Finding:
 def _print_findings(findings: Sequence[Finding]) -> None:
     if not sys.stdout.isatty():
         for each in findings:
-            click.echo("\t".join(map(escape_text, (each.level, each.check, each.said, each.advice or ""))))
+            advice = name_command(each.advice or "")
+            click.echo("\t".join(map(escape_text, (each.level, each.check, each.said, advice))))
         return
     from windlass.cli.show.live_log import uses_colour
 
@@ -96,7 +106,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
         text = wrap(escape_text(each.said), margin, "")
         click.echo(f"{shown}  {each.check:<{width}}  {text[len(margin) :]}", color=True)
         if each.advice is not None:
-            click.echo(wrap(f"→ {escape_text(each.advice)}", margin, "  "))
+            click.echo(wrap(f"→ {escape_text(name_command(each.advice))}", margin, "  "))
     counts = Counter(each.level.value for each in findings)
     results = [format_count(counts[level], level) for level in ("problem", "warning") if counts[level]]
     print_text("\n" + (", ".join(results) if results else "everything is well"), style="bold" if results else "green")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.commands.limits import describe_room, round_seconds, unknown_key
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import SOON, suggest_name
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("hold", short_help="Give no slot and no token of a key for a time.")
-@click.argument("key")
+@click.argument("key", shell_complete=complete_name("limit"))
 @click.argument("time")
 @store_options
 def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -> None:
@@ -83,7 +84,7 @@ def _refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
 
 
 @click.command("release", short_help="End a hold of a key.")
-@click.argument("key")
+@click.argument("key", shell_complete=complete_name("limit"))
 @store_options
 def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     """End a hold of KEY that `limits hold` or a handler began.

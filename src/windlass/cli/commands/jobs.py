@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ import click
 
 from windlass.cli.commands.bulk import COMMANDS
 from windlass.cli.commands.signal import signal
+from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, filter_argument, join_words, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_one, search_jobs
+from windlass.cli.parse.find_jobs import find_misspelt_names, find_one, search_jobs
+from windlass.cli.parse.mistakes import HelpfulGroup
 from windlass.cli.parse.options import USUAL_ROWS, count_option
 from windlass.cli.parse.store_option import (
     call_store,
@@ -35,6 +38,8 @@ from windlass.cli.show.output import (
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from click.shell_completion import CompletionItem
+
     from windlass.cli.show.job_details import JobDetails
     from windlass.config import Settings
     from windlass.model.filter import Filter
@@ -54,7 +59,7 @@ COLUMNS = (
 )
 
 
-class JobsGroup(click.Group):
+class JobsGroup(HelpfulGroup):
     """`windlass jobs state:dead` is short for `windlass jobs list state:dead`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -63,10 +68,17 @@ class JobsGroup(click.Group):
         if (
             not ctx.resilient_parsing
             and not asks
-            and (not first or first.startswith("-") or ":" in first or parse_ids([first]))
+            and (not first or first.startswith("-") or re.search("[:=]", first) or parse_ids([first]))
         ):
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The commands, and the fields of a filter, which need no command."""
+        from click.shell_completion import CompletionItem
+
+        terms = [CompletionItem(term) for term in complete_filter(ctx, None, incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *terms]
 
 
 @click.group(cls=JobsGroup, short_help="List, show and change jobs.")
@@ -76,8 +88,11 @@ def jobs() -> None:
     A FILTER is one or more terms, and a job must match all of them:
 
     \b
-    queue:mail state:failed,dead type:send* input.user_id:42
-    error:"timed out" age:>1h attempt:>2 -tenant:acme
+    queue:mail state:failed,dead 'type:send*' input.user_id:42
+    error:"timed out" age:1h.. attempt:..2 cost:10..20 -tenant:acme
+
+    age:1h.. is one hour or more, age:..1h one hour or less. In quotes, 'age:>1h' works, too; without quotes a shell
+    takes > and < for itself.
 
     An ID may be shortened to 6 or more digits of its beginning or end. Without a command, this lists the jobs that
     match.
@@ -167,7 +182,7 @@ def describe_job(job: Job, now: datetime) -> str:
         case State.QUEUED:
             parts += [
                 f"due in {format_span(wait)}" if wait > 0 else "",
-                f"after {job.crashes} crashes" if job.crashes else "",
+                f"after {job.crashes} crash{'' if job.crashes == 1 else 'es'}" if job.crashes else "",
             ]
         case State.CANCELLED:
             parts.append(job.reason or "")
@@ -201,6 +216,8 @@ def _print_nothing_found(
         print_text(f"there is no job in {where}; enqueue one: windlass enqueue app:add 2 3", err=True)
     else:
         print_text(f"no job matches {filter.text} in {where}", err=True)
+        for remark in call_store(settings, lambda store: find_misspelt_names(store, filter)):
+            print_text(f"  {remark}", err=True)
         if took > QUICK:
             print_text("  leave a term out to search wider", err=True)
             return

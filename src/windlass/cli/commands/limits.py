@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import NamedListGroup
 from windlass.cli.parse.options import count_option
@@ -70,7 +71,7 @@ def limits() -> None:
 
 
 @limits.command("list", short_help="Show the keys in use, those with most jobs waiting first.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name("limit"))
 @count_option
 @store_options
 def list_limits(name: str | None, limit: int, app: str | None, url: str | None, as_json: bool) -> None:
@@ -194,7 +195,7 @@ class _KeyUse:
 
 
 @limits.command("show", short_help="Show the jobs that hold a key, and those that wait.")
-@click.argument("key")
+@click.argument("key", shell_complete=complete_name("limit"))
 @store_options
 def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Show the jobs that hold a slot of KEY, and the next ten jobs that wait for one, in the order they will start."""
@@ -236,7 +237,7 @@ async def unknown_key(store: Store, key: str) -> Exception:
 def _print_key(row: LimitRow) -> None:
     from windlass.clock import spell
 
-    tokens = f"{row.burst - row.used} of {row.burst} tokens left"
+    tokens = f"{row.burst - row.used} of {format_count(row.burst, 'token')} left"
     print_text(
         f"{row.key}  {describe_rule(row)}: {f'{describe_use(row)} in use' if row.period is None else tokens}",
         style="bold",

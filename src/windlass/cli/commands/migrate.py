@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from windlass.cli.parse.options import json_option
-from windlass.cli.parse.store_option import APP, load_settings, url_option
+from windlass.cli.parse.program_argument import program_argument, was_named_by_environment
+from windlass.cli.parse.store_option import load_settings, url_option
 from windlass.cli.show.output import print_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Bring the schema up to date.")
-@click.argument("target", required=False, envvar=APP)
+@program_argument("target")
 @url_option
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of the missing migrations; change nothing.")
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 when a migration is missing.")
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
     """Bring the schema up to date.
 
-    The database is that of the program TARGET (app.py or package.module:app; also WINDLASS_APP), or --url, or
+    The database is that of the program TARGET (app.py or package.module:app; also -a or WINDLASS_APP), or --url, or
     WINDLASS_URL, or the file windlass.db in this directory. Migrations that are applied already are skipped, so that
     this command can run before every start.
     """
     import asyncio
 
-    if url is not None and ctx.get_parameter_source("target") is ParameterSource.ENVIRONMENT:
+    if url is not None and was_named_by_environment(ctx, "target"):
         target = None
     if target is not None and url is not None:
         raise click.UsageError("TARGET and --url both name a database; give one of them")

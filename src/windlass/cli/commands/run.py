@@ -8,58 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.enqueue import enqueue_job
+from windlass.cli.commands.enqueue import Enqueued, enqueue_given, job_options
 from windlass.cli.commands.workers import is_alive
 from windlass.cli.exit_codes import INTERRUPTED, REFUSED, TIMED_OUT
-from windlass.cli.parse.options import json_option, limit_option, parse_duration
-from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
+from windlass.cli.parse.options import parse_duration
+from windlass.cli.parse.shield import NegativeNumbersCommand
 from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
-    from windlass.app import Windlass
     from windlass.handles.job import JobHandle
 
 PATIENCE = 2.0  # seconds of waiting before the command checks whether a live worker serves the queue
 
 
 @click.command(cls=NegativeNumbersCommand, short_help="Enqueue one job and print its result.")
-@click.argument("target")
-@click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]…")
-@click.option("--queue", help="The queue, instead of the job type's own.")
-@click.option("--delay", metavar="DURATION", callback=parse_duration, help="Start after this time, such as 30s.")
-@limit_option
+@job_options
 @click.option("--timeout", metavar="DURATION", callback=parse_duration, help="Wait no longer than this, such as 30s.")
 @click.option("--no-wait", is_flag=True, help="Print the job's id and do not wait.")
-@json_option
 @click.pass_context
-def run(
-    ctx: click.Context,
-    target: str,
-    arguments: tuple[str, ...],
-    queue: str | None,
-    delay: float | None,
-    limits: dict[str, str] | None,
-    timeout: float | None,
-    no_wait: bool,
-    as_json: bool,
-) -> None:
+def run(ctx: click.Context, /, timeout: float | None, no_wait: bool, as_json: bool, **given: Any) -> None:
     """Enqueue the job TARGET (such as app:add), wait for it and print its result; with --json, the whole job.
+
+    The job and its options are those of `windlass enqueue`.
 
     A VALUE is JSON or plain text, whichever fits the handler's type hints: 2, hello, '[1, 2]', '{"a": 1}'. NAME=VALUE
     is a keyword argument; to pass a text of that form, write it as JSON: '"a=b"'.
     """
-    from windlass.cli.parse.arguments import parse_arguments
-    from windlass.declare.program import find_job
-
-    job_type = find_job(target)
-    words = [remove_shield(word) for word in arguments]
-    args, kwargs = parse_arguments(job_type._definition.signature, words)
-    handle = enqueue_job(job_type, args, kwargs, {"queue": queue, "delay": delay, "limits": limits}, program=target)
+    enqueued = enqueue_given("run", **given)
+    handle = enqueued.handle
     if handle.existing and not as_json:
         print_note(f"nothing was enqueued; job {handle.id} has the key already")
     code = 0
     if not no_wait:
-        code = _wait(job_type._app, handle, target, timeout, quiet=as_json)
+        code = _wait(enqueued, timeout, quiet=as_json)
     if as_json and code != INTERRUPTED:
         from windlass.cli.show.job_json import job_document
         from windlass.cli.show.output import print_json
@@ -70,12 +51,13 @@ def run(
     ctx.exit(code)
 
 
-def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | None, *, quiet: bool) -> int:
+def _wait(enqueued: Enqueued, timeout: float | None, *, quiet: bool) -> int:
     """Wait until the job has ended, and print its result; returns the exit code."""
     from windlass.errors import JobUnsuccessful, ResultTimeout
 
+    handle = enqueued.handle
     try:
-        output = _result(app, handle, target, timeout)
+        output = _result(enqueued, timeout)
         if not quiet:
             click.echo(_format_output(output))
     except JobUnsuccessful as error:
@@ -92,16 +74,18 @@ def _wait(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | N
     return 0
 
 
-def _result(app: Windlass, handle: JobHandle[Any], target: str, timeout: float | None) -> Any:
+def _result(enqueued: Enqueued, timeout: float | None) -> Any:
     from windlass.errors import ResultTimeout
 
     began = time.monotonic()
     if timeout is None or timeout > PATIENCE:
         try:
-            return _wait_for_output(handle, PATIENCE)
+            return _wait_for_output(enqueued.handle, PATIENCE)
         except ResultTimeout:
-            _print_unserved(app, handle, target)
-    return _wait_for_output(handle, None if timeout is None else max(0.0, timeout - (time.monotonic() - began)))
+            _print_unserved(enqueued)
+    return _wait_for_output(
+        enqueued.handle, None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+    )
 
 
 def _wait_for_output(handle: JobHandle[Any], timeout: float | None) -> Any:
@@ -110,16 +94,16 @@ def _wait_for_output(handle: JobHandle[Any], timeout: float | None) -> Any:
     return handle.record().output
 
 
-def _print_unserved(app: Windlass, handle: JobHandle[Any], target: str) -> None:
+def _print_unserved(enqueued: Enqueued) -> None:
     from datetime import UTC, datetime
 
-    job = handle.record()
+    job = enqueued.handle.record()
     now = datetime.now(UTC)
-    for row in app.workers():
+    for row in enqueued.app.workers():
         serves = (row.queues is None or job.queue in row.queues) and job.type in row.types
         if serves and is_alive(row, now):
             return
-    program = target.rpartition(":")[0]
+    program = enqueued.program
     print_note(
         f"job {job.id} waits: no live worker serves {job.type!r} on queue {job.queue!r}; start one with: windlass "
         f"worker {program} (or: windlass dev {program})"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.gate_options import ListGroup
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import Cell, Column, print_json, print_table, print_text
@@ -112,7 +113,7 @@ def _print_late(row: ScheduleRow, app: str | None) -> None:
 
 
 @schedules.command("show", short_help="Show one schedule, with its next five fires.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @store_options
 def show(name: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Show one schedule: the job that it enqueues, its edits, its next five fires, and its last ticks.
@@ -143,7 +144,7 @@ async def _find(store: Store, name: str) -> ScheduleRow:
 
 
 @schedules.command("pause", short_help="Stop firing until the schedule is resumed.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @click.option("--reason", metavar="TEXT", help="Why; shown to other operators.")
 @store_options
 def pause(name: str, reason: str | None, app: str | None, url: str | None, as_json: bool) -> None:
@@ -167,7 +168,7 @@ def pause(name: str, reason: str | None, app: str | None, url: str | None, as_js
 
 
 @schedules.command("resume", short_help="Fire the schedule again, from now on.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @store_options
 def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Fire the schedule again, from now on; the ticks during the pause are not fired.
@@ -186,14 +187,14 @@ def resume(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
 
 @schedules.command("edit", short_help="Change when and how a schedule fires, until it is reset.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @click.option("--cron", metavar="LINE", help="Such as '0 3 * * *'; keeps the time zone unless --tz is given.")
 @click.option("--every", metavar="TIME", help="Such as 15m, counted from the epoch.")
 @click.option("--at", metavar="WHEN", help="Once, such as 2026-08-01T03:00+02:00.")
 @click.option("--tz", metavar="ZONE", help="The time zone of a cron line, such as Europe/Berlin.")
 @click.option("--catch-up", metavar="POLICY", help="What happens to missed ticks: skip, one or all.")
 @click.option("--overlap", metavar="POLICY", help="When the last job has not ended: allow, skip or cancel.")
-@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
+@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.", shell_complete=complete_name("queue"))
 @click.option("--priority", type=int, help="The priority of its jobs.")
 @store_options
 def edit(
@@ -252,7 +253,7 @@ def _parse_moment(text: str) -> datetime:
 
 
 @schedules.command("reset", short_help="Remove every edit of a schedule.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @store_options
 def reset(name: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Remove every edit: the schedule fires as its program declares it. A pause stays."""
@@ -268,7 +269,7 @@ def reset(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
 
 @schedules.command("fire", short_help="Enqueue a job of a schedule now.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @store_options
 def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Enqueue a job of the schedule now, even while the schedule is paused. Its ticks do not change.
@@ -286,7 +287,7 @@ def fire(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
 
 @schedules.command("forget", short_help="Remove a schedule that no program declares any more.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name("schedule"))
 @click.option("-y", "--yes", is_flag=True, help="Even if a worker is alive and the schedule is not late.")
 @store_options
 def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import ListGroup, suggest_name
 from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
@@ -94,7 +95,7 @@ def _document(row: TenantRow) -> dict[str, Any]:
 
 
 @tenants.command("weigh", cls=NegativeNumbersCommand, short_help="Set the weight of a tenant.")
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=complete_name("tenant"))
 @click.argument("weight")
 @store_options
 def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: bool) -> None:

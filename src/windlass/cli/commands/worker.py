@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
 
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.options import lifeline_option, log_level_option
+from windlass.cli.parse.program_argument import find_program, program_argument
+from windlass.cli.show.output import print_note
+
+FIRST = 1  # the number of a supervisor's first process: it alone warns
 
 
 @click.command(short_help="Run the jobs of a program.")
-@click.argument("target")
+@program_argument("target")
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes.")
-@click.option("--queue", "queues", metavar="QUEUE", multiple=True, help="Serve only this queue; may be repeated.")
-@click.option("--type", "types", metavar="TYPE", multiple=True, help="Run only this job type; may be repeated.")
+@click.option(
+    "--queue",
+    "queues",
+    metavar="QUEUE",
+    multiple=True,
+    shell_complete=complete_name("queue"),
+    help="Serve only this queue; may be repeated.",
+)
+@click.option(
+    "--type",
+    "types",
+    metavar="TYPE",
+    multiple=True,
+    shell_complete=complete_name("type"),
+    help="Run only this job type; may be repeated.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="The number of jobs at a time in each process.")
 @log_level_option
 @lifeline_option
@@ -22,7 +42,7 @@ from windlass.cli.parse.options import lifeline_option, log_level_option
 @click.pass_context
 def worker(
     ctx: click.Context,
-    target: str,
+    target: str | None,
     processes: int,
     queues: tuple[str, ...],
     types: tuple[str, ...],
@@ -32,20 +52,32 @@ def worker(
     number: int | None,
     lines: bool,
 ) -> None:
-    """Run the jobs of TARGET: a file such as app.py, or package.module:app.
+    """Run the jobs of a program.
+
+    TARGET is a file such as app.py, or package.module:app; also -a or WINDLASS_APP. Without it, the command takes the
+    one file in this directory that makes a Windlass app, as `windlass dev` does.
 
     SIGTERM and Ctrl-C stop the worker gracefully: running jobs have the grace time (WINDLASS_GRACE, 25 s) to end. Then
     the worker releases them, and counts no attempt. A second signal ends the worker at once.
     """
     from windlass.observe.logs import set_up
 
+    target = find_program("worker", target)
     set_up(log_level, name=None if number is None else str(number))
     if processes > 1:
         ctx.exit(_supervise(target, processes, queues, types, concurrency, log_level))
-    _work(target, lifeline, lines, queues=queues or None, types=types or None, concurrency=concurrency)
+    _work(
+        target,
+        lifeline,
+        lines,
+        warns=number in (None, FIRST),
+        queues=queues or None,
+        types=types or None,
+        concurrency=concurrency,
+    )
 
 
-def _work(target: str, lifeline: int | None, lines: bool, **options: Any) -> None:
+def _work(target: str, lifeline: int | None, lines: bool, *, warns: bool, **options: Any) -> None:
     from windlass.cli.process.run_worker import run_worker
     from windlass.cli.show.live_log import JobLines, stop_own_process
     from windlass.declare.program import load
@@ -53,6 +85,8 @@ def _work(target: str, lifeline: int | None, lines: bool, **options: Any) -> Non
     from windlass.observe.logs import LogSubscriber
 
     app = load(target)
+    if warns:
+        warn_of_queues(target, options["queues"] or (), {definition.queue for definition in app._registry})
     try:
         run_worker(
             lambda: app.worker(**options),
@@ -61,6 +95,15 @@ def _work(target: str, lifeline: int | None, lines: bool, **options: Any) -> Non
         )
     except (SchemaMissing, SchemaOutdated) as error:  # a bare `migrate` may not use the program's database
         raise type(error)(str(error).replace("run: windlass migrate", f"run: windlass migrate {target}")) from error
+
+
+def warn_of_queues(target: str, queues: Sequence[str], known: Collection[str]) -> None:
+    """A queue that no job type has as its own gets jobs only from `options(queue=…)`: it may be a misspelling."""
+    from windlass.config import suggest
+
+    for queue in queues:
+        if queue not in known and known:
+            print_note(f"no job type of {target} uses the queue {queue!r}{suggest(queue, dict.fromkeys(known))}")
 
 
 def _supervise(

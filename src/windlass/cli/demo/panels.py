@@ -18,6 +18,7 @@ from windlass.cli.demo.reports import AttemptEnded, Slot
 from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, Tone, WorkerHealth, WorkerView
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
+from windlass.cli.show.output import name_command
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import QueueRow
@@ -235,7 +236,9 @@ def conclusion(summary: Summary) -> RenderableType:
     parts: list[RenderableType] = [table, Text(), Text(summary.verdict, f"bold {colour}")]
     parts += [Text(line, "bright_black") for line in summary.logs]
     if summary.holds:
-        parts.append(Text("your turn: write an app.py as in README.md, then run `windlass dev`", "bright_black"))
+        parts.append(
+            Text(name_command("your turn: write an app.py as in README.md, then run `windlass dev`"), "bright_black")
+        )
     return Panel(Group(*parts), title="what the store holds", title_align="left", border_style=colour, expand=False)
 
 

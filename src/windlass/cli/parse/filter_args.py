@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.shield import SHIELD, remove_shield
 
 if TYPE_CHECKING:
@@ -73,14 +74,3 @@ def _requote(word: str) -> str:
     except FilterError:
         field, colon, value = word.partition(":")
         return f'{field}:"{value}"' if colon else word
-
-
-def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The fields of a filter, and the states, for the completion of the shell."""
-    from windlass.model.filter import FIELDS
-    from windlass.model.state import State
-
-    if incomplete.startswith("state:"):
-        head, comma, last = incomplete.removeprefix("state:").rpartition(",")
-        return [f"state:{head}{comma}{state.value}" for state in State if state.value.startswith(last)]
-    return [f"{field}:" for field in FIELDS if field.startswith(incomplete)]

@@ -19,6 +19,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 PAGE = 1_000  # rows per query
+RECENT = 200  # jobs that are read for the names in use
+MOST_SUGGESTED = 20  # names
 ALTERNATIVES = 10  # jobs that are listed for an ambiguous id
 
 
@@ -54,6 +56,25 @@ async def for_each_page(store: Store, filter: Filter, use: Callable[[list[Job]],
         below = page[-1].id
 
 
+async def find_misspelt_names(store: Store, filter: Filter) -> list[str]:
+    """A remark for each queue, type or tenant of a filter that no job and no worker names."""
+    from windlass.cli.parse.gate_options import read_known_names
+    from windlass.config import suggest
+    from windlass.model.filter import parse
+
+    remarks: list[str] = []
+    recent = await store.search(parse(""), page=RECENT)
+    for term in filter.terms:
+        if term.column not in ("queue", "type", "tenant") or term.negated:
+            continue
+        known = await read_known_names(store, term.column) | {str(getattr(job, term.column)) for job in recent}
+        for value in term.values:
+            if len(value.pieces) == 1 and value.text not in known and known:
+                meant = suggest(value.text, dict.fromkeys(sorted(known)[:MOST_SUGGESTED]))
+                remarks.append(f"no recent job and no worker has the {term.column} {value.text!r}{meant}")
+    return remarks
+
+
 async def find_jobs(store: Store, id: str) -> list[Job]:
     """The job with this id, or all jobs with an id that begins or ends with it; raises JobNotFound."""
     from windlass.errors import JobNotFound
@@ -61,10 +82,15 @@ async def find_jobs(store: Store, id: str) -> list[Job]:
 
     digits = partial_id(id)
     if digits is None:
-        raise JobNotFound(f"{id[:60]!r} is not a job id: expected a UUID, or 6 or more digits of its beginning or end")
+        raise JobNotFound(
+            f"{id[:60]!r} is not a job id: expected a UUID, or 6 or more digits of its beginning or end; "
+            "windlass jobs lists them"
+        )
     found = await store.search(parse(digits), page=ALTERNATIVES)
     if not found:
-        raise JobNotFound(f"there is no job {id}: it never existed, was discarded, or has left the history")
+        raise JobNotFound(
+            f"there is no job {id}: it never existed, was discarded, or has left the history; windlass jobs lists them"
+        )
     return found
 
 

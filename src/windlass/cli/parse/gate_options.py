@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.parse.complete import complete_name
+from windlass.cli.parse.mistakes import EXAMPLES, HelpfulGroup
 from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 SOON = "workers know within a second"
 
 
-class ListGroup(click.Group):
+class ListGroup(HelpfulGroup):
     """`windlass gates` is short for `windlass gates list`, and so is `windlass gates --json`."""
 
     takes_name = False  # whether a word that is no command is an argument of `list`
@@ -38,9 +40,9 @@ class NamedListGroup(ListGroup):
 def gate_options(command: Any) -> Any:
     """The options that name a gate: exactly one of them is given."""
     options = (
-        click.option("--queue", metavar="QUEUE", help="The gate of a queue."),
-        click.option("--type", metavar="TYPE", help="The gate of a type of job."),
-        click.option("--tenant", metavar="TENANT", help="The gate of a tenant."),
+        _named_option("queue", "The gate of a queue."),
+        _named_option("type", "The gate of a type of job."),
+        _named_option("tenant", "The gate of a tenant."),
         click.option("--all", "everything", is_flag=True, help="The gate of everything."),
     )
     return _apply_options(options, command)
@@ -49,10 +51,14 @@ def gate_options(command: Any) -> Any:
 def spender_options(command: Any) -> Any:
     """The options that name a budget: that of a tenant or of a queue."""
     options = (
-        click.option("--tenant", metavar="TENANT", help="The budget of a tenant."),
-        click.option("--queue", metavar="QUEUE", help="The budget of a queue."),
+        _named_option("tenant", "The budget of a tenant."),
+        _named_option("queue", "The budget of a queue."),
     )
     return _apply_options(options, command)
+
+
+def _named_option(kind: str, about: str) -> Callable[[Any], Any]:
+    return click.option(f"--{kind}", metavar=kind.upper(), help=about, shell_complete=complete_name(kind))
 
 
 def _apply_options(options: Iterable[Callable[[Any], Any]], command: Any) -> Any:
@@ -83,7 +89,7 @@ def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str
 
     if (tenant is None) == (queue is None):
         what = "name a budget" if tenant is None else "a budget belongs to a tenant or to a queue"
-        raise click.UsageError(f"{what}: --tenant or --queue, for example: windlass budgets {verb} --tenant acme")
+        raise click.UsageError(f"{what}: --tenant or --queue, for example: {EXAMPLES[f'budgets {verb}']}")
     return spender(tenant, queue)
 
 

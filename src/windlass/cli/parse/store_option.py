@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from windlass.cli.parse.complete import complete_program
 from windlass.cli.parse.options import json_option
 
 if TYPE_CHECKING:
@@ -19,9 +20,22 @@ T = TypeVar("T")
 APP = "WINDLASS_APP"
 
 url_option: Callable[[Any], Any] = click.option("--url", metavar="URL", help="The database, instead of WINDLASS_URL.")
-app_option: Callable[[Any], Any] = click.option(
-    "-a", "--app", "app", metavar="APP", envvar=APP, help="The program, such as app.py; also WINDLASS_APP."
-)
+
+
+def app_option_as(parameter: str) -> Callable[[Any], Any]:
+    """The option -a, in a parameter of that name."""
+    return click.option(
+        "-a",
+        "--app",
+        parameter,
+        metavar="APP",
+        envvar=APP,
+        shell_complete=complete_program,
+        help="The program, such as app.py; also WINDLASS_APP.",
+    )
+
+
+app_option = app_option_as("app")
 
 
 def store_options(command: Any) -> Any:
@@ -69,10 +83,14 @@ async def _call_store(settings: Settings, action: Callable[[Store], Awaitable[T]
     import asyncio
 
     from windlass.clock import SystemClock
+    from windlass.errors import SchemaMissing
     from windlass.store import make_store
 
     store = make_store(settings, SystemClock())
-    await store.open()
+    try:
+        await store.open()
+    except SchemaMissing as error:
+        raise _explain_place(settings, error) from error
     try:
         answer = await action(store)
     except asyncio.CancelledError:
@@ -82,3 +100,19 @@ async def _call_store(settings: Settings, action: Callable[[Store], Awaitable[T]
         raise
     await store.close()
     return answer
+
+
+def _explain_place(settings: Settings, error: Exception) -> Exception:
+    """A relative file that does not exist may exist in another directory: that of the program."""
+    from pathlib import Path
+
+    from windlass.address import read_address
+    from windlass.errors import SchemaMissing
+
+    path = read_address(settings.url).path
+    if path is None or path.startswith("/") or Path(path).exists():
+        return error
+    return SchemaMissing(
+        f"there is no file {path} in {Path.cwd()}, and {settings.url} means this directory; go to the directory of "
+        f"your program, or name its file: --url sqlite:////path/to/{path}; to make a new one here: windlass migrate"
+    )

@@ -13,6 +13,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
+from windlass.cli.show.output import own_command
+
+COMMAND = "_WINDLASS_COMMAND"
+"""In the environment of a child: how the user started its parent, for the hints that the child prints."""
+
 
 class WindlassProcess:
     """One child process: started once, waited for once."""
@@ -27,11 +32,12 @@ class WindlassProcess:
         """Start the interpreter; raises OSError when the system cannot start another process."""
         read_end, self._lifeline = os.pipe()
         command = [sys.executable, "-m", "windlass", *self._arguments, "--lifeline", str(read_end)]
+        environment = {**os.environ, COMMAND: own_command()}
         try:
             self._process = await (
-                self._spawn_in_foreground(command, read_end)
+                self._spawn_in_foreground(command, read_end, environment)
                 if self._foreground
-                else _spawn_in_own_group(command, read_end)
+                else _spawn_in_own_group(command, read_end, environment)
             )
         except BaseException:
             self._close_lifeline()
@@ -59,7 +65,9 @@ class WindlassProcess:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def _spawn_in_foreground(self, command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+    async def _spawn_in_foreground(
+        self, command: list[str], lifeline: int, environment: dict[str, str]
+    ) -> asyncio.subprocess.Process:
         """Start the child in the parent's process group, where Ctrl-C reaches both.
 
         The parent decides what Ctrl-C means: the child starts with SIGINT blocked, and unblocks it once it has a signal
@@ -67,7 +75,7 @@ class WindlassProcess:
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,))
+            return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,), env=environment)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -77,10 +85,12 @@ class WindlassProcess:
             self._lifeline = None
 
 
-async def _spawn_in_own_group(command: list[str], lifeline: int) -> asyncio.subprocess.Process:
+async def _spawn_in_own_group(
+    command: list[str], lifeline: int, environment: dict[str, str]
+) -> asyncio.subprocess.Process:
     """Start the child in its own process group: Ctrl-C reaches the parent alone, and no process a handler started."""
     return await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(lifeline,), process_group=0
+        *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(lifeline,), process_group=0, env=environment
     )
 
 

@@ -22,7 +22,7 @@ from windlass.cli.show.job_details import (
 )
 from windlass.cli.show.job_json import read_attempts, read_failure, summarize_failure
 from windlass.cli.show.live_log import COLOURS, short_id
-from windlass.cli.show.output import escape_text, format_age, format_span, print_text, to_local
+from windlass.cli.show.output import escape_text, format_age, format_count, format_span, print_text, to_local
 from windlass.clock import spell
 from windlass.model.job import DEFAULT_TENANT, Attempt, Job
 from windlass.model.state import State
@@ -121,7 +121,7 @@ def _list_facts(job: Job) -> list[tuple[str, str]]:
         of = "" if job.total is None else f" of {job.total:,}"
         facts.append(("progress", f"{job.processed:,}{of}" + (f", {job.failed:,} failed" if job.failed else "")))
     if job.cost_cents:
-        facts.append(("cost", f"{job.cost_cents:,} cents"))
+        facts.append(("cost", format_count(job.cost_cents, "cent")))
     return facts
 
 
@@ -150,7 +150,8 @@ def _attempt_entries(attempt: Attempt, names: Mapping[UUID, str], most: int | No
         yield TimelineEntry(None, f"  {summarize_failure(attempt.error)}")
     log = attempt.log if most is None else attempt.log[-most:]
     if len(log) < len(attempt.log):
-        yield TimelineEntry(None, f"  │ … {len(attempt.log) - len(log)} lines before; see all: --full", "dim")
+        hidden = format_count(len(attempt.log) - len(log), "line")
+        yield TimelineEntry(None, f"  │ … {hidden} before; see all: --full", "dim")
     for line in log:
         yield TimelineEntry(None, f"  │ {line}", "dim")
 
@@ -229,14 +230,14 @@ def _print_section(heading: str, text: str, *, full: bool, end: bool = False) ->
     hidden = len(lines) - len(kept)
     print_text(f"\n{heading}", style="bold")
     if hidden and end:
-        print_text(f"{INDENT}… {hidden} lines before; see all: --full", style="dim")
+        print_text(f"{INDENT}… {format_count(hidden, 'line')} before; see all: --full", style="dim")
     room = UNBOUNDED if full else max(40, _width() - len(INDENT))
     for line in kept:
         print_text(INDENT + _cut(escape_text(line), room))
     if not hidden and any(len(escape_text(line)) > room for line in kept):
         print_text(f"{INDENT}(lines are cut; see all: --full)", style="dim")
     if hidden and not end:
-        print_text(f"{INDENT}… {hidden} lines more; see all: --full", style="dim")
+        print_text(f"{INDENT}… {format_count(hidden, 'line')} more; see all: --full", style="dim")
 
 
 def _print_commands(job: Job, details: JobDetails) -> None:

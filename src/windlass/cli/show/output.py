@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NARROWEST = 20  # characters that a flexible column keeps by default: other columns are left out before it gets narrower
 GAP = 2  # spaces between two columns
+OWN_COMMAND = re.compile(r"\bwindlass (?=[a-z])")
+WITH_PROGRAM = re.compile(r"\bwindlass (dev|worker|migrate) ([\w./-]+\.py|[\w.]+:\w+)(?![\w./-])")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -147,7 +149,7 @@ def print_text(text: str, *, style: str | None = None, err: bool = False) -> Non
     """Print text, in colour where the terminal and the user want colours."""
     from windlass.cli.show.live_log import uses_colour
 
-    shown = escape_text(text, lines=True)
+    shown = escape_text(name_command(text) if err or style == "dim" else text, lines=True)
     wanted = style is not None and uses_colour(sys.stderr if err else sys.stdout)
     click.echo(click.style(shown, **to_click_style(style)) if wanted and style else shown, err=err, color=True)
 
@@ -175,8 +177,24 @@ def print_detail(text: str, *, style: str | None = None) -> None:
 
 def print_note(text: str) -> None:
     """Print an error or a remark on stderr, so that a pipe gets the answer alone."""
-    lines = f"windlass: {escape_text(text, lines=True)}".splitlines()
+    lines = f"windlass: {escape_text(name_command(text), lines=True)}".splitlines()
     click.echo("\n".join(wrap(line, hanging="  ", err=True) for line in lines), err=True)
+
+
+def name_command(text: str) -> str:
+    """A hint, with each `windlass jobs …` in it as the user of this process can type it."""
+    name = own_command()
+    if name == "windlass":
+        return text
+    if name.endswith(("manage.py windlass", "flask windlass")):  # the project is the program
+        text = WITH_PROGRAM.sub(r"windlass \1", text)
+    return OWN_COMMAND.sub(lambda _: f"{name} ", text)
+
+
+def own_command() -> str:
+    """How the user started this command line: `windlass`, `.venv/bin/windlass`, `manage.py windlass`."""
+    ctx = click.get_current_context(silent=True)
+    return "windlass" if ctx is None else ctx.find_root().info_name or "windlass"
 
 
 def to_click_style(style: str) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _check_limits(settings: Settings, seen: AdmissionState) -> list[Finding]:
 
 def _miscounted(settings: Settings, wrong: Sequence[MiscountedLimit], said: str) -> Finding:
     keys = ", ".join(f"{slots.key} ({slots.used} in use, {slots.running} running)" for slots in wrong[:NAMED])
-    more = f" and {len(wrong) - NAMED:,} keys more" if len(wrong) > NAMED else ""
+    more = f" and {_counted(len(wrong) - NAMED, 'key', 'keys')} more" if len(wrong) > NAMED else ""
     statement = RECOUNT[dialect_of(settings.url)]
     return problem(
         "limits",
@@ -187,9 +187,10 @@ def _spent_budget(each: SpentBudget) -> Finding:
     what, which = f"the budget of {each.kind} {each.name}", f"--{each.kind} {shlex.quote(each.name)}"
     if each.cents == 0:
         return warning("budgets", f"{what} is 0: nothing of it starts", f"windlass budgets drop {which}")
+    spent = f"{each.spent:,} of {_counted(each.cents, 'cent', 'cents')}"
     return warning(
         "budgets",
-        f"{what} is spent, {each.spent:,} of {each.cents:,} cents: nothing of it starts for {spell(round(each.opens))}",
+        f"{what} is spent, {spent}: nothing of it starts for {spell(round(each.opens))}",
         f"wait, or give it more: windlass budgets set {which} CENTS --per …",
     )
 

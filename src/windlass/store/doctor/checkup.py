@@ -117,7 +117,7 @@ def check_schema(settings: Settings, current: int) -> Finding:
         return problem(
             "schema",
             f"number {current}; this program knows {needed} at most and will not touch it",
-            "pip install --upgrade windlass",
+            "upgrade windlass here; in a clone: git pull && pip install .",
         )
     return ok("schema", f"number {current}, as this program needs")
 

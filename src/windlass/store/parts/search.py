@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.model.filter import Filter, Kind, Term, Value
+from windlass.model.filter import RANGE, Filter, Kind, Term, Value
 
 MOST_ROWS = 1_000
 WHOLE_ID = 36  # characters
@@ -51,18 +51,18 @@ def where(filter: Filter, dialect: Dialect, first: int) -> tuple[str, list[Any]]
 
 
 def _condition(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
-    conditions = _Conditions(term.column, n)
+    conditions = _Conditions(term, n)
     match term.kind:
         case Kind.STATE:
             conditions.add(dialect.any_of, dialect.array([value.text for value in term.values]))
         case Kind.ID:
             _add_ids(conditions, term, dialect)
         case Kind.NUMBER:
-            for value in term.values:
-                conditions.add(dialect.number, _float(value), comparison=term.comparison)
+            for value, comparison in _compared(term):
+                conditions.add(dialect.number, _float(value), comparison=comparison)
         case Kind.AGE:
-            for value in term.values:
-                conditions.add(dialect.older, _float(value), comparison=OPPOSITE[term.comparison])
+            for value, comparison in _compared(term):
+                conditions.add(dialect.older, _float(value), comparison=OPPOSITE[comparison])
         case Kind.NAME:
             _add_texts(conditions, term, dialect, dialect.any_of, dialect.like)
         case Kind.TEXT:
@@ -70,14 +70,15 @@ def _condition(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
                 conditions.add(dialect.contains, like_pattern(["", *value.pieces, ""]))
         case Kind.JSON:
             return _json(term, dialect, n)
-    return conditions.any, conditions.parameters
+    return conditions.joined, conditions.parameters
 
 
 class _Conditions:
-    """Conditions joined by "or", and their parameters."""
+    """Conditions and their parameters, joined by "or"; the two bounds of a range are joined by "and"."""
 
-    def __init__(self, column: str, first: int) -> None:
-        self._column = column
+    def __init__(self, term: Term, first: int) -> None:
+        self._column = term.column
+        self._joint = " AND " if term.comparison == RANGE else " OR "
         self._first = first
         self._conditions: list[str] = []
         self.parameters: list[Any] = []
@@ -88,8 +89,15 @@ class _Conditions:
         self.parameters += parameters
 
     @property
-    def any(self) -> str:
-        return f"({' OR '.join(self._conditions)})"
+    def joined(self) -> str:
+        return f"({self._joint.join(self._conditions)})"
+
+
+def _compared(term: Term) -> list[tuple[Value, str]]:
+    """Each value with its comparison."""
+    if term.comparison == RANGE:
+        return list(zip(term.values, (">=", "<="), strict=True))
+    return [(value, term.comparison) for value in term.values]
 
 
 def _add_texts(conditions: _Conditions, term: Term, dialect: Dialect, any_of: str, like: str) -> None:
@@ -113,15 +121,15 @@ def _add_ids(conditions: _Conditions, term: Term, dialect: Dialect) -> None:
 
 
 def _json(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
-    conditions = _Conditions(term.column, n)
+    conditions = _Conditions(term, n)
     if term.comparison == "=":
         _add_texts(conditions, term, dialect, dialect.element_any_of, dialect.element_like)
-    for value in term.values:
+    for value, comparison in _compared(term):
         if value.number is not None:
-            conditions.add(dialect.element_number, dialect.numeral(value.number), comparison=term.comparison)
+            conditions.add(dialect.element_number, dialect.numeral(value.number), comparison=comparison)
         elif value.text == "null" and not value.quoted:
             conditions.add(dialect.element_null)
-    walk, steps = dialect.json(term.path, n + len(conditions.parameters), conditions.any)
+    walk, steps = dialect.json(term.path, n + len(conditions.parameters), conditions.joined)
     return walk.replace("{column}", term.column), [*conditions.parameters, *steps]
 
 
