@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.commands.enqueue import enqueue_job
-from windlass.cli.commands.workers import is_alive
 from windlass.cli.exit_codes import INTERRUPTED, REFUSED, TIMED_OUT
 from windlass.cli.parse.options import json_option, limit_option, parse_duration
 from windlass.cli.parse.shield import NegativeNumbersCommand, remove_shield
@@ -115,10 +114,9 @@ def _print_unserved(app: Windlass, handle: JobHandle[Any], target: str) -> None:
 
     job = handle.record()
     now = datetime.now(UTC)
-    for row in app.workers():
-        serves = (row.queues is None or job.queue in row.queues) and job.type in row.types
-        if serves and is_alive(row, now):
-            return
+    app.client.noted_unserved = True  # by the note below, which names the program
+    if any(row.is_alive(now) and row.serves(job) for row in app.workers()):
+        return
     program = target.rpartition(":")[0]
     print_note(
         f"job {job.id} waits: no live worker serves {job.type!r} on queue {job.queue!r}; start one with: windlass "
