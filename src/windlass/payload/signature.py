@@ -13,14 +13,14 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
 from typing import Any
 
 import msgspec
 
 from windlass.errors import InvalidInput, RegistrationError
 from windlass.payload.profile import DEEPEST, SIMPLE, check_extent, encode
-from windlass.payload.sanitise import dump_unknown, sanitise
+from windlass.payload.sanitise import dump_unknown, store_result
 
 AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 REFUSED_KINDS = {
@@ -60,7 +60,9 @@ class Signature:
         defaults = {p.name: p.default for p in parameters if p.name not in self.required}
         self._struct = _make_struct(fn, self.names, hints, defaults)
         self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
+        _check_result(fn, hints)
         self._result = result_decoder(hints)
+        self._result_classes = _plain_classes(hints.get("return", Any))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The given arguments of a call as JSON text. Defaults are left out, so that a later default applies."""
@@ -95,12 +97,28 @@ class Signature:
     def with_result_of(self, last: Signature, *, name: str) -> Signature:
         """The signature of a pipeline: arguments as here, the result as in its last phase."""
         whole = copy.copy(self)
-        whole.name, whole._result = name, last._result
+        whole.name, whole._result, whole._result_classes = name, last._result, last._result_classes
         return whole
 
-    def dump_result(self, value: object) -> str:
-        """A handler's result as JSON text; repaired if necessary, never refused."""
-        return sanitise(value)
+    def dump_result(self, value: object) -> tuple[str, str | None]:
+        """A handler's result as JSON text, never refused; and what is wrong with it, None for nearly every result.
+
+        An object of a class that the hint names fits without a look at its fields.
+        """
+        text, problem = store_result(value)
+        if problem is None and self._result is not None:
+            problem = self._misfit(self._result, value, text)
+        return text, problem
+
+    def _misfit(self, decoder: msgspec.json.Decoder[Any], value: object, text: str) -> str | None:
+        try:
+            if not isinstance(value, self._result_classes):
+                decoder.decode(text)
+        except BaseException as error:  # whatever a validator of the user's own raises: the job has succeeded
+            complaint = _error_text(error)
+            found = AT.search(complaint)
+            return f"{found[1] if found else '$'} does not fit the return hint: {AT.sub('', complaint)}"
+        return None
 
     def result(self, text: str) -> Any:
         """A job's output, decoded by the return hint if it fits, and as plain JSON otherwise."""
@@ -186,7 +204,15 @@ def _check_function(fn: Callable[..., Any]) -> None:
         )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise RegistrationError(
-            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield"
+            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield: "
+            "return [… for … in …]"
+        )
+    first = next(iter(inspect.signature(fn).parameters), None)
+    if first in ("self", "cls") and first not in fn.__annotations__:
+        owner = fn.__qualname__.split(".")[-2] if "." in fn.__qualname__ else "Class"
+        raise RegistrationError(
+            f"{_full_name(fn)} is a method, and a job is called without an object; write a function outside the class, "
+            f"which makes or loads the object: def {fn.__name__}(…): return {owner}(…).{fn.__name__}(…)"
         )
 
 
@@ -233,6 +259,41 @@ def _check_parameter(
         )
 
 
+def _check_result(fn: Callable[..., Any], hints: dict[str, Any]) -> None:
+    """Refuse a return hint of which no value can be stored: only its repr() would be."""
+    try:
+        unknown = _first_class(hints.get("return", Any), is_unstorable)
+    except TypeError:  # a hint that msgspec cannot read, such as Never; values of it may be stored all the same
+        return
+    if unknown is not None:
+        raise RegistrationError(
+            f"{_full_name(fn)}: the result, {unknown.__module__}.{unknown.__qualname__}, cannot be stored as JSON; "
+            "return builtins (a list instead of an iterator), a dataclass, a msgspec.Struct, a TypedDict or a pydantic "
+            "model, or write -> None and store it yourself"
+        )
+
+
+def is_unstorable(kind: type) -> bool:
+    """Whether no value of this class is JSON: it is no subclass of a builtin, and no builtin is one of its kind."""
+    builtin = (str, int, float, dict, list, tuple)
+    try:
+        return not issubclass(kind, builtin) and not any(issubclass(each, kind) for each in builtin)
+    except TypeError:  # a protocol that cannot be asked
+        return False
+
+
+def _plain_classes(hint: Any) -> tuple[type, ...]:
+    """The classes in a hint such as `int` or `Order | None`; not those in `list[int]` or a TypedDict."""
+    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
+    if Any in members:
+        return (object,)
+    return tuple(
+        member
+        for member in members
+        if isinstance(member, type) and typing.get_origin(member) is None and not typing.is_typeddict(member)
+    )
+
+
 def _is_context(hint: Any, context: type) -> bool:
     return hint is context or typing.get_origin(hint) is context
 
@@ -240,17 +301,26 @@ def _is_context(hint: Any, context: type) -> bool:
 def _unknown_class(hint: Any) -> str | None:
     """The first class in `hint` that cannot be turned into JSON and back; None if there is none."""
     try:
-        info = msgspec.inspect.type_info(hint)
+        found = _first_class(hint, lambda kind: True)
     except TypeError as error:
         return str(error)
-    todo, seen = [info], set()
+    return None if found is None else f"{found.__module__}.{found.__qualname__}"
+
+
+def _first_class(hint: Any, wanted: Callable[[type], bool]) -> type | None:
+    """The first wanted class in `hint` that msgspec and pydantic do not know; raises TypeError if it cannot be read."""
+    todo, seen = [msgspec.inspect.type_info(hint)], set()
     while todo:
         node = todo.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, msgspec.inspect.CustomType) and not hasattr(node.cls, "model_validate"):
-            return f"{node.cls.__module__}.{node.cls.__qualname__}"
+        if (
+            isinstance(node, msgspec.inspect.CustomType)
+            and not hasattr(node.cls, "model_validate")
+            and wanted(node.cls)
+        ):
+            return node.cls
         for field in getattr(node, "__struct_fields__", ()):
             inner = getattr(node, field)
             if isinstance(inner, msgspec.inspect.Type):
@@ -306,7 +376,7 @@ def _first_complaint(error: ValueError) -> str:
         return str(error)
 
 
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return f"nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
     return str(error) or type(error).__name__

@@ -35,7 +35,8 @@ async def call_coroutine(definition: Definition, job: Job, context: Context | No
         if context is not None:
             args.insert(0, context)
         value = _refuse_coroutine(await definition.fn(*args, **kwargs))
-        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+        output, problem = definition.signature.dump_result(value)
+        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
     except NOT_ONLY_FOR_THE_JOB:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
@@ -49,7 +50,8 @@ def call_plain(definition: Definition, job: Job, context: Context | None) -> Out
         if context is not None:
             args.insert(0, context)
         value = _refuse_coroutine(definition.fn(*args, **kwargs))
-        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+        output, problem = definition.signature.dump_result(value)
+        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
     except BaseException as error:  # an exception on the handler's thread is meant for the job alone
         return from_error(error, definition)
 

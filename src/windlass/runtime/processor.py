@@ -265,6 +265,7 @@ class Execution:
         return await commit(
             context,
             transition,
+            outcome,
             definition=self.definition,
             store=self.state.store,
             clock=self.state.clock,
@@ -278,6 +279,9 @@ class Execution:
         if state.leases.executions.get(self.job.id) is self:  # else the same job runs here again, under a new lease
             del state.leases.executions[self.job.id]
         transition = self._make_transition(outcome)
+        if outcome.problem is not None:
+            text, job = "the result of %s: %s job=%s", self.job
+            log.warning(text, job.type, outcome.problem, job.id, extra={"job": job.id})
         if state.subscribers:
             self._emit_end(outcome, transition)
         state.local_queue.complete(self.processor.name)

@@ -193,7 +193,7 @@ class AttemptRunner:
             store = await self._store.opened()
             # A child does not know that its lease is lost: its worker kills it then.
             return await commit(
-                context, transition, definition=definition, store=store, clock=self._clock, held=lambda: True
+                context, transition, outcome, definition=definition, store=store, clock=self._clock, held=lambda: True
             )
         finally:
             with suppress(Exception):  # a commit stays; what was not committed is rolled back by the database
