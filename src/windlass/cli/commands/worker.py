@@ -53,6 +53,7 @@ def _work(target: str, lifeline: int | None, lines: bool, **options: Any) -> Non
     from windlass.observe.logs import LogSubscriber
 
     app = load(target)
+    _warn_of_misspelt(options["queues"] or (), {definition.queue for definition in app.registry})
     try:
         run_worker(
             lambda: app.worker(**options),
@@ -61,6 +62,17 @@ def _work(target: str, lifeline: int | None, lines: bool, **options: Any) -> Non
         )
     except (SchemaMissing, SchemaOutdated) as error:  # a bare `migrate` may not use the program's database
         raise type(error)(str(error).replace("run: windlass migrate", f"run: windlass migrate {target}")) from error
+
+
+def _warn_of_misspelt(queues: tuple[str, ...], known: set[str]) -> None:
+    """A queue may exist only by `options(queue=…)`; so only a name that is nearly a known one is a likely mistake."""
+    import difflib
+    import logging
+
+    for queue in queues:
+        for close in [] if queue in known else difflib.get_close_matches(queue, known, n=1):
+            text = "no job type of this program has the queue %r; did you mean %r?"
+            logging.getLogger("windlass").warning(text, queue, close)
 
 
 def _supervise(
