@@ -347,7 +347,7 @@ class Windlass(Operators):
 
     @property
     def lifespan(self) -> Lifespan[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`, or with `app.lifespan(worker=True)`."""
+        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`, or `app.lifespan(worker=True, migrate=True)`."""
         from windlass.integrations.lifespan import Lifespan
 
         return Lifespan(self)
