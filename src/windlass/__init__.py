@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
@@ -12,7 +13,7 @@ from windlass.handler.children import Child
 from windlass.handler.context import Context
 from windlass.handles.job import JobHandle
 from windlass.model.job import Job
-from windlass.model.outcome import Dead, Retry, Snooze
+from windlass.model.outcome import Dead, Ending, Retry, Snooze
 from windlass.model.state import State
 from windlass.policy.limit import per, rate
 from windlass.policy.retry import delays, exponential, fixed
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from windlass.handles.batch import Batch
     from windlass.handles.graph import Graph
     from windlass.handles.schedule import Schedule
+    from windlass.observe.events import (
+        Event,
+        JobEnded,
+        JobFinished,
+        JobsRescued,
+        JobStarted,
+        LeasesLost,
+        WorkerStarted,
+        WorkerStopped,
+    )
 
 __version__ = "0.1.0"
 
@@ -30,10 +41,17 @@ __all__ = [
     "Child",
     "Context",
     "Dead",
+    "Ending",
+    "Event",
     "Graph",
     "Job",
+    "JobEnded",
+    "JobFinished",
     "JobHandle",
+    "JobStarted",
     "JobType",
+    "JobsRescued",
+    "LeasesLost",
     "Pipeline",
     "Retry",
     "Schedule",
@@ -41,6 +59,8 @@ __all__ = [
     "State",
     "Windlass",
     "WindlassError",
+    "WorkerStarted",
+    "WorkerStopped",
     "delays",
     "exponential",
     "fixed",
@@ -50,19 +70,23 @@ __all__ = [
     "unique",
 ]
 
+WHEN_NAMED = {
+    "Batch": "windlass.handles.batch",
+    "Graph": "windlass.handles.graph",
+    "Schedule": "windlass.handles.schedule",
+    "Event": "windlass.observe.events",
+    "JobEnded": "windlass.observe.events",
+    "JobFinished": "windlass.observe.events",
+    "JobStarted": "windlass.observe.events",
+    "JobsRescued": "windlass.observe.events",
+    "LeasesLost": "windlass.observe.events",
+    "WorkerStarted": "windlass.observe.events",
+    "WorkerStopped": "windlass.observe.events",
+}
+"""Classes that most programs never name, and their modules: imported when a program first names them."""
+
 
 def __getattr__(name: str) -> object:
-    """Classes that most programs never name are imported when a program first names them."""
-    if name == "Batch":
-        from windlass.handles.batch import Batch
-
-        return Batch
-    if name == "Graph":
-        from windlass.handles.graph import Graph
-
-        return Graph
-    if name == "Schedule":
-        from windlass.handles.schedule import Schedule
-
-        return Schedule
-    raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    if name not in WHEN_NAMED:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    return getattr(import_module(WHEN_NAMED[name]), name)

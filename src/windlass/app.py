@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Callable[[Any], object])
 
 
 # A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
@@ -165,6 +166,17 @@ class Windlass(Operators):
     def _declared(self, limit: Limit, by: str) -> Limit:
         self.registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
+
+    def on_event(self, subscriber: S, /) -> S:
+        """Call a function with what happens in this program's workers: `@app.on_event`, or `app.on_event(fn)`.
+
+        Its parameter's hint names the events that it gets: `def alert(event: JobEnded | LeasesLost) -> None`. Without
+        a hint it gets all of them. It is called on the worker's event loop: return at once. Its errors are logged once.
+        """
+        from windlass.observe.subscribers import make_subscriber
+
+        self.registry.subscribers.append(make_subscriber(subscriber, sys._getframe(1).f_locals))
+        return subscriber
 
     # A tuple of phases keeps the types of the first one's arguments and of the last one's result; a list cannot.
     @overload

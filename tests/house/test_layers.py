@@ -36,8 +36,8 @@ LAYERS = {
     "handler": PROGRAM,
     "handles": PROGRAM,
     "admin": PROGRAM,
-    "app": PROGRAM,
-    "__init__": f"{PROGRAM} app",
+    "app": f"{PROGRAM} observe",
+    "__init__": f"{PROGRAM} app observe",
     # What runs jobs.
     "runtime": f"{PROGRAM} app observe",
     # What nothing else imports.

@@ -94,18 +94,21 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
         return Outcome(ending=Ending.LOST)
     kind, message, trace = describe(error)
     if isinstance(error, Dead):
-        return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace)
+        return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace, exception=error)
     if isinstance(error, Retry):
         return Outcome(
             ending=Ending.RETRY,
             type=kind,
             message=message,
             traceback=trace,
+            exception=error,
             delay=error.after,
             bucket=None if error.bucket is None else shorten_key(error.bucket, LONGEST_KEY),
         )
     permanent = False if getattr(error, "of_database", False) else definition.is_permanent(error)
-    return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
+    return Outcome(
+        ending=Ending.RAISED, type=kind, message=message, traceback=trace, exception=error, permanent=permanent
+    )
 
 
 def without_bare_bucket(outcome: Outcome, registry: Registry) -> Outcome:

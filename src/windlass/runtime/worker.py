@@ -60,7 +60,7 @@ class Worker:
         self._program = program
         self._queues = queues
         self._types = registry.types if types is None else tuple(registry.require(name).type for name in types)
-        self._subscribers: list[Callable[[Event], None]] = []
+        self._subscribers: list[Callable[[Event], object]] = list(registry.subscribers)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stepping = stepping
         self._beat: Beat | None = None
@@ -69,7 +69,7 @@ class Worker:
         self._killed = asyncio.Event()
         self._failure: BaseException | None = None
 
-    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+    def subscribe(self, subscriber: Callable[[Event], object]) -> None:
         """Call `subscriber` with every event; call this before the worker starts."""
         self._subscribers.append(subscriber)
 

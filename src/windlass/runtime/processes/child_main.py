@@ -20,6 +20,8 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from windlass.app import Windlass
 from windlass.clock import SystemClock
 from windlass.config import Settings
@@ -76,7 +78,7 @@ class AttemptRunner:
             # A task of its own, so that a handler's context variables end with it.
             outcome = await loop.create_task(self._attempt(work))
             self._busy = False
-            self._link.send(AttemptDone(outcome))
+            self._link.send(AttemptDone(msgspec.structs.replace(outcome, exception=None)))
         async with asyncio.timeout(CLOSE_SECONDS):
             await self._store.close()
             for app in self._used:
