@@ -6,11 +6,13 @@ import enum
 import functools
 import json
 import math
+import socket
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Never
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Never, TypedDict
 from uuid import UUID, uuid4
 
 import msgspec
@@ -21,7 +23,7 @@ from hypothesis import strategies as st
 
 from windlass.errors import InvalidInput, RegistrationError
 from windlass.payload.profile import LARGEST, check, encode
-from windlass.payload.sanitise import describe, sanitise, sanitise_text
+from windlass.payload.sanitise import describe, sanitise_text, store_result
 from windlass.payload.signature import Signature
 
 if TYPE_CHECKING:
@@ -41,10 +43,16 @@ class Point:
     x: int
     y: int
 
+    def send(self, to: str) -> None: ...
+
 
 class Person(pydantic.BaseModel):
     name: str
     born: datetime
+
+
+def sanitise(value: object) -> str:
+    return store_result(value)[0]
 
 
 def nested(levels: int) -> list[Any]:
@@ -425,14 +433,97 @@ def test_stored_input_that_is_too_deep_is_refused() -> None:
 
 def test_a_result_comes_back_by_the_return_hint_and_as_plain_json_otherwise() -> None:
     def meet() -> Person: ...  # type: ignore[empty-body]
-    def odd() -> Callable[[], int]: ...  # type: ignore[empty-body]
+    def odd() -> Iterable[int]: ...  # type: ignore[empty-body]
 
     ada = Person(name="Ada", born=datetime(1815, 12, 10, tzinfo=UTC))
     signature = Signature.of(meet)
 
-    assert signature.result(signature.dump_result(ada)) == ada
+    assert signature.result(signature.dump_result(ada)[0]) == ada
     assert signature.result('{"name":1}') == {"name": 1}
     assert Signature.of(odd).result("[1]") == [1]
+
+
+class Row(TypedDict):
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "problem"),
+    [
+        (int, 1, None),
+        (int, True, None),
+        (int, "1", "$ does not fit the return hint: Expected `int`, got `str`"),
+        (float, 1, None),
+        (None, None, None),
+        (None, 1, "$ does not fit the return hint: Expected `null`, got `int`"),
+        (int | None, None, None),
+        (int | None, "1", "$ does not fit the return hint: Expected `int | null`, got `str`"),
+        (list[int], (1, 2), None),
+        (dict[int, str], {1: "a"}, None),
+        (dict[str, list[int]], {"a": [1, "2"]}, "$[...][1] does not fit the return hint: Expected `int`, got `str`"),
+        (list[Row], [{"n": 1}, {"n": None}], "$[1].n does not fit the return hint: Expected `int`, got `null`"),
+        (Person, Person(name="Ada", born=datetime(1815, 12, 10, tzinfo=UTC)), None),
+        (Point | None, {"x": "left"}, "$.x does not fit the return hint: Expected `int`, got `str`"),
+        (Any, object, "$ is a type, which JSON cannot hold: only its repr() is stored"),
+        (object, [1], None),
+        (Never, [1], None),
+    ],
+)
+def test_a_result_that_does_not_fit_its_hint_is_stored_with_the_path(
+    hint: Any, value: Any, problem: str | None
+) -> None:
+    def fn() -> Any: ...
+
+    fn.__annotations__["return"] = hint
+    signature = Signature.of(fn)
+    text, found = signature.dump_result(value)
+
+    assert found == problem
+    assert text == sanitise(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"a": [1, math.nan]}, "$.a[1] is nan, stored as null"),
+        ([{"two words": 2**64}], "$[0]['two words'] is an integer beyond 64 bits"),
+        (["a\0b"], "$[0] is text that cannot be stored as it is"),
+        ({(1, 2): 3}, "$ has a key that cannot be stored as it is"),
+        ({"x": Silent()}, "$.x is a tests.test_payload.Silent, which JSON cannot hold: only its repr() is stored"),
+        ({"a": "x" * 300_000}, "$.a is text that cannot be stored as it is"),
+        (["x" * 1_000] * 300, "$ is larger than 262,144 bytes of JSON: 169,861 bytes cut"),
+        ({1: {2, 3}}, None),
+    ],
+)
+def test_the_first_value_that_is_not_stored_as_it_is_has_its_path(value: object, problem: str | None) -> None:
+    found = store_result(value)[1]
+
+    assert (found or "").replace(Silent.__module__, "tests.test_payload") == (problem or "")
+
+
+def iterates() -> Iterator[int]: ...  # type: ignore[empty-body]
+def connects() -> socket.socket: ...  # type: ignore[empty-body]
+def lists_paths() -> list[Path]: ...  # type: ignore[empty-body]
+def returns_error() -> Exception | None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [
+        (iterates, "collections.abc.Iterator"),
+        (connects, "socket.socket"),
+        (lists_paths, "pathlib.Path"),
+        (returns_error, "builtins.Exception"),
+    ],
+)
+def test_a_return_hint_that_cannot_be_stored_is_refused_with_what_to_do(fn: Callable[..., Any], name: str) -> None:
+    with pytest.raises(RegistrationError) as caught:
+        Signature.of(fn)
+
+    assert f"{fn.__name__}: the result, {name}, cannot be stored as JSON; return builtins (a list instead of an" in str(
+        caught.value
+    )
+    assert "or write -> None and store it yourself" in str(caught.value)
 
 
 # Registration
@@ -475,7 +566,8 @@ async def stream(a: int) -> AsyncIterator[int]:
         (late, ["late", "'ctx'", "first", "def late(ctx: Context, …)"]),
         (unknown, ["unknown", "'a'", "Silent", "pydantic"]),
         (mixed, ["mixed", "'a'", "union"]),
-        (generator, ["generator", "return a list"]),
+        (Point.send, ["Point.send is a method", "def send(…): return Point(…).send(…)"]),
+        (generator, ["generator", "return a list", "return [… for … in …]"]),
         (stream, ["stream", "return a list"]),
         (lambda a: a, ["lambda", "def job"]),
         (Point, ["Point", "class"]),

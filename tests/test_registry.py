@@ -162,3 +162,48 @@ def test_a_type_leaves_to_the_settings_what_it_does_not_say(app: Windlass) -> No
     assert (plain._definition.limit(settings), chosen._definition.limit(settings)) == (300.0, 60.0)
     assert plain._definition.retry_policy(settings).delay(1) == 300.0
     assert chosen._definition.retry_policy(settings).delay(5) == 3.0
+
+
+class Mailer:
+    def send(self, to: str) -> None: ...
+
+
+def test_a_method_is_refused_with_the_function_to_write(app: Windlass) -> None:
+    with pytest.raises(RegistrationError) as caught:
+        app.job(Mailer.send)
+
+    assert str(caught.value).endswith(
+        "Mailer.send is a method, and a job is called without an object; write a function outside the class, which "
+        "makes or loads the object: def send(…): return Mailer(…).send(…)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("delay", "send.enqueue(…)"),
+        ("send", "send.enqueue(…)"),
+        ("defer", "send.enqueue(…)"),
+        ("apply_async", 'send.options(delay="10m").enqueue(…)'),
+        ("send_with_options", 'send.options(delay="10m").enqueue(…)'),
+        ("defer_async", "send.aenqueue(…), awaited"),
+        ("si", "send.call(…)"),
+    ],
+)
+def test_the_words_of_other_libraries_are_answered_with_the_line_to_write(app: Windlass, word: str, line: str) -> None:
+    @app.job
+    def send(to: str) -> None: ...
+
+    for job in (send, send.options(priority=1)):
+        with pytest.raises(AttributeError) as caught:
+            getattr(job, word)
+        assert str(caught.value) == f"a job type has no .{word}(); write: {line}"
+        assert not hasattr(job, word)
+
+
+def test_any_other_name_is_an_ordinary_attribute_error(app: Windlass) -> None:
+    @app.job
+    def send(to: str) -> None: ...
+
+    with pytest.raises(AttributeError, match="'PlainJob' object has no attribute 'enqeue'"):
+        getattr(send, "enqeue")  # noqa: B009

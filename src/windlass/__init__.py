@@ -54,7 +54,7 @@ from windlass.handler.context import Context
 from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.job import Job
-from windlass.model.outcome import Dead, Retry, Snooze
+from windlass.model.outcome import Dead, Ending, Retry, Snooze
 from windlass.model.state import State
 from windlass.policy.limit import Limit, limit, rate
 from windlass.policy.retry import RetryPolicy, delays, exponential, fixed

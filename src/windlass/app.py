@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Callable[[Any], object])
 
 
 # A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
@@ -207,6 +208,17 @@ class Windlass(Operators):
     def _declared(self, limit: Limit, by: str) -> Limit:
         self._registry.add_rule(limit.rule, by, limit.scope, keyed=limit.is_keyed)
         return limit
+
+    def on_event(self, subscriber: S, /) -> S:
+        """Call a function with what happens in this program's workers: `@app.on_event`, or `app.on_event(fn)`.
+
+        Its parameter's hint names the events that it gets: `def alert(event: JobEnded | LeasesLost) -> None`. Without
+        a hint it gets all of them. It is called on the worker's event loop: return at once. Its errors are logged once.
+        """
+        from windlass.observe.subscribers import make_subscriber
+
+        self._registry.subscribers.append(make_subscriber(subscriber, sys._getframe(1).f_locals))
+        return subscriber
 
     # The enqueue has the first phase's parameters, and the job has the last phase's result.
     @overload
@@ -398,7 +410,7 @@ class Windlass(Operators):
 
     @property
     def lifespan(self) -> Lifespan[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`; with a worker: `app.lifespan(worker=True)`."""
+        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)`, or `app.lifespan(worker=True, migrate=True)`."""
         from windlass.integrations.lifespan import Lifespan
 
         return Lifespan(self)

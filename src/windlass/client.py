@@ -107,6 +107,7 @@ class Client:
         self._opening: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._location: str | None = None
+        self.noted_unserved = False  # whether it is logged that no worker serves a job that is waited for
         atexit.register(_close, weakref.ref(self))
 
     # Enqueue

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
 
+import pytest
+
+import windlass as windlass_package
 from windlass import State, Windlass
 from windlass.cli.process.watch import FileWatch
+from windlass.cli.show.live_log import own_frames
 
 from .conftest import APP, Start
 from .conftest import Windlass as Command
@@ -23,9 +28,63 @@ def test_it_migrates_runs_jobs_and_ends_with_exit_0_on_ctrl_c(windlass: Command,
 
     dev.expect(r"^\d\d:\d\d:\d\d  [0-9a-f]{8}  add  +succeeded in \d+ms$")
     dev.expect(r"fail  +dead in \S+ \(attempt 1 of 1\): ValueError: out of rope$")
+    dev.expect(r"^ {10}app\.py:\d+ in fail$")  # the program's own frame, and none of Windlass
+    dev.expect(r"^ {12}raise ValueError\(\"out of rope\"\)$")
+    shown = dev.expect(r"^ {10}the rest: windlass jobs show (\w{8})$")
+    assert "ValueError: out of rope" in windlass("jobs", "show", shown[1]).stdout
+    assert "handler_call.py" not in dev.output
     dev.signal(signal.SIGINT)
     assert dev.wait() == 0
     assert "\x1b" not in dev.output
+
+
+def test_only_the_user_s_own_frames_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a traceback through libraries, with a cause, then the user's own frames of the last error are left."""
+    monkeypatch.chdir(tmp_path)
+    text = f"""Traceback (most recent call last):
+  File "{tmp_path}/cause.py", line 1, in cause
+    old()
+KeyError: 1
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "{Path(windlass_package.__file__).parent}/runtime/handler_call.py", line 37, in call_coroutine
+    value = await definition.fn(*args)
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "{tmp_path}/shop/jobs.py", line 7, in send
+    post(to)
+  File "{tmp_path}/.venv/lib/python3.11/site-packages/httpx/_api.py", line 100, in post
+    return request()
+  File "{json.__file__}", line 346, in loads
+    return decode(s)
+  File "/srv/common/parse.py", line 3, in parse
+    raise ValueError("\\x1b[31mno")
+  File "<frozen importlib._bootstrap>", line 1, in load
+ValueError: \x1b[31mno
+"""
+
+    assert own_frames(text) == [
+        "shop/jobs.py:7 in send",
+        "  post(to)",
+        "/srv/common/parse.py:3 in parse",
+        '  raise ValueError("\\x1b[31mno")',
+    ]
+    assert own_frames("ValueError: no frames") == []
+
+
+def test_the_command_for_the_rest_names_the_program_where_it_must(
+    windlass: Command, start: Start, program_dir: Path
+) -> None:
+    """Given a program with a database of its own, when a job fails, then the printed command finds the job there."""
+    (program_dir / "app.py").write_text(APP.replace("Windlass()", 'Windlass("sqlite:///other.db")'))
+    dev = start("dev", "app.py")
+    dev.expect("works on")
+
+    windlass("run", "app:fail")
+
+    shown = dev.expect(r"the rest: windlass (jobs show \w{8} --app app\.py)$")
+    assert "ValueError: out of rope" in windlass(*shown[1].split()).stdout
 
 
 def test_a_change_starts_the_new_code_and_loses_no_running_job(

@@ -1,4 +1,4 @@
-"""Log lines: one per record, whatever the values are."""
+"""Log lines: a record begins at the left edge and nothing else does, whatever the values are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from windlass.model.job import Job, new_id
@@ -27,7 +28,16 @@ def job(**values: Any) -> Job:
 def end(
     ending: Ending = Ending.SUCCEEDED, error: str | None = None, delay: float | None = None, **values: Any
 ) -> JobEnded:
-    return JobEnded(job(**values), "default-processor-1", ending, 0.012, error, delay)
+    kind, _, message = (error or "").partition(": ")
+    return JobEnded(
+        job=job(**values),
+        processor="default-processor-1",
+        ending=ending,
+        elapsed=0.012,
+        delay=delay,
+        error_type=kind or None,
+        message=message or None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,24 +54,49 @@ def test_what_cannot_be_printed_is_escaped(raw: str, escaped: str) -> None:
     assert escape(raw) == escaped
 
 
-def test_a_record_is_one_line_with_time_level_process_and_job() -> None:
+def test_a_record_begins_with_time_level_process_and_job_and_its_other_lines_are_indented() -> None:
+    """Given values with newlines, when they are logged, then none of them can imitate the beginning of a record."""
+    forged = "a\n2026-01-01T12:00:00.000Z ERROR   forged\r\n\x1b[31mred"
     record = logging.makeLogRecord(
-        {"msg": "it said %s", "args": ("a\nb",), "levelname": "INFO", "created": NOW.timestamp(), "job": "17\n"}
+        {"msg": "it said %s", "args": (forged,), "levelname": "INFO", "created": NOW.timestamp(), "job": "17\n"}
     )
 
-    assert LineFormatter("2").format(record) == "2026-01-01T12:00:00.000Z INFO    [2] it said a\\nb job=17\\n"
+    assert LineFormatter("2").format(record).split("\n") == [
+        "2026-01-01T12:00:00.000Z INFO    [2] it said a job=17\\n",
+        "    [2] 2026-01-01T12:00:00.000Z ERROR   forged\\r",
+        "    [2] \\x1b[31mred",
+    ]
 
 
-def test_a_traceback_stays_on_its_line() -> None:
+def test_a_job_that_the_message_names_is_not_repeated() -> None:
+    record = logging.makeLogRecord({"msg": "add failed job=17", "job": "17"})
+
+    assert LineFormatter().format(record).endswith("add failed job=17")
+
+
+def test_a_traceback_can_be_read() -> None:
     try:
         raise ValueError("two\nlines")
     except ValueError as error:
         record = logging.makeLogRecord({"msg": "broke", "exc_info": (type(error), error, error.__traceback__)})
 
-    line = LineFormatter().format(record)
+    first, *others = LineFormatter().format(record).split("\n")
 
-    assert "\n" not in line
-    assert "ValueError: two\\nlines" in line
+    assert first.endswith(" broke")
+    assert others[0] == "    Traceback (most recent call last):"
+    assert others[-2:] == ["    ValueError: two", "    lines"]
+    assert '        raise ValueError("two\\nlines")' in others
+
+
+def test_a_record_of_any_size_keeps_its_beginning_and_its_end() -> None:
+    record = logging.makeLogRecord({"msg": "begins " + "x" * 100_000_000 + " ends"})
+
+    text = LineFormatter().format(record)
+
+    assert len(text) < 40_000
+    assert "begins x" in text
+    assert "characters cut] …" in text
+    assert text.endswith(" ends")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +153,26 @@ def test_a_worker_logs_starts_and_ends_with_the_job_id(caplog: pytest.LogCapture
     subscriber(JobFinished(event.job.id, State.FAILED))
 
     first, second = caplog.records
-    assert (first.levelname, first.getMessage()) == ("INFO", "add started, attempt 1 of 4")
+    assert (first.levelname, first.getMessage()) == ("INFO", f"add started, attempt 1 of 4 job={event.job.id}")
     assert (second.levelname, second.getMessage().split(",")[0]) == ("WARNING", "add failed in 12ms (attempt 1 of 4)")
     assert getattr(second, "job") == event.job.id  # noqa: B009
+
+
+@pytest.mark.parametrize(
+    ("state", "level"),
+    [(State.FAILED, "WARNING"), (State.DEAD, "ERROR"), (State.SUCCEEDED, "INFO"), (State.CANCELLED, "INFO")],
+)
+def test_the_level_and_the_exception_follow_the_state(
+    state: State, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    error = ValueError("no")
+    event = msgspec.structs.replace(end(Ending.RAISED, "ValueError: no", 10.0), exception=error, traceback="…")
+    subscriber = LogSubscriber()
+
+    subscriber(event)
+    subscriber(JobFinished(event.job.id, state))
+
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert (record.exc_info or (None, None))[1] is (error if level != "INFO" else None)

@@ -44,6 +44,24 @@ def test_a_job_that_outlives_the_grace_time_is_given_back_unharmed(
     assert (job.status, job.attempt, job.crashes) == (State.QUEUED, 0, 0)
 
 
+def test_a_failing_job_has_its_traceback_under_its_line(windlass: Command, start: Start) -> None:
+    """Given a job of one attempt, when it fails, then an ERROR has the traceback, and other lines are indented."""
+    windlass("migrate")
+    worker = start("worker", "app.py")
+    worker.expect("worker .* started")
+
+    id = windlass("run", "app:fail", "--no-wait").stdout.strip()
+
+    worker.expect(
+        rf"^\S+Z ERROR   fail dead in \S+ \(attempt 1 of 1\): ValueError: out of rope job={id}$",
+    )
+    worker.expect(r"^    Traceback \(most recent call last\):$")
+    worker.expect(r'^      File ".*app\.py", line \d+, in fail$')
+    worker.expect(r"^    ValueError: out of rope$")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
 def test_a_second_signal_ends_it_at_once(windlass: Command, start: Start, program_dir: Path) -> None:
     windlass("migrate")
     worker = start("worker", "app.py", WINDLASS_GRACE="1h")

@@ -132,7 +132,7 @@ async def test_a_result_that_does_not_come_in_time_is_a_timeout_and_the_job_goes
     add, _ = declare(app)
     job = await add.aenqueue(1, 1)
 
-    with pytest.raises(ResultTimeout, match=f"{job.id} has not ended within 0.01 s and goes on"):
+    with pytest.raises(ResultTimeout, match=f"{job.id} has not ended within 0.01 s: no live worker serves"):
         await job.aresult(timeout=0.01)
 
     async with working(app):

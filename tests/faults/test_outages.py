@@ -13,7 +13,9 @@ import pytest
 
 from windlass import Windlass
 from windlass.clock import SystemClock
+from windlass.errors import StoreUnavailable
 from windlass.store.contact import Contact
+from windlass.testing.clock import ManualClock
 
 from .proxy import Proxy, proxied
 from .rig import FaultLab
@@ -56,7 +58,7 @@ def noise(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_the_first_answer_after_an_outage_ends_every_pause(
     postgres_lab: FaultLab, longest_pauses: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "windlass")
     go = asyncio.Event()
     async with away(postgres_lab.url, lease="60s", beat="0.5s", poll="60s") as (app, proxy):
 
@@ -90,7 +92,7 @@ SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE
 async def test_nothing_is_said_to_work_again_that_does_not(
     postgres_lab: FaultLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "windlass")
     uniform = random.uniform
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.02 if low == 0.01 else uniform(low, high))
     settings = {"lease": "2s", "beat": "0.5s", "margin": "0.5s", "poll": "0.1s"}
@@ -111,6 +113,56 @@ async def test_nothing_is_said_to_work_again_that_does_not(
             await until(lambda: "discovery works again" in caplog.messages)
 
     assert noise(caplog) == []
+    first, *between, last = [line for line in warnings(caplog) if line.startswith("the database")]
+    assert not any("trying again in" in line for line in warnings(caplog))  # no service logs it by itself
+    assert first.startswith("the database is away: ")
+    assert all(line.startswith("the database is away for ") for line in between)  # a line after 10 s, none in between
+    assert last.startswith("the database answers again, after ")
+
+
+def test_an_outage_is_logged_at_growing_intervals_and_once_for_all_services(caplog: pytest.LogCaptureFixture) -> None:
+    """Given three services that fail every second, when an outage lasts 75 seconds, then it has five lines."""
+    clock = ManualClock()
+    contact = Contact(clock)
+    for _ in range(75):
+        for _ in ("discovery", "sweeper", "leader"):
+            contact.failed(StoreUnavailable("connection refused"))
+        clock.advance(1)
+    contact.answered()
+    contact.answered()
+
+    assert warnings(caplog) == [
+        "the database is away: connection refused; trying again until it answers",
+        "the database is away for 10s, after 31 tries: connection refused",
+        "the database is away for 30s, after 91 tries: connection refused",
+        "the database is away for 1m10s, after 211 tries: connection refused",
+        "the database answers again, after 1m15s and 225 tries",
+    ]
+
+
+def test_a_database_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Given failures and answers in turn, when a minute passes, then only few of the outages have lines."""
+    clock = ManualClock()
+    contact = Contact(clock)
+    for _ in range(60):
+        contact.failed(TimeoutError())
+        clock.advance(0.5)
+        contact.answered()
+        clock.advance(0.5)
+
+    assert [line.partition(" again")[0] for line in warnings(caplog)] == [
+        "the database is away: TimeoutError; trying",
+        "the database answers",
+    ] * 3
+
+    clock.advance(61)  # calm: the next outage is logged at once
+    contact.failed(TimeoutError())
+    assert len(warnings(caplog)) == 7
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What Windlass logged at WARNING and above."""
+    return [line.getMessage() for line in caplog.records if line.name == "windlass" and line.levelno >= logging.WARNING]
 
 
 def test_pauses_are_short_while_the_database_answers() -> None:

@@ -36,7 +36,7 @@ LAYERS = {
     "handler": PROGRAM,
     "handles": PROGRAM,
     "admin": PROGRAM,
-    "app": PROGRAM,
+    "app": f"{PROGRAM} observe",
     "__init__": f"{PROGRAM} app observe",
     # What runs jobs.
     "runtime": f"{PROGRAM} app observe",

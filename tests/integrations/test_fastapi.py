@@ -145,6 +145,26 @@ def test_a_server_whose_worker_cannot_start_does_not_start(tmp_path: Any) -> Non
         pass
 
 
+def test_a_server_can_migrate_before_its_worker_starts_and_logs_the_start(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a database without a schema, when the server starts, then it migrates, and logs its worker at INFO."""
+    caplog.set_level(logging.INFO, "windlass")
+    app = Windlass(f"sqlite:///{tmp_path / 'empty.db'}")
+
+    @app.job
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    api = serve(FastAPI(lifespan=app.lifespan(worker=True)(migrate=True)), add)
+    for _ in range(2):  # the second start finds the schema
+        with TestClient(api) as http:
+            assert http.get(f"/result/{http.post('/add?a=2&b=3').json()}").json() == 5
+
+    started = [line for line in caplog.records if " started as " in line.getMessage()]
+    assert [(line.name, line.levelname) for line in started] == [("windlass", "INFO")] * 2
+
+
 def test_starlette_and_routers_take_it_too(app: Windlass, add: JobType[..., int]) -> None:
     with TestClient(Starlette(lifespan=app.lifespan(worker=True, queues=["default"]))):
         assert [worker.queues for worker in app.workers()] == [("default",)]

@@ -27,6 +27,29 @@ R_co = TypeVar("R_co", covariant=True)
 Method = TypeVar("Method", bound=Callable[..., object])
 
 
+_ENQUEUE, _AWAIT, _LATER = "enqueue(…)", "aenqueue(…), awaited", 'options(delay="10m").enqueue(…)'
+OTHER_WORDS = {
+    "delay": _ENQUEUE,
+    "send": _ENQUEUE,
+    "defer": _ENQUEUE,
+    "kiq": _AWAIT,
+    "adelay": _AWAIT,
+    "asend": _AWAIT,
+    "defer_async": _AWAIT,
+    "apply_async": _LATER,
+    "send_with_options": _LATER,
+    "enqueue_in": _LATER,
+    "schedule": _LATER,
+    "configure": _LATER,
+    "using": _LATER,
+    "apply": "enqueue(…).result()",
+    "s": "call(…)",
+    "si": "call(…)",
+    "signature": "call(…)",
+}
+"""What the job types of other libraries are called with, and what to write here instead."""
+
+
 class TypedCall(Call, Generic[R_co], frozen=True):
     """A call that knows its result's type."""
 
@@ -109,6 +132,15 @@ class ConfiguredJob(Generic[P, R_co]):
 
     enqueue = described(JobHandle)(blocking_enqueue(_enqueue))
     aenqueue = described(JobHandle)(awaited_enqueue(_enqueue))
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Never:
+            """The words of other libraries are answered with the line to write."""
+            if name not in OTHER_WORDS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            job = self._definition.signature.name
+            raise AttributeError(f"a job type has no .{name}(); write: {job}.{OTHER_WORDS[name]}", name=None, obj=self)
 
     @property
     def _client(self) -> Client:

@@ -110,6 +110,7 @@ class Registry:
         self._shared: set[str] = set()  # … and rules whose bare name is the key of a job type's limit
         self.pipelines: dict[str, Plan] = {}
         self.schedules: dict[str, Declaration] = {}
+        self.subscribers: list[Callable[[Any], object]] = []  # to the events of this program's workers
 
     def add(self, definition: Definition) -> None:
         known = self._definitions.get(definition.type)

@@ -6,6 +6,8 @@ Each method has an awaited form: `job.status()` blocks, `await job.astatus()` do
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
@@ -15,7 +17,7 @@ import msgspec
 from windlass.blocking import blocking
 from windlass.clock import Duration, seconds
 from windlass.declare.registry import Definition
-from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout
+from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout, StoreError
 from windlass.model.job import Failure, Job, NewJob
 from windlass.model.state import FINAL, State, Verb
 from windlass.names import name_problem
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
+log = logging.getLogger("windlass")
+
 FIRST_PAUSE = 0.002  # seconds between two reads of a job while waiting for its result; × 1.5 after each …
 LONGEST_PAUSE = 0.25  # … up to this
+PATIENCE = 3.0  # seconds of waiting before a wait checks whether a live worker serves the job; × 2 after each check
+ANSWER_WITHIN = 3.0  # seconds for that check
 
 
 class JobHandle(Generic[R_co]):
@@ -172,19 +178,43 @@ class JobHandle(Generic[R_co]):
         limit = None if timeout is None else seconds(timeout, what="timeout")
 
         async def wait(store: Store) -> R_co:
-            pause = FIRST_PAUSE
+            pause, patience, began = FIRST_PAUSE, PATIENCE, time.monotonic()
             try:
                 async with asyncio.timeout(limit):
                     while (job := await self._find(store)).status not in FINAL:
+                        if not self._client.noted_unserved and time.monotonic() - began >= patience:
+                            patience *= 2
+                            await self._warn_if_unserved(store)
                         await asyncio.sleep(pause)
                         pause = min(pause * 1.5, LONGEST_PAUSE)
             except TimeoutError:
-                raise ResultTimeout(
-                    f"job {self.id} has not ended within {limit:g} s and goes on; wait again, or check: job.status()"
-                ) from None
+                why = await self._describe_unserved(store) or " and goes on; wait again, or check: job.status()"
+                raise ResultTimeout(f"job {self.id} has not ended within {limit:g} s{why}") from None
             return self._result_of(job)
 
         return wait
+
+    async def _warn_if_unserved(self, store: Store) -> None:
+        """Once in a process: a worker may start at any time, so that the wait goes on."""
+        why = await self._describe_unserved(store)
+        if why and not self._client.noted_unserved:
+            self._client.noted_unserved = True
+            log.warning("the result of job %s is waited for%s", self.id, why, extra={"job": self.id})
+
+    async def _describe_unserved(self, store: Store) -> str:
+        """That no live worker serves the job's queue and type, and how to start one; empty where one does."""
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                job, workers = await self._find(store), await store.workers()
+        except (StoreError, JobNotFound, TimeoutError):
+            return ""
+        now = self._client.clock.now()
+        if job.status in FINAL or any(row.is_alive(now) and row.serves(job) for row in workers):
+            return ""
+        return (
+            f": no live worker serves the type {job.type!r} on the queue {job.queue!r}; start one: windlass worker "
+            "app.py, with the file of your app"
+        )
 
     def _result_of(self, job: Job) -> R_co:
         if job.status is State.CANCELLED:

@@ -2,6 +2,7 @@
 
 `FastAPI(lifespan=app.lifespan)` only enqueues: the client opens nothing before its first use, and is closed at the end.
 `FastAPI(lifespan=app.lifespan(worker=True, concurrency=20))` also runs a worker, on the server's own event loop.
+`app.lifespan(migrate=True)` brings the schema up to date first.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ class Lifespan(Generic[S_co]):
         windlass: Windlass,
         *,
         worker: Callable[[], Worker] | None = None,
+        migrate: bool = False,
         also: CallerLifespan[S_co] | None = None,
     ) -> None:
         self._windlass = windlass
         self._worker = worker
+        self._migrate = migrate
         self._also = also
 
     @overload
@@ -52,6 +55,7 @@ class Lifespan(Generic[S_co]):
         concurrency: int | None = None,
         queues: Iterable[str] | None = None,
         types: Iterable[str] | None = None,
+        migrate: bool = False,
     ) -> Lifespan[S_co]: ...
     @overload
     def __call__(
@@ -63,6 +67,7 @@ class Lifespan(Generic[S_co]):
         concurrency: int | None = None,
         queues: Iterable[str] | None = None,
         types: Iterable[str] | None = None,
+        migrate: bool = False,
     ) -> Lifespan[N]: ...
 
     def __call__(
@@ -74,6 +79,7 @@ class Lifespan(Generic[S_co]):
         concurrency: int | None = None,
         queues: Iterable[str] | None = None,
         types: Iterable[str] | None = None,
+        migrate: bool = False,
         also: Any = None,
     ) -> Any:
         if asgi is not None:
@@ -88,7 +94,12 @@ class Lifespan(Generic[S_co]):
         def make() -> Worker:
             return self._windlass.worker(concurrency=concurrency, queues=queues, types=types)
 
-        return Lifespan(self._windlass, worker=make if worker else self._worker, also=also or self._also)
+        return Lifespan(
+            self._windlass,
+            worker=make if worker else self._worker,
+            migrate=migrate or self._migrate,
+            also=also or self._also,
+        )
 
     @asynccontextmanager
     async def _run(self, asgi: object) -> AsyncIterator[S_co]:
@@ -99,6 +110,8 @@ class Lifespan(Generic[S_co]):
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._windlass.aclose)
             yielded = cast(S_co, None)
+            if self._migrate:
+                await self._windlass.amigrate()
             if self._also is not None:
                 yielded = await stack.enter_async_context(self._also(asgi))
             if self._worker is not None:

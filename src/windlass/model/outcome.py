@@ -24,6 +24,8 @@ class Directive(Exception):
     It is an `Exception`: a handler that raises it inside a `try` with `except Exception` catches it. Return it there.
     """
 
+    is_directive = True  # for the check of return hints: a directive is no result
+
 
 class Retry(Directive):
     """This attempt failed; the next one is due after `after` instead of the retry policy's delay.
@@ -89,13 +91,15 @@ class Ending(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of one attempt, as plain values that a child process can send through a pipe."""
+    """The end of one attempt, as plain values that a child process can send through a pipe; all but `exception`."""
 
     ending: Ending
     output: str | None = None  # JSON
     type: str | None = None  # of the error
     message: str | None = None
     traceback: str | None = None
+    exception: BaseException | None = None  # for subscribers; it does not leave its process
+    problem: str | None = None  # of a result that could not be stored as it is, or does not fit its hint
     permanent: bool | None = None  # by the job type's lists: True never retries; None: while attempts are left
     delay: float | None = None
     flow: Flow | None = None  # its spawns and its wait

@@ -1,7 +1,11 @@
-"""Events: typed values of what happened. Logs, metrics and traces subscribe; no decision depends on them."""
+"""Events: typed values of what happened. Logs, metrics and traces subscribe; no decision depends on them.
+
+`subscribers.py` has the way from `app.on_event(…)` to the worker.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -19,16 +23,33 @@ class JobStarted(msgspec.Struct, frozen=True):
     processor: str
 
 
-class JobEnded(msgspec.Struct, frozen=True):
-    """An attempt ended; its transition is not committed yet."""
+class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt ended; its transition is not committed yet: `JobFinished` follows when it is.
+
+    The number of the attempt is `job.attempt`. An attempt without an error has no `error_type`.
+    """
 
     job: Job
     processor: str
     ending: Ending
-    elapsed: float
-    error: str | None
-    delay: float | None
+    elapsed: float  # seconds
+    delay: float | None = None  # seconds until the job is due again, after a failure or a snooze
     flow: Flow | None = None  # what the job waits for, or its next phase
+    error_type: str | None = None  # "ValueError", "shop.OutOfStock", "Timeout"
+    message: str | None = None  # of the error
+    traceback: str | None = None  # as it is stored with the job
+    exception: BaseException | None = None  # where the handler ran in this process: a coroutine or a thread
+    retry_at: datetime | None = None  # when the next attempt is due, by the database's clock; None: there is none
+
+    @property
+    def will_retry(self) -> bool:
+        """Whether the attempt failed and another one follows."""
+        return self.retry_at is not None
+
+    @property
+    def error(self) -> str | None:
+        """The error as one text: "ValueError: no such order"; None without an error."""
+        return None if self.error_type is None else f"{self.error_type}: {self.message}"
 
 
 class JobFinished(msgspec.Struct, frozen=True):
@@ -54,14 +75,14 @@ class JobsRescued(msgspec.Struct, frozen=True):
 
 
 class WorkerStarted(msgspec.Struct, frozen=True):
-    """A worker is registered in the store and begins to claim."""
+    """A worker is registered and claims jobs."""
 
     worker: UUID
     name: str
 
 
 class WorkerStopped(msgspec.Struct, frozen=True):
-    """A worker has stopped."""
+    """A worker has stopped: it claims nothing and runs nothing any more."""
 
     worker: UUID
     name: str

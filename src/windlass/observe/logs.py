@@ -1,7 +1,9 @@
-"""Logs of the command line: one line per record, and a subscriber that logs starts and ends of attempts at INFO.
+"""Logs of the command line, and a subscriber that logs the starts and ends of attempts.
 
-Text of a handler, a job's type or an error message may come from any source. Newlines, terminal codes and characters
-that change the reading direction are written as escapes, so that no value can imitate a line of the log.
+A record begins with its time, at the left edge. Further lines of it, such as a traceback, are indented. Text of a
+handler, a job's type or an error message may come from any source: each newline in it begins an indented line, and
+terminal codes and characters that change the reading direction are written as escapes. So no value can imitate a
+record, and a log collector can join the lines of one record: a line that begins with a space belongs to the one above.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from windlass.observe.events import Event, JobEnded, JobFinished, JobStarted, Le
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
 LONGEST_ERROR = 300  # characters of an error in a line
+LONGEST_RECORD = 32 * 1024  # characters; the middle of a longer one is cut
+INDENT = "    "  # of the further lines of a record
 
 # Control characters, lone surrogates, line and paragraph separators, invisible characters and changes of direction.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -43,7 +47,7 @@ def set_up(level: str, *, name: str | None = None, stream: TextIO | None = None)
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-01T12:00:00.000Z INFO  [2] what happened job=…`, always on one line."""
+    """`2026-01-01T12:00:00.000Z INFO  [2] what happened job=…`, then indented lines if the record has more."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
@@ -54,9 +58,20 @@ class LineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
-        job = getattr(record, "job", None)
-        tail = "" if job is None else f" job={escape(str(job))}"
-        return f"{when}Z {record.levelname:<7} {self._prefix}{escape(text)}{tail}"
+        first, *others = escape(shorten(text), lines=True).split("\n")
+        job = escape(str(getattr(record, "job", "")))
+        tail = f" job={job}" if job and f"job={job}" not in first else ""
+        lines = [f"{when}Z {record.levelname:<7} {self._prefix}{first}{tail}"]
+        return "\n".join([*lines, *(f"{INDENT}{self._prefix}{line}" for line in others if line.strip())])
+
+
+def shorten(text: str) -> str:
+    """A text of any size without its middle: its beginning and its end name the error."""
+    cut = len(text) - LONGEST_RECORD
+    if cut <= 0:
+        return text
+    half = LONGEST_RECORD // 2
+    return f"{text[:half]}\n… [{cut:,} characters cut] …\n{text[-half:]}"
 
 
 def escape(text: str, *, lines: bool = False) -> str:
@@ -102,6 +117,10 @@ class EndingTracker:
                 pass
 
 
+LEVEL_OF = {State.FAILED: logging.WARNING, State.DEAD: logging.ERROR, None: logging.WARNING}
+"""The level of an attempt's end by the job's new state, None for a lost lease; INFO for all others."""
+
+
 class LogSubscriber:
     """Logs events as lines. Lost leases and rescues are logged as warnings where they happen."""
 
@@ -112,7 +131,8 @@ class LogSubscriber:
         self._endings(event)
         match event:
             case JobStarted():
-                log.info("%s started, %s", event.job.type, attempt_of(event.job), extra={"job": event.job.id})
+                job = event.job
+                log.info("%s started, %s job=%s", job.type, attempt_of(job), job.id, extra={"job": job.id})
             case WorkerStarted():
                 log.info("worker %s started as %s", event.name, event.worker)
             case WorkerStopped():
@@ -121,8 +141,14 @@ class LogSubscriber:
                 pass
 
     def _log_end(self, end: JobEnded, state: State | None) -> None:
-        level = logging.WARNING if state in (State.FAILED, State.DEAD, None) else logging.INFO
-        log.log(level, "%s %s", end.job.type, describe_end(end, state), extra={"job": end.job.id})
+        """A failure has its traceback: as exc_info, which error trackers read, or as the text that a child sent."""
+        job, level = end.job, LEVEL_OF.get(state, logging.INFO)
+        text, values = "%s %s job=%s", (job.type, describe_end(end, state), job.id)
+        failed = state in (State.FAILED, State.DEAD)
+        if failed and end.exception is None and end.traceback is not None:
+            log.log(level, f"{text}\n%s", *values, end.traceback, extra={"job": job.id})
+        else:
+            log.log(level, text, *values, exc_info=end.exception if failed else None, extra={"job": job.id})
 
 
 def describe_end(end: JobEnded, state: State | None) -> str:

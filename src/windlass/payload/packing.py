@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from windlass.errors import FlowError, InvalidInput
+from windlass.payload.hints import result_decoder
 from windlass.payload.profile import SIMPLE, check_extent, encode
 from windlass.payload.sanitise import to_plain
-from windlass.payload.signature import result_decoder
 
 
 def pack(value: object, *, what: str) -> str:

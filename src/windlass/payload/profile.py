@@ -138,8 +138,13 @@ def _walk_object(value: dict[object, object], room: int) -> None:
         try:
             walk(item, room - 1)
         except OutsideProfile as problem:
-            problem.steps.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
+            problem.steps.append(step_to(key))
             raise
+
+
+def step_to(key: str) -> str:
+    """The step of a path that leads to a key of an object: `.name` or `['two words']`."""
+    return f".{key}" if key.isidentifier() else f"[{key!a}]"
 
 
 def _walk_array(value: list[object], room: int) -> None:

@@ -1,7 +1,8 @@
 """Results, errors and logs: cleaned and cut, never refused, because a finish must always commit.
 
-Every change is visible: U+FFFD replaces a character, a marker stands where text was cut. A result keeps every character
-that JSON can hold. The text of errors and logs, which people read on terminals, also loses other control characters.
+Every change is visible: U+FFFD replaces a character, a marker stands where text was cut, and `store_result` names the
+first value of a result that is not stored as it is. A result keeps every character that JSON can hold. The text of
+errors and logs, which people read on terminals, also loses other control characters.
 
 This code calls methods of the user's classes (`__str__`, `__repr__`, `__iter__`, `model_dump`). It catches everything
 that they raise, `SystemExit` included: the description of an attempt must not end its worker.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from windlass.payload.profile import DEEPEST, ENCODER, INT_MAX, INT_MIN, LARGEST, check_extent, walk
+from windlass.payload.profile import DEEPEST, ENCODER, INT_MAX, INT_MIN, LARGEST, check_extent, step_to, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 8 * 1024  # bytes of UTF-8
 LONGEST_TRACEBACK = 32 * 1024  # bytes of UTF-8
 LONGEST_REPR = 500  # characters
+LONGEST_PROBLEM = 500  # bytes of UTF-8
 MARKER_ROOM = 64  # bytes that are kept free for a marker
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -31,18 +33,19 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
 
 
-def sanitise(value: object, *, largest: int = LARGEST) -> str:
-    """Any value as JSON text inside the profile."""
-    text = _encode_valid(value)
+def store_result(value: object, *, largest: int = LARGEST) -> tuple[str, str | None]:
+    """Any value as JSON text inside the profile, and what of it is not stored as it is: None for nearly all values."""
+    text, problem = _encode_valid(value), None
     whole = len(text) if text is not None else 0
     if text is None or whole > largest:
-        text = _repair(value, largest)
+        text, problem = _repair(value, largest)
     if len(text) <= largest:
-        return text.decode()
+        return text.decode(), problem
     # Half of a document is not JSON, so its beginning is kept as text. Quoting may double its length.
     unknown = "" if whole else "at least "
     kept = text[: (largest - MARKER_ROOM) // 2].decode(errors="ignore")
-    return ENCODER.encode(f"{kept}… [{unknown}{max(whole, len(text)) - len(kept.encode()):,} bytes cut]").decode()
+    cut = f"{unknown}{max(whole, len(text)) - len(kept.encode()):,} bytes cut"
+    return ENCODER.encode(f"{kept}… [{cut}]").decode(), f"$ is larger than {largest:,} bytes of JSON: {cut}"
 
 
 def sanitise_text(text: str, limit: int = LONGEST_MESSAGE) -> str:
@@ -57,7 +60,7 @@ def sanitise_text(text: str, limit: int = LONGEST_MESSAGE) -> str:
 
 def describe(error: BaseException) -> tuple[str, str, str]:
     """An exception as (type, message, traceback), whatever its own methods do."""
-    return _type_name(error), sanitise_text(_message(error), LONGEST_MESSAGE), _traceback(error)
+    return _class_name(type(error)), sanitise_text(_message(error), LONGEST_MESSAGE), _traceback(error)
 
 
 def to_plain(value: object, *, str_keys: bool = False) -> Any:
@@ -89,11 +92,12 @@ def _encode_valid(value: object) -> bytes | None:
         return None
 
 
-def _repair(value: object, largest: int) -> bytes:
+def _repair(value: object, largest: int) -> tuple[bytes, str | None]:
+    repair = Repair(largest)
     try:
-        return ENCODER.encode(Repair(largest).clean(value))
+        return ENCODER.encode(repair.clean(value)), repair.problem
     except BaseException:  # the container cannot be iterated
-        return ENCODER.encode(_repr(value))
+        return ENCODER.encode(_repr(value)), f"$ {_only_repr(value)}"
 
 
 class Repair:
@@ -102,24 +106,52 @@ class Repair:
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._left = largest  # items: more items than bytes cannot fit, and the text will be cut anyway
+        self._steps: list[str | int] = []  # keys and places that lead to the value that is cleaned
+        self.problem: str | None = None  # the first change that loses something, with its path
 
     def clean(self, value: Any, room: int = DEEPEST) -> object:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return _clean_text(value, self._largest)
+            return self._changed(value, _clean_text(value, self._largest), "is text that cannot be stored as it is")
         if isinstance(value, int):
-            return int(value) if INT_MIN <= value <= INT_MAX else _integer_text(value)
+            inside = INT_MIN <= value <= INT_MAX
+            return int(value) if inside else self._lost(_integer_text(value), "is an integer beyond 64 bits")
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else None
+            finite = math.isfinite(value)
+            return float(value) if finite else self._lost(None, f"is {value}, stored as null")
         if isinstance(value, (dict, list, tuple, set, frozenset)):
-            return self._clean_items(value, room) if room else f"[deeper than {DEEPEST} levels: cut]"
+            cut = f"[deeper than {DEEPEST} levels: cut]"
+            return self._clean_items(value, room) if room else self._lost(cut, "is nested too deep: cut")
         return self._clean_object(value, room)
 
     def _clean_items(self, value: Any, room: int) -> object:
-        if isinstance(value, dict):
-            return {_clean_key(key): self.clean(item, room - 1) for key, item in self._take_within_limit(value.items())}
-        return [self.clean(item, room - 1) for item in self._take_within_limit(value)]
+        if not isinstance(value, dict):
+            items = enumerate(self._take_within_limit(value))
+            return [self._clean_item(place, item, room) for place, item in items]
+        cleaned: dict[str, object] = {}
+        for key, item in self._take_within_limit(value.items()):
+            name = _clean_key(key)
+            if type(key) is not int:  # which is stored as its digits, and read back by a hint such as dict[int, str]
+                self._changed(key, name, "has a key that cannot be stored as it is")
+            cleaned[name] = self._clean_item(name, item, room)
+        return cleaned
+
+    def _clean_item(self, step: str | int, item: object, room: int) -> object:
+        self._steps.append(step)
+        cleaned = self.clean(item, room - 1)
+        self._steps.pop()
+        return cleaned
+
+    def _changed(self, value: object, cleaned: object, what: str) -> object:
+        return cleaned if cleaned == value else self._lost(cleaned, what)
+
+    def _lost(self, cleaned: object, what: str) -> object:
+        """`cleaned`, which is not what the handler returned; the first such place is reported."""
+        if self.problem is None:
+            path = "".join(f"[{step}]" if isinstance(step, int) else step_to(step) for step in self._steps)
+            self.problem = sanitise_text(f"${path} {what}", LONGEST_PROBLEM)
+        return cleaned
 
     def _take_within_limit(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
@@ -132,8 +164,10 @@ class Repair:
         try:
             plain = to_plain(value)
         except BaseException:
-            return _repr(value)
-        return _repr(value) if type(plain) is type(value) else self.clean(plain, room)
+            plain = value
+        if type(plain) is type(value):
+            return self._lost(_repr(value), _only_repr(value))
+        return self.clean(plain, room)
 
 
 def _clean_text(text: str, budget: int) -> str:
@@ -146,6 +180,10 @@ def _clean_text(text: str, budget: int) -> str:
 
 def _clean_key(key: object) -> str:
     return _clean_text(key, LONGEST_REPR) if isinstance(key, str) else _repr(key)
+
+
+def _only_repr(value: object) -> str:
+    return f"is a {_class_name(type(value))}, which JSON cannot hold: only its repr() is stored"
 
 
 def _integer_text(value: int) -> str:
@@ -162,13 +200,12 @@ def _repr(value: object) -> str:
         return f"<{type(value).__qualname__} whose repr() raised {type(error).__qualname__}>"
 
 
-def _type_name(error: BaseException) -> str:
-    kind = type(error)
+def _class_name(kind: type) -> str:
     try:
         own = kind.__module__ in ("builtins", "__main__")
         return sanitise_text(kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}", LONGEST_REPR)
     except BaseException:  # __module__ may be any object
-        return "BaseException"
+        return "BaseException" if issubclass(kind, BaseException) else "object"
 
 
 def _message(error: BaseException) -> str:

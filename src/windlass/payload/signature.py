@@ -19,8 +19,18 @@ from typing import Any
 import msgspec
 
 from windlass.errors import InvalidInput, RegistrationError
+from windlass.payload.hints import (
+    first_class,
+    has_other_keys,
+    is_unstorable,
+    load_unknown,
+    plain_classes,
+    result_decoder,
+    stored_hint,
+    unknown_class,
+)
 from windlass.payload.profile import DEEPEST, SIMPLE, check_extent, encode
-from windlass.payload.sanitise import dump_unknown, sanitise
+from windlass.payload.sanitise import dump_unknown, store_result
 
 AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 REFUSED_KINDS = {
@@ -55,11 +65,14 @@ class Signature:
         self.names = (*positional, *(p.name for p in parameters if p.name not in positional))
         self.required = frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
         self._positional = len(positional)
-        self._str_keys = any(_has_other_keys(hints[name]) for name in self.names)
+        self._str_keys = any(has_other_keys(hints[name]) for name in self.names)
         defaults = {p.name: p.default for p in parameters if p.name not in self.required}
         self._struct = _make_struct(fn, self.names, hints, defaults)
         self._decoder = msgspec.json.Decoder(self._struct, dec_hook=load_unknown)
+        hints = {**hints, "return": stored_hint(hints.get("return", Any))}
+        _check_result(fn, hints)
         self._result = result_decoder(hints)
+        self._result_classes = plain_classes(hints.get("return", Any))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The given arguments of a call as JSON text. Defaults are left out, so that a later default applies."""
@@ -94,12 +107,28 @@ class Signature:
     def with_result_of(self, last: Signature, *, name: str) -> Signature:
         """The signature of a pipeline: arguments as here, the result as in its last phase."""
         whole = copy.copy(self)
-        whole.name, whole._result = name, last._result
+        whole.name, whole._result, whole._result_classes = name, last._result, last._result_classes
         return whole
 
-    def dump_result(self, value: object) -> str:
-        """A handler's result as JSON text; repaired if necessary, never refused."""
-        return sanitise(value)
+    def dump_result(self, value: object) -> tuple[str, str | None]:
+        """A handler's result as JSON text, never refused; and what is wrong with it, None for nearly every result.
+
+        An object of a class that the hint names fits without a look at its fields.
+        """
+        text, problem = store_result(value)
+        if problem is None and self._result is not None:
+            problem = self._misfit(self._result, value, text)
+        return text, problem
+
+    def _misfit(self, decoder: msgspec.json.Decoder[Any], value: object, text: str) -> str | None:
+        try:
+            if not isinstance(value, self._result_classes):
+                decoder.decode(text)
+        except BaseException as error:  # whatever a validator of the user's own raises: the job has succeeded
+            complaint = _error_text(error)
+            found = AT.search(complaint)
+            return f"{found[1] if found else '$'} does not fit the return hint: {AT.sub('', complaint)}"
+        return None
 
     def result(self, text: str) -> Any:
         """A job's output, decoded by the return hint if it fits, and as plain JSON otherwise."""
@@ -162,16 +191,6 @@ class Signature:
         return InvalidInput(f"{self.name}(): {path}: {AT.sub('', text)}", path=path)
 
 
-def load_unknown(kind: Any, value: object) -> object:
-    """msgspec's hook for types that it does not know: load pydantic models by their own method."""
-    if hasattr(kind, "model_validate"):
-        try:
-            return kind.model_validate(value)
-        except ValueError as error:
-            raise ValueError(_first_complaint(error)) from None
-    raise TypeError(f"a {kind} cannot be read from JSON")
-
-
 def _check_function(fn: Callable[..., Any]) -> None:
     if inspect.isclass(fn):
         raise RegistrationError(f"{_full_name(fn)} is a class; a job is a function: def {fn.__name__.lower()}(…): …")
@@ -185,7 +204,15 @@ def _check_function(fn: Callable[..., Any]) -> None:
         )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise RegistrationError(
-            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield"
+            f"{_full_name(fn)} is a generator, and a job has one result; return a list instead of using yield: "
+            "return [… for … in …]"
+        )
+    first = next(iter(inspect.signature(fn).parameters), None)
+    if first in ("self", "cls") and first not in fn.__annotations__:
+        owner = fn.__qualname__.split(".")[-2] if "." in fn.__qualname__ else "Class"
+        raise RegistrationError(
+            f"{_full_name(fn)} is a method, and a job is called without an object; write a function outside the class, "
+            f"which makes or loads the object: def {fn.__name__}(…): return {owner}(…).{fn.__name__}(…)"
         )
 
 
@@ -225,7 +252,7 @@ def _check_parameter(
             f"{_full_name(fn)}: parameter {name!r} is the {context.__name__}, which must be the first one; write: "
             f"def {fn.__name__}({name}: {context.__name__}, …)"
         )
-    unknown = _unknown_class(hints[name])
+    unknown = unknown_class(hints[name])
     if unknown is not None:
         raise RegistrationError(
             f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot be sent as JSON; use builtins, a dataclass, "
@@ -238,40 +265,18 @@ def _context_in(hint: Any, contexts: Sequence[type]) -> Any:
     return next((context for context in contexts if hint is context or typing.get_origin(hint) is context), None)
 
 
-def _unknown_class(hint: Any) -> str | None:
-    """The first class in `hint` that cannot be turned into JSON and back; None if there is none."""
+def _check_result(fn: Callable[..., Any], hints: dict[str, Any]) -> None:
+    """Refuse a return hint of which no value can be stored: only its repr() would be."""
     try:
-        info = msgspec.inspect.type_info(hint)
-    except TypeError as error:
-        return str(error)
-    todo, seen = [info], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, msgspec.inspect.CustomType) and not hasattr(node.cls, "model_validate"):
-            return f"{node.cls.__module__}.{node.cls.__qualname__}"
-        for field in getattr(node, "__struct_fields__", ()):
-            inner = getattr(node, field)
-            if isinstance(inner, msgspec.inspect.Type):
-                todo.append(inner)
-            elif isinstance(inner, tuple):
-                todo.extend(
-                    item.type if isinstance(item, msgspec.inspect.Field) else item
-                    for item in inner
-                    if isinstance(item, (msgspec.inspect.Type, msgspec.inspect.Field))
-                )
-    return None
-
-
-def _has_other_keys(hint: Any) -> bool:
-    """Whether `hint` asks for a dict with keys other than text: such keys are stored as text and converted back."""
-    args = typing.get_args(hint)
-    origin = typing.get_origin(hint)
-    if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] not in (str, Any):
-        return True
-    return any(_has_other_keys(arg) for arg in args)
+        unknown = first_class(hints.get("return", Any), is_unstorable)
+    except TypeError:  # a hint that msgspec cannot read, such as Never; values of it may be stored all the same
+        return
+    if unknown is not None:
+        raise RegistrationError(
+            f"{_full_name(fn)}: the result, {unknown.__module__}.{unknown.__qualname__}, cannot be stored as JSON; "
+            "return builtins (a list instead of an iterator), a dataclass, a msgspec.Struct, a TypedDict or a pydantic "
+            "model, or write -> None and store it yourself"
+        )
 
 
 def _make_struct(
@@ -291,23 +296,7 @@ def _make_struct(
         raise RegistrationError(f"{_full_name(fn)}: its hints cannot be read from JSON: {error}") from error
 
 
-def result_decoder(hints: dict[str, Any]) -> msgspec.json.Decoder[Any] | None:
-    if "return" not in hints or _unknown_class(hints["return"]) is not None:
-        return None
-    return msgspec.json.Decoder(hints["return"], dec_hook=load_unknown)
-
-
-def _first_complaint(error: ValueError) -> str:
-    """pydantic's first error on one line, without the link to its manual."""
-    try:
-        first = error.errors()[0]  # type: ignore[attr-defined]
-        place = ".".join(str(step) for step in first["loc"])
-        return f"{place}: {first['msg']}" if place else str(first["msg"])
-    except Exception:
-        return str(error)
-
-
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return f"nested deeper than {DEEPEST} levels; send it flatter, or as a reference"
     return str(error) or type(error).__name__

@@ -194,10 +194,10 @@ def _failure(run: Run, outcome: Outcome) -> Failure | None:
 def _attempt_entry(run: Run, outcome: Outcome, error: Failure | None, *, always: bool) -> str | None:
     """The entry of an attempt in the job's record; None for a success, release or wait that logged nothing.
 
-    An attempt that ends a phase always has an entry.
+    An attempt that ends a phase always has an entry. A problem with the result is the last line of the log.
     """
     quiet = outcome.ending in (Ending.SUCCEEDED, Ending.RELEASED, Ending.WAITING)
-    if quiet and not run.log and not always:
+    if quiet and not run.log and not always and outcome.problem is None:
         return None
     entry = Attempt(
         attempt=run.job.attempt,
@@ -208,6 +208,6 @@ def _attempt_entry(run: Run, outcome: Outcome, error: Failure | None, *, always:
         outcome=outcome.ending.value,
         phase=None if run.job.pipeline is None else run.job.phase,
         error=error,
-        log=run.log,
+        log=run.log if outcome.problem is None else [*run.log, f"WARNING the result: {outcome.problem}"],
     )
     return encoder.encode(entry).decode()

@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from windlass import failpoints
 from windlass.clock import Clock
 from windlass.declare.registry import Definition
@@ -44,13 +46,16 @@ async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
 async def commit(
     context: BaseContext,
     transition: Transition,
+    outcome: Outcome,
     *,
     definition: Definition,
     store: Store,
     clock: Clock,
     held: Callable[[], bool],
 ) -> Outcome:
-    """Write `transition` into the attempt's open transaction and commit. `held` returns whether the lease is held."""
+    """Write `transition` into the attempt's open transaction and commit; returns `outcome` as finished, or what became
+    of it instead. `held` returns whether the lease is held.
+    """
     transaction = context._transaction.transaction
     assert transaction is not None, "only an attempt with an open transaction commits its own finish"
     try:
@@ -70,7 +75,7 @@ async def commit(
                 log.warning("the transaction of job %s is lost, and the job runs again: %s", transition.job, why)
                 return Outcome(ending=Ending.SNOOZED, delay=RETRY_LOST_TRANSACTION)
             return from_error(error, definition)
-    return Outcome(ending=Ending.SUCCEEDED, output=transition.output, finished=True)
+    return msgspec.structs.replace(outcome, flow=None, finished=True)
 
 
 async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Callable[[], bool]) -> bool:

@@ -135,8 +135,8 @@ class Completer:
                 break
             failures += 1
             self._away = True
-            if failures in (1, 5) or failures % 20 == 0:
-                log.warning("%d finished jobs wait for the database: %s", len(batch), error)
+            self._state.contact.failed(error)
+            log.debug("%d finished jobs wait for the database: %s", len(batch), error)
             await self._state.contact.hold_off(self._state.contact.pause(failures))
         self._away = False
         return failures > 0

@@ -35,7 +35,8 @@ async def call_coroutine(definition: Definition, job: Job, context: BaseContext 
         if context is not None:
             args.insert(0, context)
         value = _result_in(await definition.fn(*args, **kwargs))
-        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+        output, problem = definition.signature.dump_result(value)
+        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
     except NOT_ONLY_FOR_THE_JOB:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
@@ -49,7 +50,8 @@ def call_plain(definition: Definition, job: Job, context: BaseContext | None) ->
         if context is not None:
             args.insert(0, context)
         value = _result_in(definition.fn(*args, **kwargs))
-        return Outcome(ending=Ending.SUCCEEDED, output=definition.signature.dump_result(value))
+        output, problem = definition.signature.dump_result(value)
+        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
     except BaseException as error:  # an exception on the handler's thread is meant for the job alone
         return from_error(error, definition)
 
@@ -96,18 +98,21 @@ def from_error(error: BaseException, definition: Definition) -> Outcome:
         return Outcome(ending=Ending.LOST)
     kind, message, trace = describe(error)
     if isinstance(error, Dead):
-        return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace)
+        return Outcome(ending=Ending.DEAD, type=kind, message=message, traceback=trace, exception=error)
     if isinstance(error, Retry):
         return Outcome(
             ending=Ending.RETRY,
             type=kind,
             message=message,
             traceback=trace,
+            exception=error,
             delay=error.after,
             bucket=None if error.bucket is None else shorten_key(error.bucket, LONGEST_KEY),
         )
     permanent = False if getattr(error, "of_database", False) else definition.is_permanent(error)
-    return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace, permanent=permanent)
+    return Outcome(
+        ending=Ending.RAISED, type=kind, message=message, traceback=trace, exception=error, permanent=permanent
+    )
 
 
 def without_bare_bucket(outcome: Outcome, registry: Registry) -> Outcome:

@@ -57,7 +57,7 @@ class WorkerParts:
         program: str | None,
         queues: tuple[str, ...] | None,
         types: tuple[str, ...],
-        subscribers: list[Callable[[Event], None]],
+        subscribers: list[Callable[[Event], object]],
         stepping: Stepping | None,
     ) -> None:
         threads = None if stepping is None else stepping.threads

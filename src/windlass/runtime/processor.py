@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
@@ -30,7 +31,7 @@ from windlass.handler.context import BaseContext
 from windlass.model.flow import Advance
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome, Transition
-from windlass.model.state import State
+from windlass.model.state import State, Verb
 from windlass.observe.events import JobEnded, JobFinished, JobStarted
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
@@ -266,6 +267,7 @@ class Execution:
         return await commit(
             context,
             transition,
+            outcome,
             definition=self.definition,
             store=self.state.store,
             clock=self.state.clock,
@@ -279,6 +281,9 @@ class Execution:
         if state.leases.executions.get(self.job.id) is self:  # else the same job runs here again, under a new lease
             del state.leases.executions[self.job.id]
         transition = self._make_transition(outcome)
+        if outcome.problem is not None:
+            text, job = "the result of %s: %s job=%s", self.job
+            log.warning(text, job.type, outcome.problem, job.id, extra={"job": job.id})
         if state.subscribers:
             self._emit_end(outcome, transition)
         state.local_queue.complete(self.processor.name)
@@ -335,10 +340,29 @@ class Execution:
 
     def _emit_end(self, outcome: Outcome, transition: Transition | None) -> None:
         elapsed = self.state.clock.monotonic() - (self._started or 0.0)
-        error = None if outcome.type is None else f"{outcome.type}: {outcome.message}"
-        delay = None if transition is None else transition.delay
-        flow = None if transition is None else transition.flow
-        self.state.emit(JobEnded(self.job, self.processor.name, outcome.ending, elapsed, error, delay, flow))
+        end = JobEnded(
+            job=self.job,
+            processor=self.processor.name,
+            ending=outcome.ending,
+            elapsed=elapsed,
+            delay=None if transition is None else transition.delay,
+            flow=None if transition is None else transition.flow,
+        )
+        self.state.emit(end if outcome.type is None else self._with_error(end, outcome, transition))
         if outcome.finished:
             state = State.SUCCEEDED if self.advance is None else State.QUEUED
             self.state.emit(JobFinished(self.job.id, state))
+
+    def _with_error(self, end: JobEnded, outcome: Outcome, transition: Transition | None) -> JobEnded:
+        retry_at = None
+        if transition is not None and transition.verb is Verb.FAIL and self.job.claimed_at is not None:
+            since_claim = self._waited(self._started or 0.0) + end.elapsed
+            retry_at = self.job.claimed_at + timedelta(seconds=since_claim + (transition.delay or 0.0))
+        return msgspec.structs.replace(
+            end,
+            error_type=outcome.type,
+            message=outcome.message,
+            traceback=outcome.traceback,
+            exception=outcome.exception,
+            retry_at=retry_at,
+        )

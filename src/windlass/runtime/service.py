@@ -1,6 +1,7 @@
 """The loop, written once. A service supplies one round and how long to wait after it.
 
-Errors of the store never end a loop: they are logged, and the next round comes after a pause with full jitter.
+Errors of the store never end a loop: they are logged, and the next round comes after a pause with full jitter. That
+the database is away is logged once for all services, by `store/contact.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 
 from windlass.clock import Clock, wait
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
 from windlass.store.contact import Contact
 
 log = logging.getLogger("windlass")
@@ -42,21 +43,26 @@ class Service(ABC):
 
     async def run(self, contact: Contact) -> None:
         """Round after round until it is ended or cancelled."""
-        failures, failed_at = 0, 0.0
+        failures, failed_at, level = 0, 0.0, logging.DEBUG
         while not self._ending:
             self._nudge.clear()
             try:
                 pause = await self.round()
                 # A round without a question proves nothing: the database must have answered some part since.
                 if failures and pause is not None and contact.answered_at > failed_at:
-                    log.info("%s works again", self.name)
-                    failures = 0
+                    log.log(level, "%s works again", self.name)
+                    failures, level = 0, logging.DEBUG
                 failed = False
             except Exception as error:
                 failed, failed_at = True, self.clock.monotonic()
                 failures += 1
                 pause = contact.pause(failures)
-                self._log(error, failures, pause)
+                if isinstance(error, StoreUnavailable):
+                    contact.failed(error)
+                    log.debug("%s: %s; trying again in %.1f s", self.name, error, pause)
+                else:
+                    level = logging.INFO
+                    self._log(error, failures, pause)
             if not self._ending:
                 self.is_waiting = True
                 await (contact.hold_off(pause, self._nudge) if failed else wait(self.clock, self._nudge, pause))

@@ -14,6 +14,7 @@ from windlass.clock import Clock, SystemClock
 from windlass.config import Settings
 from windlass.declare.registry import Registry
 from windlass.observe.events import Event
+from windlass.observe.subscribers import name_of
 from windlass.runtime.duties.closures import Closures
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
@@ -46,7 +47,8 @@ class WorkerState:
     closures: Closures = field(default_factory=Closures)
     worker: UUID = field(default_factory=uuid4)  # this incarnation; a new one after a lost lease
     registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
-    subscribers: list[Callable[[Event], None]] = field(default_factory=list)
+    subscribers: list[Callable[[Event], object]] = field(default_factory=list)
+    failed_subscribers: list[Callable[[Event], object]] = field(default_factory=list)  # whose error was logged
 
     @property
     def contact(self) -> Contact:
@@ -67,8 +69,17 @@ class WorkerState:
         for subscriber in self.subscribers:
             try:
                 subscriber(event)
-            except Exception:
-                log.exception("a subscriber failed at %s", type(event).__name__)
+            except KeyboardInterrupt:  # meant for the process
+                raise
+            except BaseException as error:  # sys.exit() in a subscriber must not end an attempt half-way
+                self._log_failure(subscriber, event, error)
+
+    def _log_failure(self, subscriber: Callable[[Event], object], event: Event, error: BaseException) -> None:
+        """Once for each subscriber: one that fails at every job would fill the log."""
+        if subscriber not in self.failed_subscribers:
+            self.failed_subscribers.append(subscriber)
+            text = "the subscriber %s failed at %s; jobs go on, and its later errors are not logged"
+            log.error(text, name_of(subscriber), type(event).__name__, exc_info=error)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
         """Call `action` after so many seconds of this worker's clock; call what is returned to cancel that."""

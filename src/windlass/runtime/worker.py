@@ -23,7 +23,7 @@ from windlass.config import Settings
 from windlass.declare.registry import Registry
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
 from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
-from windlass.runtime.duties.beat import Beat
+from windlass.runtime.duties.beat import AWAY, Beat
 from windlass.runtime.duties.sweeper import LostIncarnation
 from windlass.runtime.leases import release_unstarted
 from windlass.runtime.parts import Stepping, WorkerParts
@@ -60,7 +60,7 @@ class Worker:
         self._program = program
         self._queues = queues
         self._types = registry.types if types is None else tuple(registry.require(name).type for name in types)
-        self._subscribers: list[Callable[[Event], None]] = []
+        self._subscribers: list[Callable[[Event], object]] = list(registry.subscribers)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stepping = stepping
         self._beat: Beat | None = None
@@ -69,7 +69,7 @@ class Worker:
         self._killed = asyncio.Event()
         self._failure: BaseException | None = None
 
-    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+    def subscribe(self, subscriber: Callable[[Event], object]) -> None:
         """Call `subscriber` with every event; call this before the worker starts."""
         self._subscribers.append(subscriber)
 
@@ -135,7 +135,7 @@ class Worker:
         try:
             await self.state.store.open()
         except StoreUnavailable as error:
-            log.warning("waiting for the database: %s", error)
+            self.state.contact.failed(error)
             return False
         return True
 
@@ -151,7 +151,11 @@ class Worker:
                 if self._stepping is not None:
                     raise
                 failures += 1
-                log.warning("cannot register: %s", error)
+                if isinstance(error, StoreUnavailable):
+                    state.contact.failed(error)
+                    log.debug("cannot register: %s", error)
+                elif failures in (1, 5) or failures % 20 == 0:
+                    log.warning("cannot register: %s", error)
                 state.begin_incarnation()  # the answer may be lost and the row there: never use one id twice
                 await self._hold_off(failures)
         if self._stepping is None:
@@ -197,10 +201,15 @@ class Worker:
         with suppress(RuntimeError):  # the loop is closed: there is nothing to stop any more
             self.state.loop.call_soon_threadsafe(self._lost, worker, why)
 
-    def _beat_ended(self, through: bool) -> None:
+    def _beat_ended(self, error: Exception | None) -> None:
         """On the beat's thread."""
         with suppress(RuntimeError):
-            self.state.loop.call_soon_threadsafe(lambda: self.state.contact.beat(through=through))
+            self.state.loop.call_soon_threadsafe(self._record_beat, error)
+
+    def _record_beat(self, error: Exception | None) -> None:
+        self.state.contact.beat(through=error is None)
+        if isinstance(error, AWAY):
+            self.state.contact.failed(error)
 
     def _lost(self, worker: UUID, why: str) -> None:
         """Every lease of this incarnation is gone: stop its handlers, and begin again under a new id."""

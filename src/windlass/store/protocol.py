@@ -118,6 +118,13 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     running: int  # leases it holds
 
+    def is_alive(self, now: datetime) -> bool:
+        return not self.dead and self.alive_until > now
+
+    def serves(self, job: Job) -> bool:
+        """Whether this worker claims jobs of that queue and type."""
+        return (self.queues is None or job.queue in self.queues) and job.type in self.types
+
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """A queue with its jobs by state."""

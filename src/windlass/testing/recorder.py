@@ -43,6 +43,7 @@ class Recorder:
         # One attempt at a time: a pool's size would only spread work over time.
         wrapped.pipelines = {name: plan.unsized() for name, plan in registry.pipelines.items()}
         wrapped.schedules = dict(registry.schedules)
+        wrapped.subscribers = registry.subscribers
         return wrapped
 
     def _wrap(self, definition: Definition) -> Definition:

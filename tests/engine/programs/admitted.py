@@ -106,3 +106,10 @@ def cost(ctx: Context | SyncContext) -> int:
     ctx.cost(Decimal("0.7"))
     ctx.cost(2)
     return ctx.spent
+
+
+@app.job(isolation="process")
+async def misfits_in_process(ctx: Context) -> int:
+    async with ctx.transaction() as tx:
+        await tx.execute(INSERT, 1)
+    return "one"  # type: ignore[return-value]

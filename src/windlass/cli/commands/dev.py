@@ -85,7 +85,7 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
     )
     if not _prepare(app, target):
         ctx.exit(TRY_AGAIN)
-    lines = JobLines(stop_own_process)
+    lines = JobLines(stop_own_process, options=_show_options(settings.url, target))
     run_worker(
         lambda: app.worker(concurrency=concurrency),
         subscribers=(lines,),
@@ -93,6 +93,13 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
         interrupts=False,
     )
     ctx.exit(NO_READER if lines.has_no_reader else 0)
+
+
+def _show_options(url: str, target: str) -> str:
+    """What `windlass jobs show` needs besides the id: nothing where it uses the program's database by itself."""
+    from windlass.config import Settings
+
+    return "" if Settings.load().url == url else f" --app {target}"
 
 
 def _prepare(app: Windlass, target: str) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.commands.gates import STYLES, describe_gate, resume_command
-from windlass.cli.commands.workers import is_alive
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
     Cell,
@@ -100,7 +99,7 @@ def _print_gate(gate: Gate, now: datetime) -> None:
 
 
 def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
-    return sum(is_alive(row, now) and (row.queues is None or queue in row.queues) for row in workers)
+    return sum(row.is_alive(now) and (row.queues is None or queue in row.queues) for row in workers)
 
 
 def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.commands.enqueue import Enqueued, enqueue_given, job_options
-from windlass.cli.commands.workers import is_alive
 from windlass.cli.exit_codes import INTERRUPTED, REFUSED, TIMED_OUT
 from windlass.cli.parse.options import parse_duration
 from windlass.cli.parse.shield import NegativeNumbersCommand
@@ -99,10 +98,9 @@ def _print_unserved(enqueued: Enqueued) -> None:
 
     job = enqueued.handle.record()
     now = datetime.now(UTC)
-    for row in enqueued.app.workers():
-        serves = (row.queues is None or job.queue in row.queues) and job.type in row.types
-        if serves and is_alive(row, now):
-            return
+    enqueued.app._client.noted_unserved = True  # by the note below, which names the program
+    if any(row.is_alive(now) and row.serves(job) for row in enqueued.app.workers()):
+        return
     program = enqueued.program
     print_note(
         f"job {job.id} waits: no live worker serves {job.type!r} on queue {job.queue!r}; start one with: windlass "

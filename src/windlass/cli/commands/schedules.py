@@ -314,12 +314,11 @@ def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool
 async def _check_forgettable(store: Store, name: str) -> None:
     """The store does not know which program declares a schedule. One that ticks in time while a worker is alive may
     still be declared."""
-    from windlass.cli.commands.workers import is_alive
     from windlass.cli.show.schedule_report import format_relative, lateness
     from windlass.errors import ScheduleError
 
     row = await _find(store, name)
-    if lateness(row) is not None or not any(is_alive(worker, row.now) for worker in await store.workers()):
+    if lateness(row) is not None or not any(worker.is_alive(row.now) for worker in await store.workers()):
         return
     evidence = f"it fired {format_relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
     quoted = shlex.quote(name)

@@ -59,21 +59,17 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     print_table(COLUMNS, [_row(row, now) for row in rows])
 
 
-def is_alive(row: WorkerRow, now: datetime) -> bool:
-    return not row.dead and row.alive_until > now
-
-
 def worker_state(row: WorkerRow, now: datetime) -> str:
     if row.dead:
         return "dead"
-    if not is_alive(row, now):
+    if not row.is_alive(now):
         return "silent"
     return "busy" if row.running or not row.idle else "idle"
 
 
 def _row(row: WorkerRow, now: datetime) -> list[Cell]:
     state = worker_state(row, now)
-    ends = format_age(now, row.alive_until) if is_alive(row, now) else format_age(row.alive_until, now)
+    ends = format_age(now, row.alive_until) if row.is_alive(now) else format_age(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
     return [
         Cell(row.name),
@@ -82,8 +78,8 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
         Cell(queues),
         Cell(str(len(row.types))),
         Cell(
-            f"{ends} left" if is_alive(row, now) else f"over for {ends}",
-            "" if is_alive(row, now) else STYLES[state],
+            f"{ends} left" if row.is_alive(now) else f"over for {ends}",
+            "" if row.is_alive(now) else STYLES[state],
             raw=row.alive_until.isoformat(),
         ),
         Cell(format_age(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),

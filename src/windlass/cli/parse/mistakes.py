@@ -82,9 +82,16 @@ _JOBS: dict[str, str] = {
 }
 
 
-_GATES: dict[str, str] = dict.fromkeys(
-    ("close", "stop", "block", "disable"), "to start no more jobs of a queue: windlass gates pause --queue mail"
-)
+_GATES: dict[str, str] = {
+    **dict.fromkeys(
+        ("close", "stop", "block", "disable"), "to start no more jobs of a queue: windlass gates pause --queue mail"
+    ),
+    **dict.fromkeys(
+        ("open", "start", "unblock", "enable", "unpause"),
+        "to start its jobs again: windlass gates resume --queue mail",
+    ),
+    "drain": "to let claimed jobs run and claim no more: windlass gates pause --queue mail --claimed finish",
+}
 
 _SCHEDULES: dict[str, str] = {
     **dict.fromkeys(("stop", "disable", "off"), "to stop firing: windlass schedules pause NAME"),

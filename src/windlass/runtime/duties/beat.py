@@ -17,13 +17,13 @@ from uuid import UUID
 from windlass import failpoints
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
 from windlass.store.protocol import Heartbeat, Store
 
 log = logging.getLogger("windlass")
 
 TRIES_LEFT = 3  # one try of a beat may take a third of the time that is left
-EXPECTED = (StoreError, TimeoutError)  # a database that is away for a while
+AWAY = (StoreUnavailable, TimeoutError)  # logged once for all parts of the worker, by store/contact.py
 
 
 class Beat:
@@ -38,7 +38,7 @@ class Beat:
         clock: Clock,
         renewed: float,
         on_lost: Callable[[UUID, str], None],
-        on_beat: Callable[[bool], None],
+        on_beat: Callable[[Exception | None], None],
         count_leases: Callable[[], int],
     ) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Beat:
         self._settings = settings
         self._clock = clock
         self._on_lost = on_lost  # called once
-        self._on_beat = on_beat  # called with whether the beat got through
+        self._on_beat = on_beat  # called after each beat, with the error of one that did not get through
         self._count_leases = count_leases
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,15 +101,16 @@ class Beat:
             self.cut_off = True
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__
-            level, trace = (logging.WARNING, None) if isinstance(error, EXPECTED) else (logging.ERROR, error)
+            level = logging.DEBUG if isinstance(error, AWAY) else logging.WARNING
+            level, trace = (level, None) if isinstance(error, (*AWAY, StoreError)) else (logging.ERROR, error)
             log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
-            self._on_beat(False)
+            self._on_beat(error)
             return min(self._settings.beat / 4, 1.0)
         self.cut_off = False
         if not alive:
             raise _Lost("it was declared dead")
         self.renewed = began
-        self._on_beat(True)
+        self._on_beat(None)
         # From its start: a beat that waited long (for a locked file) has used up part of the time that it renewed.
         return max(0.0, self._settings.beat - (self._clock.monotonic() - began))
 

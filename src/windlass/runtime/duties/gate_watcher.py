@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnavailable
 from windlass.model.admission import BudgetRow, Closure
 from windlass.runtime.completer import Completer
 from windlass.runtime.leases import release_unstarted
@@ -54,6 +54,9 @@ class GateWatcher(Service):
         try:
             answer = await self._state.store.closures(), await self._state.store.budgets()
         except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                self._state.contact.failed(error)
+                return None
             if not self._last_failed:
                 log.warning("the gates can't be asked (%s); what was known of them holds", error)
             self._last_failed = True

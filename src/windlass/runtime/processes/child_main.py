@@ -20,6 +20,8 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from windlass.app import Windlass
 from windlass.clock import SystemClock
 from windlass.config import Settings
@@ -76,7 +78,7 @@ class AttemptRunner:
             # A task of its own, so that a handler's context variables end with it.
             outcome = await loop.create_task(self._attempt(work))
             self._busy = False
-            self._link.send(AttemptDone(outcome))
+            self._link.send(AttemptDone(msgspec.structs.replace(outcome, exception=None)))
         async with asyncio.timeout(CLOSE_SECONDS):
             await self._store.close()
             for app in self._used:
@@ -194,7 +196,7 @@ class AttemptRunner:
             store = await self._store.opened()
             # A child does not know that its lease is lost: its worker kills it then.
             return await commit(
-                context, transition, definition=definition, store=store, clock=self._clock, held=lambda: True
+                context, transition, outcome, definition=definition, store=store, clock=self._clock, held=lambda: True
             )
         finally:
             with suppress(Exception):  # a commit stays; what was not committed is rolled back by the database
