@@ -20,7 +20,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test test-fast test-long fix bench-quick bench-limits demo clean
+.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ test-long: install ## Run the fault and model suites in their large sizes; takes
 fix: install ## Fix what ruff can fix, and format the code.
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
+
+reference: install ## Write docs/reference.md from the signatures and docstrings.
+	$(BIN)/python tools/reference.py
 
 bench-quick: install ## Run the quick benchmark, with a private PostgreSQL that keeps fsync on; ARGS goes to it.
 	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/quick.py $(ARGS)

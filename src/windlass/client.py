@@ -50,6 +50,7 @@ class Call(msgspec.Struct, frozen=True):
     registry: Registry = Registry()  # to find the types of its follow-ups
 
     def new_job(self, settings: Settings) -> NewJob:
+        """The job that an enqueue writes, with a new id: `call.new_job(app.settings)`."""
         options, definition = self.options, self.definition
         tenant, queue = options.tenant or DEFAULT_TENANT, options.queue or definition.queue
         key, policy = self._key()

@@ -30,11 +30,11 @@ OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOI
 
 
 class Pace(StrEnum):
-    """How eagerly a worker claims jobs and assigns them to processors: three presets of the settings below."""
+    """How eagerly a worker claims jobs and assigns them to processors: three presets of settings."""
 
-    EAGER = "eager"
-    STEADY = "steady"  # seeds 000 and 001
-    POLITE = "polite"  # seed 004
+    EAGER = "eager"  # as soon as a job is due
+    STEADY = "steady"  # on a timetable: a scan each minute, three assignments per phase each five seconds
+    POLITE = "polite"  # little at a time: ten jobs, ten processors, two attempts
 
 
 class Order(StrEnum):
@@ -162,6 +162,7 @@ class Settings:
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where each value that is no default comes from: `app.settings.origins["lease"]` is "environment"."""
 
     def __post_init__(self) -> None:
         _check(self)

@@ -73,7 +73,7 @@ class UnknownType(EnqueueError):
 
 
 class InvalidInput(EnqueueError):
-    """The input does not fit the handler's hints or the JSON profile."""
+    """The input does not fit the handler's hints or the JSON profile; `error.path` names the place, as in `$.to[3]`."""
 
     def __init__(self, message: str, *, path: str = "$") -> None:
         super().__init__(message)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import typing
+from collections.abc import Iterator
+from types import FunctionType, MethodType
 
 import pytest
 
@@ -55,6 +57,18 @@ def test_exported_names_are_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
+def test_methods_of_exported_classes_are_documented(name: str) -> None:
+    """Given every class that users import, each method and property that the package wrote has a docstring."""
+    module = importlib.import_module(name)
+    classes = [item for item in (getattr(module, each) for each in exported()[name]) if isinstance(item, type)]
+
+    expect_none(
+        {f"{owner.__qualname__}.{method}" for item in classes for owner, method in undocumented(item)},
+        "give these methods a docstring of their own, with an example: help() and docs/reference.md show it",
+    )
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_imported_names_are_exported(name: str) -> None:
     """A name that is imported from the package and not listed is an omission, or an accident."""
     imported = {
@@ -75,6 +89,16 @@ def test_errors_events_and_rows_can_be_imported_from_the_package() -> None:
     wanted |= {name for module in ROW_MODULES for name in vars(importlib.import_module(module)) if name.endswith("Row")}
 
     expect_none(wanted - listed, "list these in `__all__` of windlass: programs use them")
+
+
+def undocumented(item: type) -> Iterator[tuple[type, str]]:
+    """The public methods and properties of a class and of its bases that have no docstring, each with its class."""
+    for owner in item.__mro__:
+        for name in vars(owner) if owner.__module__.startswith("windlass") else ():
+            method = getattr(owner, name)
+            written = isinstance(method, FunctionType | MethodType | property)
+            if written and not name.startswith("_") and not (method.__doc__ or "").strip():
+                yield owner, name
 
 
 def is_documented(thing: object) -> bool:

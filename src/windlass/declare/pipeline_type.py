@@ -33,6 +33,7 @@ class Pipeline(ConfiguredJob[P, R_co]):
     def __init__(self, app: Windlass, plan: Plan) -> None:
         super().__init__(app, plan.definition, NONE)
         self.name = plan.name
+        """The name that `app.pipeline(…)` was given; `job.record().pipeline` has it."""
         self._plan = plan
 
     def __repr__(self) -> str:
@@ -44,7 +45,7 @@ class Pipeline(ConfiguredJob[P, R_co]):
         return tuple(phase.name for phase in self._plan.phases)
 
     def label(self, job: Job) -> str:
-        """The name of the job's phase while it moves on; else the name of its state, by `labels=`."""
+        """The name of the job's phase while it moves on; else that of its state: `site.label(job.record())`."""
         return self._plan.label(job)
 
 

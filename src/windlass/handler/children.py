@@ -42,7 +42,9 @@ class Child(Generic[R_co]):
 
     def __init__(self, name: str, *, call: Call | None = None, id: UUID | None = None) -> None:
         self.name = name
+        """The name in this run; of an existing job, its id."""
         self.call = call
+        """The call that was spawned; None for an existing job."""
         self.id = id
         """None until it is stored: with a unique key it may be the id of an existing job."""
         self.status: State | None = None

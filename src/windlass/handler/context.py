@@ -46,6 +46,21 @@ Need = Literal["all", "any"] | int
 class BaseContext:
     """What both kinds of context have: the job, its transaction, progress, cost, log and children."""
 
+    job: Job
+    """The record of the job as it was claimed. `ctx.job.id` is an idempotency key for calls to other systems."""
+    attempt: int
+    """The number of this attempt; the first is 1."""
+    fence: int
+    """A number that grows with each claim of the job, as a fencing token for other systems."""
+    log: JobLog
+    """Lines for the attempt's record and the logger `windlass.job`: `ctx.log("fetched %s", url)`, `ctx.log.error(…)`"""
+    total: int | None
+    """The total that `ctx.progress` reported last, in an earlier attempt or in this one; None before."""
+    processed: int
+    """The same for the processed ones; 0 before."""
+    failed: int
+    """The same for the failed ones; 0 before."""
+
     def __init__(
         self,
         job: Job,
@@ -183,7 +198,7 @@ class BaseContext:
 class Context(BaseContext):
     """The context of a coroutine: `async def send(ctx: Context, to: str) -> None`.
 
-    Everything here is awaited. A plain function has a `SyncContext` instead, where the same names block.
+    Its calls to the store are awaited. A plain function has a `SyncContext` instead, where the same names block.
     """
 
     # Calling out

@@ -42,7 +42,9 @@ class Batch(Generic[M_co, R_co]):
 
     def __init__(self, client: Client, callback: JobHandle[R_co], jobs: Sequence[JobHandle[M_co]]) -> None:
         self.callback = callback
+        """The handle of the callback."""
         self.jobs = jobs
+        """The handles of the jobs, in the order of the calls."""
         self._client = client
 
     def __repr__(self) -> str:

@@ -51,6 +51,7 @@ class JobHandle(Generic[R_co]):
         self, client: Client, id: UUID, definition: Definition | None = None, *, existing: bool = False
     ) -> None:
         self.id = id
+        """The id of the job: `app.find(id)` makes a handle from it in another process."""
         self.existing = existing
         """Whether the enqueue made no new job, because this job held its key already."""
         self._client = client

@@ -62,6 +62,7 @@ class Schedule(Generic[R_co]):
 
     def __init__(self, app: Windlass, declaration: Declaration) -> None:
         self.name = declaration.name
+        """The name in the store, and on the command line: `windlass schedules show NAME`."""
         self._app = app
         self._declaration = declaration
 

@@ -93,47 +93,49 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One row of a store. Positional, in the order of `COLUMNS`, for speed: it is built for every claimed job."""
+    """The record of a job, as the store has it."""
+
+    # One row, positional and in the order of `COLUMNS`, for speed: it is built for every claimed job.
 
     id: UUID
     tenant: str
     queue: str
     type: str
     status: State
-    priority: int
-    input: str
-    output: str | None
-    error: str | None
-    cost_cents: int
-    attempt: int
+    priority: int  # a higher number is claimed first
+    input: str  # a JSON object; `arguments()` decodes it
+    output: str | None  # the result as JSON
+    error: str | None  # the last error, a `Failure` as JSON
+    cost_cents: int  # of all attempts
+    attempt: int  # counted attempts, the running one included
     max_attempts: int
-    crashes: int
-    rescues: int
-    run_at: datetime
-    token: UUID | None
-    fence: int
-    worker: UUID | None
+    crashes: int  # deaths of a process that may be the job's fault
+    rescues: int  # how often a sweep released the job of a dead worker
+    run_at: datetime  # when it is due
+    token: UUID | None  # of the lease
+    fence: int  # grows with each claim
+    worker: UUID | None  # that holds the lease
     claimed_at: datetime | None
-    key: str | None
-    parent: UUID | None
+    key: str | None  # its unique key
+    parent: UUID | None  # the job that spawned it, or the callback of its batch
     pipeline: str | None
-    phase: str
-    phase_rank: int
-    total: int | None
+    phase: str  # of its pipeline; else the queue
+    phase_rank: int  # the place of its phase in the pipeline
+    total: int | None  # progress: see `ctx.progress`
     processed: int
     failed: int
-    trace: str | None
+    trace: str | None  # a W3C traceparent
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
-    cancel_requested: bool
-    reason: str | None
+    cancel_requested: bool  # a cancel waits for its handler to stop
+    reason: str | None  # why it is dead or cancelled
     copied_from: UUID | None
     attempts: str | None
     """A JSON array of `Attempt`s, without a first attempt that succeeded and logged nothing; None: there is none."""
     followed: bool = False  # its end changes other rows: a waiting job, a key, a follow-up, a child
-    follow_ups: str | None = None
+    follow_ups: str | None = None  # as JSON, by `dead`, `cancelled` and `succeeded`
     limits: list[str] | None = None  # keys of limits and rates that it counts against
     parked_on: str | None = None  # the key that was full when a claim last tried the job
 
@@ -149,7 +151,7 @@ class Job(msgspec.Struct, frozen=True):
         return self.crashes > 0
 
     def arguments(self) -> dict[str, Any]:
-        """The input, decoded without the handler's hints."""
+        """The input as plain JSON, without the handler's hints: `job.record().arguments()["to"]`."""
         decoded: dict[str, Any] = msgspec.json.decode(self.input)
         return decoded
 

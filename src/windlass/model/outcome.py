@@ -31,7 +31,8 @@ class Retry(Directive):
     """This attempt failed; the next one is due after `after` instead of the retry policy's delay.
 
     `raise Retry("busy", after=response.headers["Retry-After"])` uses up an attempt: without one left, the job is dead.
-    `return Retry(…)` does the same. With `bucket=`, no job of any worker has a token of that rate for as long.
+    `return Retry(…)` does the same. With `bucket=`, that rate gives no token to any job for as long, and for a day at
+    most: `Retry-After` for all.
     """
 
     def __init__(
@@ -41,10 +42,6 @@ class Retry(Directive):
         after: Duration | None = None,
         bucket: str | None = None,
     ) -> None:
-        """With `bucket`, that rate gives no token to any job for as long: `Retry-After` for all.
-
-        The hold lasts a day at most, also when the retry itself is later.
-        """
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
         if bucket is not None and not (isinstance(bucket, str) and bucket):

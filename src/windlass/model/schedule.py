@@ -106,19 +106,22 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def timing(self) -> Timing:
+        """When it ticks, edits included."""
         return (self.edited and self.edited.timing) or self.declared.timing
 
     @property
     def catch_up(self) -> CatchUp:
+        """What becomes of missed ticks, edits included."""
         return (self.edited and self.edited.catch_up) or self.declared.catch_up
 
     @property
     def overlap(self) -> Overlap:
+        """What a tick does while the last job has not ended, edits included."""
         return (self.edited and self.edited.overlap) or self.declared.overlap
 
     @property
     def job(self) -> NewJob:
-        """The template of its jobs."""
+        """The template of its jobs, edits included."""
         edited, job = self.edited, self.declared.job
         if edited is None:
             return job

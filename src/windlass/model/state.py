@@ -19,13 +19,13 @@ from enum import StrEnum
 class State(StrEnum):
     """The state of a job."""
 
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    DEAD = "dead"
-    WAITING = "waiting"
-    CANCELLED = "cancelled"
+    QUEUED = "queued"  # due now, or at run_at
+    RUNNING = "running"  # claimed by a worker
+    SUCCEEDED = "succeeded"  # its result is stored; no transition leaves this state
+    FAILED = "failed"  # the last attempt failed; the next one is due at run_at
+    DEAD = "dead"  # attempts used up, an error that no retry repairs, or too many crashes; a replay starts it over
+    WAITING = "waiting"  # for children, a signal or a time; no worker holds it
+    CANCELLED = "cancelled"  # a resume brings it back
 
 
 class Verb(StrEnum):

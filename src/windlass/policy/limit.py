@@ -54,6 +54,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
+        """The name of the rule, the same on the whole database."""
         return self.rule.name
 
     @property

@@ -14,9 +14,11 @@ LONGEST_DELAY = 7 * 86_400.0  # seconds; bounds the doubling
 
 
 class RetryPolicy(Protocol):
-    """How long a job waits after its attempt number `attempt` failed; the first attempt is 1."""
+    """What `retry=` takes: how long a failed job waits for its next attempt."""
 
-    def delay(self, attempt: int) -> float: ...
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after the attempt of this number failed; the first is 1: `policy.delay(1)`."""
+        ...
 
 
 class Exponential(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class Delays(msgspec.Struct, frozen=True):
 
 
 def exponential(
-    base: Duration = "10s", *, factor: float = 2, jitter: float = 0.0, most: Duration = LONGEST_DELAY
+    base: Duration = "10s", *, factor: float = 2, jitter: float = 0.0, most: Duration = "7d"
 ) -> RetryPolicy:
     """Wait `base`, then `factor` times longer after each failure, at most `most`: `retry=exponential("10s")`.
 

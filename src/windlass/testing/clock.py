@@ -27,9 +27,11 @@ class ManualClock:
         self._moving = threading.Lock()
 
     def now(self) -> datetime:
+        """The time of this clock, in UTC."""
         return self._start + self._elapsed
 
     def monotonic(self) -> float:
+        """The seconds by which the clock was moved so far."""
         return self._elapsed.total_seconds()
 
     async def sleep(self, seconds: float) -> None:

@@ -150,6 +150,7 @@ class Harness:
         return raising([self._wait(lambda threads: self._run_one(which, threads), "windlass.arun_one(…)")], strict)[0]
 
     async def arun_one(self, which: Which = None, *, raise_errors: bool | None = None) -> AttemptResult:
+        """As `run_one`, awaited: `await windlass.arun_one(send)`."""
         __tracebackhide__ = True
         return raising([await self._run_one(which, None)], self._strict(raise_errors))[0]
 

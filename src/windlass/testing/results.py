@@ -31,10 +31,12 @@ class AttemptResult:
 
     @property
     def id(self) -> UUID:
+        """The id of the job."""
         return self.job.id
 
     @property
     def type(self) -> str:
+        """The type of the job."""
         return self.job.type
 
     @property
@@ -44,6 +46,7 @@ class AttemptResult:
 
     @property
     def arguments(self) -> dict[str, Any]:
+        """The arguments of the job, as plain JSON: `ran.arguments["to"]`."""
         return self.job.arguments()
 
     @property
@@ -53,6 +56,7 @@ class AttemptResult:
 
     @property
     def failed(self) -> bool:
+        """Whether the attempt ended with an error; a snooze, a cancel and a release are none."""
         return self.ending in FAILURES
 
     def __repr__(self) -> str:
