@@ -42,6 +42,8 @@ MISTAKES = {
     "jobs failed": "that is a state; write the term: windlass jobs state:failed",
     "jobs get 123456": "to see one job: windlass jobs show ID",
     "gates close --queue mail": "windlass gates pause --queue mail",
+    "gates open --queue mail": "to start its jobs again: windlass gates resume --queue mail",
+    "gates drain --queue mail": "windlass gates pause --queue mail --claimed finish",
     "schedules disable nightly": "to stop firing: windlass schedules pause NAME",
     "schedules run nightly": "to enqueue its job now: windlass schedules fire NAME",
     "tenants set acme 3": "windlass tenants weigh acme 3",
