@@ -18,6 +18,10 @@ from windlass.model.state import State
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
 
+UNREADABLE = "unreadable"  # the type of an error that is not in the form Windlass writes
+ABANDONED = "Abandoned"  # the type of the error of a job whose wait cannot be met any more
+LAST_OUTCOMES = ("raised", "timeout", "retry", "dead", "crashed")  # of attempts after which a job may be dead
+
 
 class Policy(StrEnum):
     """What a bad end (dead, cancelled or gone) of an awaited job means for the job that waits."""
@@ -93,9 +97,13 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The record of a job, as the store has it."""
+    """The record of a job, as `job.record()` returns it.
 
-    # One row, positional and in the order of `COLUMNS`, for speed: it is built for every claimed job.
+    `input`, `output`, `error` and `attempts` are JSON as it is stored, with every digit of its numbers: an HTTP API can
+    pass them on as they are. The methods `arguments()`, `result()`, `failure()` and `history()` decode them.
+    """
+
+    # Positional, in the order of COLUMNS, for speed: one is made for every claimed job.
 
     id: UUID
     tenant: str
@@ -150,10 +158,45 @@ class Job(msgspec.Struct, frozen=True):
         """Whether a worker died while it held this job: it runs in its own process until it has run without harm."""
         return self.crashes > 0
 
+    @property
+    def retries(self) -> int:
+        """How many retries the job was given: 0 until its first attempt has failed, and 1 from then on.
+
+        A job that is dead after four attempts had 3. Snoozes, releases and waits are no retries. A phase of a pipeline
+        and a replay count from 0.
+        """
+        if self.status in (State.RUNNING, State.SUCCEEDED):
+            return max(self.attempt - 1, 0)  # this attempt has not failed
+        if self.status is not State.DEAD:
+            return self.attempt  # of attempts that failed; any other attempt was taken off again
+        for last in reversed(self.history()):
+            if last.fence == self.fence and last.outcome in LAST_OUTCOMES:
+                return max(last.attempt - 1, 0)
+        failure = self.failure()
+        uncounted = self.reason == "crashed" or (failure is not None and failure.type == ABANDONED)
+        return self.attempt if uncounted else max(self.attempt - 1, 0)
+
     def arguments(self) -> dict[str, Any]:
         """The input as plain JSON, without the handler's hints: `job.record().arguments()["to"]`."""
         decoded: dict[str, Any] = msgspec.json.decode(self.input)
         return decoded
+
+    def result(self) -> Any:
+        """The output, decoded without the handler's hints; `find(id).result()` decodes it by them. None: no output."""
+        return None if self.output is None else msgspec.json.decode(self.output)
+
+    def failure(self) -> Failure | None:
+        """The last error; None: no attempt has failed. An error in another form becomes the message."""
+        if self.error is None:
+            return None
+        try:
+            return msgspec.json.decode(self.error, type=Failure)
+        except (msgspec.MsgspecError, ValueError):
+            return Failure(type=UNREADABLE, message=self.error, attempt=self.attempt, attempted_at=self.updated_at)
+
+    def history(self) -> list[Attempt]:
+        """The recorded attempts, oldest first: without a first attempt that succeeded and logged nothing."""
+        return attempts_in(self.attempts)
 
 
 COLUMNS = Job.__struct_fields__
