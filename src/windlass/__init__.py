@@ -68,6 +68,17 @@ if TYPE_CHECKING:
     from windlass.model.admission import BudgetRow, Gate, GateKind, GateState, LimitRow, TenantRow
     from windlass.model.job import Attempt, Failure
     from windlass.model.outcome import Ending
+    from windlass.model.rows import (
+        AuditRow,
+        JobDetails,
+        JobRow,
+        LimitUse,
+        Liveness,
+        QueueRow,
+        WaitKind,
+        WaitReason,
+        WorkerRow,
+    )
     from windlass.model.schedule import CatchUp, Overlap, ScheduleRow, TickOutcome, TickRow
     from windlass.observe.events import (
         Event,
@@ -79,7 +90,6 @@ if TYPE_CHECKING:
         WorkerStarted,
         WorkerStopped,
     )
-    from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
 
 __version__ = "0.1.0"
 
@@ -115,10 +125,12 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobDead",
+    "JobDetails",
     "JobEnded",
     "JobFinished",
     "JobHandle",
     "JobNotFound",
+    "JobRow",
     "JobStarted",
     "JobType",
     "JobUnsuccessful",
@@ -127,6 +139,8 @@ __all__ = [
     "LeasesLost",
     "Limit",
     "LimitRow",
+    "LimitUse",
+    "Liveness",
     "Overlap",
     "Pace",
     "Pipeline",
@@ -161,6 +175,8 @@ __all__ = [
     "UnknownType",
     "UnusableConnection",
     "ValueRefused",
+    "WaitKind",
+    "WaitReason",
     "Windlass",
     "WindlassError",
     "WorkerRow",
@@ -183,11 +199,11 @@ LAZY = {
     "windlass.model.admission": "BudgetRow Gate GateKind GateState LimitRow TenantRow",
     "windlass.model.job": "Attempt Failure",
     "windlass.model.outcome": "Ending",
+    "windlass.model.rows": "AuditRow JobDetails JobRow LimitUse Liveness QueueRow WaitKind WaitReason WorkerRow",
     "windlass.model.schedule": "CatchUp Overlap ScheduleRow TickOutcome TickRow",
     "windlass.observe.events": (
         "Event JobEnded JobFinished JobStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
     ),
-    "windlass.store.protocol": "AuditRow QueueRow WorkerRow",
 }
 """Modules whose names most programs never use: they are imported when a program first names one."""
 

@@ -55,7 +55,7 @@ class GateArguments(TypedDict, total=False):
 
 
 class Operators:
-    """The methods of `Windlass` that pause and resume jobs, and set budgets and weights."""
+    """The methods of `Windlass` that pause and resume jobs, set budgets and weights, and wake workers."""
 
     _client: Client
     _noun = "app"
@@ -125,6 +125,17 @@ class Operators:
         await self._client.aask(lambda store: store.weigh(tenant, checked, actor=self._actor))
 
     set_weight = blocking(aset_weight)
+
+    # Workers
+
+    async def awake(self, queue: str = "*") -> None:
+        """Wake the workers of a queue after your own commit of an enqueue with `conn=`: `app.wake("mail")`.
+
+        Without it they find the job by their next poll, a second later at most. A SQLAlchemy session wakes them itself.
+        """
+        await self._client.aask(lambda store: store.wake(queue))
+
+    wake = blocking(awake)
 
     @property
     def _actor(self) -> str:

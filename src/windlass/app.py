@@ -23,10 +23,10 @@ from windlass.handler.context import Context
 from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Moment
-from windlass.model.job import EdgePolicy, parse_id
-from windlass.model.state import State
+from windlass.model.job import EdgePolicy
 from windlass.policy.limit import KeyBy, Limit, limit, rate
 from windlass.policy.unique import Scope
+from windlass.reads import Reads
 from windlass.store import make_migrator
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from windlass.handles.graph import Graph
     from windlass.handles.schedule import Schedule
     from windlass.integrations.lifespan import Lifespan
-    from windlass.model.schedule import CatchUp, Overlap, ScheduleRow
+    from windlass.model.schedule import CatchUp, Overlap
     from windlass.runtime.worker import Worker
     from windlass.store.migrate import Migration
-    from windlass.store.protocol import WorkerRow
 
 M = TypeVar("M")
 P = ParamSpec("P")
@@ -77,7 +76,7 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> PlainJob[P, R]: ...
 
 
-class Windlass(Operators):
+class Windlass(Reads, Operators):
     """Jobs on one database: declare job types, enqueue jobs, run workers, and operate them.
 
         app = Windlass("postgresql://localhost/shop")   # or Windlass(): WINDLASS_URL, else the file windlass.db
@@ -345,39 +344,6 @@ class Windlass(Operators):
 
     batch = blocking_enqueue(_batch)
     abatch = awaited_enqueue(_batch)
-
-    # Reading
-
-    async def afind(self, id: str | UUID) -> JobHandle[object]:
-        """A handle for the job with this id: `app.find("0198…").status()`. Raises JobNotFound when there is none."""
-        wanted = parse_id(id)
-        record = await JobHandle[object](self._client, wanted).arecord()
-        return JobHandle(self._client, wanted, self._registry.of(record))
-
-    async def acounts(self) -> dict[State, int]:
-        """Jobs by state, history included: `app.counts()[State.DEAD]`."""
-        return await self._client.aask(lambda store: store.counts())
-
-    async def aworkers(self) -> list[WorkerRow]:
-        """The workers that are registered in the store."""
-        return await self._client.aask(lambda store: store.workers())
-
-    async def aschedules(self) -> list[ScheduleRow]:
-        """The schedules in the store, with their edits and the times of their next ticks."""
-        return await self._client.aask(lambda store: store.schedules())
-
-    async def awake(self, queue: str = "*") -> None:
-        """Wake the workers of a queue after your own commit of an enqueue with `conn=`: `app.wake("mail")`.
-
-        Without it they find the job by their next poll, a second later at most. A SQLAlchemy session wakes them itself.
-        """
-        await self._client.aask(lambda store: store.wake(queue))
-
-    find = blocking(afind)
-    counts = blocking(acounts)
-    workers = blocking(aworkers)
-    schedules = blocking(aschedules)
-    wake = blocking(awake)
 
     # Working
 

@@ -121,3 +121,20 @@ def spell(value: float) -> str:
     if rest or not pieces:
         pieces.append(f"{rest:g}s")
     return "".join(pieces)
+
+
+def format_span(seconds: float) -> str:
+    """A duration in one unit: `45s`, `12m`, `30h`, `9d`."""
+    seconds = max(0.0, seconds)
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
+        if seconds < size * most:
+            return f"{seconds / size:.0f}{unit}" if seconds >= 1 else ("0s" if seconds == 0 else "<1s")
+    return f"{seconds / 86_400:.0f}d"
+
+
+def to_local(moment: datetime) -> datetime:
+    """The moment in this machine's time zone; unchanged at the ends of the calendar, where no zone can show it."""
+    try:
+        return moment.astimezone()
+    except (OverflowError, ValueError):
+        return moment

@@ -219,7 +219,7 @@ def test_a_job_at_a_full_limit_says_what_it_waits_for(cli_store: CliStore) -> No
     assert f"  limits    {KEY}\n" in output
     assert f", waits for limit {KEY} (2 of 2 in use)\n" in output
     assert (record["limits"], record["parked_on"]) == ([KEY], KEY)
-    assert f"waits for {KEY}" in cli_store.run("jobs", "list", f"id:{waiting}").stdout
+    assert f"waits for limit {KEY} (2 of 2 in use)" in cli_store.run("jobs", "list", f"id:{waiting}").stdout
 
 
 def test_a_job_at_a_rate_and_at_a_hold_says_so(cli_store: CliStore) -> None:

@@ -43,7 +43,7 @@ def test_a_job_has_the_documented_shape(file_cli_store: CliStore) -> None:
 
     assert [list(each) for each in listed] == [list(json.loads(example))]
     more = [name for name in shown if name not in listed[0]]
-    assert more == ["waits", "links", "steps", "signals", "audit"]
+    assert more == ["reasons", "waits", "links", "steps", "signals", "audit"]
     assert all(f"`{name}`" in (DOCS / "cli.md").read_text() for name in more)
 
 

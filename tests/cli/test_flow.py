@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from windlass.cli.show.job_details import describe_wait
 from windlass.cli.show.live_log import describe_flow
 from windlass.clock import SystemClock
 from windlass.model.flow import Advance, Flow, FollowUp, Memory, Moment, Spawn, Waiting
@@ -280,7 +279,6 @@ def waits(
 @pytest.mark.parametrize(
     ("wait", "message"),
     [
-        (None, ""),
         (waits(need=3, pending=1_000, succeeded=2), "for jobs: 2 of 3 needed, 1,000 to come"),
         (waits(signal="approved"), "for the signal approved"),
         (
@@ -290,10 +288,12 @@ def waits(
         (waits(wake_at=NOW - timedelta(seconds=5)), "until 2026-01-01 .* \\(5s ago\\)"),
     ],
 )
-def test_a_wait_is_described_in_one_line(wait: Waiting | None, message: str) -> None:
+def test_a_wait_is_described_in_one_line(wait: Waiting, message: str) -> None:
     import re
 
-    assert re.fullmatch(message, describe_wait(wait, NOW))
+    from windlass.store.reasons import explain_wait
+
+    assert re.fullmatch(f"waits {message}", explain_wait(uuid4(), wait, NOW).text)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_list_shows_the_phase_and_finds_by_parent_pipeline_phase_and_key(cli_s
 
     assert found(f"parent:{job}") == [str(child)]
     assert found("pipeline:site") == found("phase:form") == found("key:example.org") == [str(job)]
-    assert cli_store.run("jobs", "pipeline:site").stdout.strip().endswith("\tsite: form")
+    assert "\tsite: form · " in cli_store.run("jobs", "pipeline:site").stdout
 
 
 def test_a_state_is_shown_with_the_programs_own_name_for_it(program_dir: Path, cli_store: CliStore) -> None:

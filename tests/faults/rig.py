@@ -18,7 +18,8 @@ import pytest
 
 from windlass import State, Windlass
 from windlass.model.job import Job, NewJob, new_id
-from windlass.store.protocol import Store, WorkerRow
+from windlass.model.rows import WorkerRow
+from windlass.store.protocol import Store
 
 from .process import Process
 

@@ -13,7 +13,7 @@ from .source import Import, expect_none, imports, modules
 
 BASE = "address blocking clock config errors failpoints names"
 MODEL = f"{BASE} model payload policy"
-PROGRAM = f"{MODEL} store connection client declare handler handles admin"
+PROGRAM = f"{MODEL} store connection client declare handler handles admin reads"
 
 LAYERS = {
     # part: the parts that it may import
@@ -36,6 +36,7 @@ LAYERS = {
     "handler": PROGRAM,
     "handles": PROGRAM,
     "admin": PROGRAM,
+    "reads": PROGRAM,
     "app": f"{PROGRAM} observe",
     "__init__": f"{PROGRAM} app observe",
     # What runs jobs.

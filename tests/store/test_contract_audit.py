@@ -21,7 +21,7 @@ from .rig import TYPE, alone
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.store.protocol import AuditRow
+    from windlass.model.rows import AuditRow
 
     from .rig import Rig
 

@@ -75,8 +75,8 @@ async def test_an_arrival_of_an_earlier_wait_counts_for_nothing(rig: Rig) -> Non
     counted = await store._run_in_transaction(lambda: run("count_arrivals", [stale]))
 
     assert list(counted) == []
-    waiting = await store.waiting(parent)
-    assert waiting.pending == 2
+    waits = await store.waits([parent])
+    assert waits[parent].pending == 2
 
 
 async def test_a_batchs_counters_follow_its_jobs(rig: Rig) -> None:

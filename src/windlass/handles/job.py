@@ -18,7 +18,7 @@ from windlass.blocking import blocking
 from windlass.clock import Duration, seconds
 from windlass.declare.registry import Definition
 from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout, StoreError
-from windlass.model.job import Failure, Job, NewJob
+from windlass.model.job import Job, NewJob
 from windlass.model.state import FINAL, State, Verb
 from windlass.names import name_problem
 from windlass.payload.packing import pack
@@ -26,6 +26,7 @@ from windlass.store.parts.messages import cancel_message
 
 if TYPE_CHECKING:
     from windlass.client import Client
+    from windlass.model.rows import JobDetails, WaitReason
     from windlass.store.protocol import Store
 
 R_co = TypeVar("R_co", covariant=True)
@@ -89,7 +90,36 @@ class JobHandle(Generic[R_co]):
         job = await self._client.aask(self._find)
         return job.status.value if self._definition is None else self._definition.label(job)
 
+    async def awhy(self) -> WaitReason | None:
+        """Why the job does not start: a paused queue, a spent budget, a full limit, no worker, its time, a signal, …
+
+        `print(job.why().text)` prints `queue mail is paused by ann: the server moves`, and `why.command` is the command
+        that helps. None: it runs, it has ended, or a worker may start it now. `app.jobs(…)` has it for each row.
+        """
+        from windlass.store.reasons import read_reasons
+
+        now = self._client.clock.now()
+
+        async def read(store: Store) -> WaitReason | None:
+            reasons = await read_reasons(store, [await self._find(store)], now)
+            return next(iter(reasons[self.id]), None)
+
+        return await self._client.aask(read)
+
+    async def adetails(self) -> JobDetails:
+        """What the store holds beside the record: why it waits, its links, steps and signals, its rows of the audit."""
+        from windlass.reads import read_details
+
+        now = self._client.clock.now()
+
+        async def read(store: Store) -> JobDetails:
+            return await read_details(store, await self._find(store), now)
+
+        return await self._client.aask(read)
+
     record = blocking(arecord)
+    why = blocking(awhy)
+    details = blocking(adetails)
     status = blocking(astatus)
     label = blocking(alabel)
 
@@ -209,8 +239,7 @@ class JobHandle(Generic[R_co]):
                 job, workers = await self._find(store), await store.workers()
         except (StoreError, JobNotFound, TimeoutError):
             return ""
-        now = self._client.clock.now()
-        if job.status in FINAL or any(row.is_alive(now) and row.serves(job) for row in workers):
+        if job.status in FINAL or any(row.serves(job) for row in workers):
             return ""
         return (
             f": no live worker serves the type {job.type!r} on the queue {job.queue!r}; start one: windlass worker "
@@ -221,7 +250,7 @@ class JobHandle(Generic[R_co]):
         if job.status is State.CANCELLED:
             raise JobCancelled(f"job {self.id} ({job.type}) was cancelled; bring it back: job.resume()")
         if job.status is State.DEAD:
-            last = None if job.error is None else msgspec.json.decode(job.error, type=Failure)
+            last = job.failure()
             why = "" if last is None else f": {last.type}: {last.message}"
             raise JobDead(f"job {self.id} ({job.type}) is dead ({job.reason}){why}; start it over: job.replay()")
         text = job.output if job.output is not None else "null"

@@ -24,7 +24,7 @@ class Directive(Exception):
     It is an `Exception`: a handler that raises it inside a `try` with `except Exception` catches it. Return it there.
     """
 
-    is_directive = True  # for the check of return hints: a directive is no result
+    _is_directive = True  # for the check of return hints: a directive is no result
 
 
 class Retry(Directive):

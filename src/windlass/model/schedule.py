@@ -18,6 +18,7 @@ from windlass.model.job import NewJob
 if TYPE_CHECKING:
     from windlass.config import Settings
 
+LATE = 30.0  # seconds: a tick that is due for longer has no worker; before that, a worker may be busy or just starting
 TEMPLATE_ID = UUID(int=0)
 """The id in a schedule's template: each job gets its own."""
 
@@ -103,6 +104,16 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime | None = None  # the last tick that fired
     last_job: UUID | None = None
     now: datetime  # the store's
+    when: str = ""  # the timing in plain words; only `app.schedules()` sets it
+    upcoming: tuple[datetime, ...] = ()  # the next ticks; only `app.schedules()` sets them
+
+    @property
+    def late(self) -> float | None:
+        """For how many seconds the next tick is overdue; None where it is not late."""
+        if self.paused or self.next_at is None:
+            return None
+        late = (self.now - self.next_at).total_seconds()
+        return late if late > LATE else None
 
     @property
     def timing(self) -> Timing:

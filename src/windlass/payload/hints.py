@@ -15,7 +15,7 @@ UNIONS = (typing.Union, UnionType)
 def stored_hint(hint: Any) -> Any:
     """A return hint without the directives in it: `int | Snooze` is stored as an int, and a returned Snooze is not."""
     members = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
-    stored = [member for member in members if not getattr(member, "is_directive", False)]
+    stored = [member for member in members if not getattr(member, "_is_directive", False)]
     if len(stored) == len(members):
         return hint
     return typing.Union[tuple(stored)] if stored else None  # noqa: UP007 (made of a list)

@@ -24,6 +24,7 @@ from windlass.errors import ConfigError, ScheduleError
 from windlass.model.schedule import CatchUp, Edit, ScheduleRow, Timing
 from windlass.names import name_problem
 
+FIRES = 5  # next ticks that a list shows
 GRACE = timedelta(seconds=30)
 """A tick that is processed later than this, or later than half the interval to the next tick, was missed."""
 
@@ -135,6 +136,22 @@ def upcoming(row: ScheduleRow, count: int) -> list[datetime]:
     if begin is not None and (row.paused or begin < row.now):
         begin = first(row.timing, row.now)
     return list(islice(_ticks_from(timetable(row.timing), begin), count))
+
+
+def list_fires(row: ScheduleRow, count: int = FIRES) -> list[datetime]:
+    """The next fires; where this machine does not know the time zone, only the next one, from the store."""
+    try:
+        return upcoming(row, count)
+    except ScheduleError:
+        return [] if row.next_at is None else [row.next_at]
+
+
+def describe(timing: Timing) -> str:
+    """`at 03:00 every day (Europe/Berlin)`; where this machine does not know the time zone, the cron line."""
+    try:
+        return timetable(timing).describe()
+    except ScheduleError:
+        return f"cron {timing.cron} ({timing.tz})"
 
 
 def _ticks_from(table: Timetable, tick: datetime | None) -> Iterator[datetime]:

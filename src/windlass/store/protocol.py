@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -22,6 +21,7 @@ import msgspec
 from windlass.model.flow import Linked, Memory, Recollection, Waiting
 from windlass.model.job import Job, Lease, NewJob
 from windlass.model.outcome import Progress, Transition
+from windlass.model.rows import AuditRow, QueueRow, WorkerRow
 from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
 from windlass.store.protocol_admission import AdmissionStore
@@ -102,55 +102,6 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     rescued: int = 0  # jobs of dead workers, claimable again
     dead_after_crashes: int = 0  # jobs that are dead now, because too many of their workers died
     late: bool = False  # the database had not answered for long: no job was rescued yet
-
-
-class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's row."""
-
-    id: UUID
-    name: str
-    started_at: datetime
-    alive_until: datetime
-    dead: bool
-    idle: bool
-    queues: tuple[str, ...] | None
-    types: tuple[str, ...]
-    concurrency: int
-    running: int  # leases it holds
-
-    def is_alive(self, now: datetime) -> bool:
-        return not self.dead and self.alive_until > now
-
-    def serves(self, job: Job) -> bool:
-        """Whether this worker claims jobs of that queue and type."""
-        return (self.queues is None or job.queue in self.queues) and job.type in self.types
-
-
-class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with its jobs by state."""
-
-    queue: str
-    queued: int
-    running: int
-    failed: int
-    waiting: int
-    dead: int
-    lag: float | None  # seconds for which its oldest due job could have started
-
-
-class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A final transition, or an operation."""
-
-    number: int
-    at: datetime
-    action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the action that a job's type declares
-    actor: str | None  # None: the engine
-    job: UUID | None
-    type: str | None
-    queue: str | None
-    tenant: str | None
-    reason: str | None
-    subject: str | None = None  # what an operation changed, where it is no job: `queue:mail`, `schedule:nightly`
 
 
 class Heartbeat(Protocol):
@@ -295,8 +246,8 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         """The jobs that this one knows by name, with their states now."""
         ...
 
-    async def waiting(self, job: UUID) -> Waiting | None:
-        """What this job waits for; None when it does not wait."""
+    async def waits(self, jobs: Sequence[UUID]) -> dict[UUID, Waiting]:
+        """What these jobs wait for, without those that do not wait."""
         ...
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...

@@ -67,8 +67,8 @@ class AdmissionStore(Protocol):
         """Open or close a gate, with a row of the audit; workers are notified at once, and know it within a second."""
         ...
 
-    async def limits(self, name: str | None = None) -> list[LimitRow]:
-        """The keys in use, those with most parked jobs first; with `name`, only of that name or of that key."""
+    async def limits(self, *names: str) -> list[LimitRow]:
+        """The keys in use, those with most parked jobs first; with names, only those of these names or keys."""
         ...
 
     async def holders(self, key: str, *, page: int = 50) -> list[Job]:

@@ -16,7 +16,8 @@ from windlass.cli.show.output import Cell, Column, id_cell, print_json, print_ta
 
 if TYPE_CHECKING:
     from windlass.config import Settings
-    from windlass.store.protocol import AuditRow, Store
+    from windlass.model.rows import AuditRow
+    from windlass.store.protocol import Store
 
 SHORT = 10  # characters that an actor and a reason keep: other columns are left out before
 ENGINE = "–"  # no actor: the engine itself

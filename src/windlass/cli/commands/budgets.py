@@ -78,23 +78,15 @@ def list_budgets(app: str | None, url: str | None, as_json: bool) -> None:
 
 
 def _row(row: BudgetRow, now: datetime) -> list[Cell]:
-    spent = is_spent(row)
+    spent = row.is_spent
     return [
         Cell(f"{row.kind} {row.name}", raw=f"{row.kind}:{row.name}"),
         number_cell(row.cents),
         Cell(format_window(row.seconds), raw="month" if row.seconds is None else f"{row.seconds:g}"),
         number_cell(row.spent),
-        number_cell(cents_left(row), "bold red" if spent else ""),
+        number_cell(row.left, "bold red" if spent else ""),
         Cell(describe_state(row, now), "bold red" if spent else "green", raw=row.until.isoformat()),
     ]
-
-
-def is_spent(row: BudgetRow) -> bool:
-    return row.spent >= row.cents
-
-
-def cents_left(row: BudgetRow) -> int:
-    return max(0, row.cents - row.spent)
 
 
 def describe_state(row: BudgetRow, now: datetime) -> str:
@@ -103,7 +95,7 @@ def describe_state(row: BudgetRow, now: datetime) -> str:
         return "0: nothing starts"
     return (
         f"spent, opens in {format_age(now, row.until)}"
-        if is_spent(row)
+        if row.is_spent
         else f"open, new window in {format_age(now, row.until)}"
     )
 
@@ -123,8 +115,8 @@ def budget_document(row: BudgetRow) -> dict[str, Any]:
         "cents": row.cents,
         "seconds": row.seconds,
         "spent": row.spent,
-        "left": cents_left(row),
-        "open": not is_spent(row),
+        "left": row.left,
+        "open": not row.is_spent,
         "until": row.until,
     }
 
@@ -196,11 +188,11 @@ def _print_budget(row: BudgetRow) -> None:
         f"{row.kind} {row.name} may cost {format_count(row.cents, 'cent')} per {format_window(row.seconds)}",
         style="green",
     )
-    print_detail(f"{row.spent:,} spent, {cents_left(row):,} left; {describe_state(row, now)}")
+    print_detail(f"{row.spent:,} spent, {row.left:,} left; {describe_state(row, now)}")
     if row.cents == 0:
         print_detail("running jobs finish; no other job starts until the budget is changed or dropped; " + SOON)
         print_detail(f"→ windlass budgets drop {join_words([f'--{row.kind}', row.name])}", style="dim")
-    elif is_spent(row):
+    elif row.is_spent:
         print_detail(f"running jobs finish; no other job starts until then; {SOON}")
 
 

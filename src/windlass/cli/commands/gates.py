@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import SOON, ListGroup, gate_options, parse_target, read_known_names, suggest_name
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
@@ -114,11 +113,6 @@ def audit_subject(gate: Gate) -> str:
     return "all" if gate.kind == "all" else f"{gate.kind}:{gate.name}"
 
 
-def resume_command(kind: str, name: str) -> str:
-    """The command that opens the gate again."""
-    return "windlass gates resume " + (join_words([f"--{kind}", name]) if kind != "all" else "--all")
-
-
 def gate_document(gate: Gate) -> dict[str, Any]:
     """A gate as `--json` prints it."""
     return {
@@ -219,6 +213,7 @@ def _result_document(target: GateName, gate: Gate | None, changed: bool) -> dict
 
 def _print_result(target: GateName, gate: Gate | None, state: str, *, changed: bool) -> None:
     from windlass.clock import SystemClock
+    from windlass.model.admission import resume_command
 
     if changed:
         print_text(f"{describe_gate(target)} is {state}", style=STYLES[state])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.commands.limits import describe_room, round_seconds, unknown_key
 from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.gate_options import SOON, suggest_name
@@ -30,6 +29,7 @@ def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -
     for longer, close a gate.
     """
     from windlass.clock import spell
+    from windlass.model.admission import round_seconds
 
     span = _parse_duration(time)
     settings = load_settings(url, app)
@@ -98,12 +98,14 @@ def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
         print_json({"key": key, "released": released})
     elif released:
         print_text(f"{key} is no longer held back", style="green")
-        print_detail(f"the next job may start: {describe_room(row)}; {SOON}")
+        print_detail(f"the next job may start: {row.describe_room()}; {SOON}")
     if not released:
         print_note(f"{key} is not held back")
 
 
 async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
+    from windlass.reads import unknown_key
+
     released = await store.end_hold(key, actor=actor)
     for row in await store.limits(key):
         if row.key == key:

@@ -15,7 +15,7 @@ from windlass.cli.commands.bulk import COMMANDS
 from windlass.cli.commands.signal import signal
 from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, filter_argument, join_words, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_misspelt_names, find_one, search_jobs
+from windlass.cli.parse.find_jobs import find_misspelt_names, find_one, read_pages
 from windlass.cli.parse.mistakes import HelpfulGroup
 from windlass.cli.parse.options import USUAL_ROWS, count_option
 from windlass.cli.parse.store_option import (
@@ -28,7 +28,6 @@ from windlass.cli.show.output import (
     Cell,
     Column,
     age_cell,
-    format_span,
     id_cell,
     print_json,
     print_table,
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from windlass.cli.show.job_details import JobDetails
     from windlass.config import Settings
     from windlass.model.filter import Filter
     from windlass.model.job import Job
-    from windlass.store.protocol import Store, WorkerRow
+    from windlass.model.rows import JobDetails, JobRow
+    from windlass.store.protocol import Store
 
 QUICK = 0.5  # seconds: a search that took longer is not repeated with fewer terms
 
@@ -55,7 +54,7 @@ COLUMNS = (
     Column("STATE"),
     Column("ATTEMPT", right=True, spare=3),
     Column("AGE", right=True, spare=1),
-    Column("DETAIL", flexible=True),
+    Column("DETAIL", flexible=True, least=34),  # the reason for which a job does not start needs the room
 )
 
 
@@ -124,70 +123,71 @@ def list_jobs(
     In a pipe: one line per job, with the whole id first and tabs between the columns.
     """
     from windlass.clock import SystemClock
+    from windlass.reads import read_jobs
 
     filter = parse_filter(words)
     settings, label = load_settings(url, app), load_labels(app)
-    began = time.monotonic()
-    found = call_store(settings, lambda store: search_jobs(store, filter, limit + 1, below))
+    now, began = SystemClock().now(), time.monotonic()
+
+    async def read(store: Store) -> list[JobRow]:
+        return await read_pages(
+            lambda size, below: read_jobs(store, filter, size, below, now, label), limit + 1, below, lambda job: job.id
+        )
+
+    found = call_store(settings, read)
     took = time.monotonic() - began
     page, more = found[:limit], len(found) > limit
     if as_json:
-        from windlass.cli.show.job_json import job_document
+        from windlass.cli.show.job_json import row_document
 
-        details_document = [job_document(job, label(job)) for job in page]
-        print_json({"filter": filter.text, "jobs": details_document, "next": page[-1].id if more else None})
+        jobs = [row_document(job) for job in page]
+        print_json({"filter": filter.text, "jobs": jobs, "next": page[-1].id if more else None})
         return
     if not page:
         _print_nothing_found(settings, filter, words, below, took)
         return
-    now = SystemClock().now()
-    print_table(COLUMNS, [_row(job, label(job), now) for job in page])
+    print_table(COLUMNS, [_row(job, now) for job in page])
     if more and sys.stdout.isatty():
         size = [] if limit == USUAL_ROWS else ["-n", str(limit)]
         print_text(f"more: windlass jobs list {join_words([*words, *size, '--below', str(page[-1].id)])}", style="dim")
 
 
-def _row(job: Job, label: str | None, now: datetime) -> list[Cell]:
+def _row(job: JobRow, now: datetime) -> list[Cell]:
     from windlass.cli.show.live_log import COLOURS
 
     return [
         id_cell(job.id),
         Cell(job.type),
         Cell(job.queue),
-        Cell(f"{job.status.value} ({label})" if label else job.status.value, COLOURS.get(job.status, "") or ""),
+        Cell(f"{job.status.value} ({job.label})" if job.label else job.status.value, COLOURS.get(job.status, "") or ""),
         Cell(f"{job.attempt}/{job.max_attempts}"),
         age_cell(job.created_at, now),
-        Cell(describe_job(job, now), "dim"),
+        Cell(describe_job(job), "dim"),
     ]
 
 
-def describe_job(job: Job, now: datetime) -> str:
-    """The most important facts about a job in its state."""
-    from windlass.cli.show.job_json import read_failure, summarize_failure
+def describe_job(job: JobRow) -> str:
+    """The most important facts about a job in its state; of a job that does not start, the reason."""
+    from windlass.cli.show.job_json import summarize_failure
     from windlass.clock import spell
     from windlass.model.state import State
 
-    failure = read_failure(job)
-    why = "" if failure is None else summarize_failure(failure)
-    wait = (job.run_at - now).total_seconds()
+    failure, held = job.failure(), "" if job.why is None else job.why.text
+    error = "" if failure is None else summarize_failure(failure)
     parts: list[str] = [f"{job.pipeline}: {job.phase}" if job.pipeline else ""]
-    parts += [f"waits for {job.parked_on}" if job.parked_on else ""]
     match job.status:
         case State.SUCCEEDED if job.started_at is not None and job.finished_at is not None:
             parts.append(f"in {spell((job.finished_at - job.started_at).total_seconds())}")
         case State.FAILED:
-            parts += [f"again in {format_span(wait)}" if wait > 0 else "due now", why]
+            parts += [held or "due now", error]
         case State.DEAD:
-            parts += [job.reason or "", why]
+            parts += [job.reason or "", error]
         case State.QUEUED:
-            parts += [
-                f"due in {format_span(wait)}" if wait > 0 else "",
-                f"after {job.crashes} crash{'' if job.crashes == 1 else 'es'}" if job.crashes else "",
-            ]
+            parts += [held, f"after {job.crashes} crash{'' if job.crashes == 1 else 'es'}" if job.crashes else ""]
         case State.CANCELLED:
             parts.append(job.reason or "")
         case State.WAITING:
-            parts.append(format_progress(job))
+            parts += [held, format_progress(job)]
         case State.RUNNING:
             parts += [format_progress(job), "asked to cancel" if job.cancel_requested else ""]
         case _:
@@ -254,7 +254,7 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
     The ID may be shortened to 6 or more digits of its beginning or end, as `windlass jobs list` shows them.
     """
     settings, label = load_settings(url, app), load_labels(app)
-    job, details, workers = call_store(settings, lambda store: _read_job(ctx, store, id))
+    job, details = call_store(settings, lambda store: _read_job(ctx, store, id))
     if as_json:
         from windlass.cli.show.job_details import details_document
         from windlass.cli.show.job_json import job_document
@@ -264,11 +264,12 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
     from windlass.cli.show.job_report import print_job
     from windlass.clock import SystemClock
 
-    print_job(job, details, workers, SystemClock().now(), label=label(job), full=full)
+    print_job(job, details, SystemClock().now(), label=label(job), full=full)
 
 
-async def _read_job(ctx: click.Context, store: Store, id: str) -> tuple[Job, JobDetails, list[WorkerRow]]:
-    from windlass.cli.show.job_details import read_details
+async def _read_job(ctx: click.Context, store: Store, id: str) -> tuple[Job, JobDetails]:
+    from windlass.clock import SystemClock
+    from windlass.reads import read_details
 
     job = await find_one(ctx, store, id)
-    return job, await read_details(store, job), await store.workers()
+    return job, await read_details(store, job, SystemClock().now())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +28,7 @@ from windlass.cli.show.output import (
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
     from windlass.model.job import Job
-    from windlass.store.protocol import Store
-
-SHOWN_HOLDERS = 100
-SHOWN_WAITERS = 10
-EVEN = 1e-6  # seconds by which a whole number of periods may differ from one second
+    from windlass.model.rows import LimitUse
 
 COLUMNS = (
     Column("KEY", flexible=True),
@@ -82,7 +77,7 @@ def list_limits(name: str | None, limit: int, app: str | None, url: str | None, 
     none is left, as in --json), and ROOM in seconds.
     """
     settings = load_settings(url, app)
-    rows = call_store(settings, lambda store: store.limits(name))
+    rows = call_store(settings, lambda store: store.limits(*([name] if name else [])))
     if as_json:
         print_json({"limits": [limit_document(row) for row in rows[:limit]], "total": len(rows)})
         return
@@ -99,59 +94,11 @@ def _row(row: LimitRow) -> list[Cell]:
     full = row.waiting or row.held
     return [
         Cell(row.key),
-        Cell(describe_rule(row)),
-        Cell(describe_use(row), raw=f"{row.used}/{capacity(row)}"),
+        Cell(row.describe_rule()),
+        Cell(row.describe_use(), raw=f"{row.used}/{'' if row.capacity is None else row.capacity}"),
         number_cell(row.waiting, "yellow" if row.waiting else "dim"),
-        Cell(describe_room(row), "yellow" if full else "green", raw=f"{free_in(row):.3f}"),
+        Cell(row.describe_room(), "yellow" if full else "green", raw=f"{row.room_in:.3f}"),
     ]
-
-
-def describe_rule(row: LimitRow) -> str:
-    """`2 at a time`, `5 per second`, `1 per 10s, 3 at once`."""
-    from windlass.clock import spell
-
-    if row.period is None:
-        return "no limit now" if row.most is None else f"{row.most} at a time"
-    count = round(1 / row.period)
-    even = count > 1 and abs(count * row.period - 1) < EVEN
-    spaced = f"{count:,} per second" if even else f"1 per {spell(row.period)}"
-    return spaced + (f", {row.burst} at once" if row.burst > 1 else "")
-
-
-def capacity(row: LimitRow) -> str:
-    if row.period is not None:
-        return str(row.burst)
-    return "" if row.most is None else str(row.most)
-
-
-def describe_use(row: LimitRow) -> str:
-    """The slots that are taken, `2 of 2`; for a rate the tokens, `3 left of 5`."""
-    if row.period is not None:
-        return f"{row.burst - row.used} left of {row.burst}"
-    return f"{row.used} of {capacity(row)}" if capacity(row) else str(row.used)
-
-
-def free_in(row: LimitRow) -> float:
-    """Seconds until there may be room."""
-    return max(row.free_in, row.held)
-
-
-def describe_room(row: LimitRow) -> str:
-    """When the next job may start."""
-    from windlass.clock import spell
-
-    if row.held > 0:
-        return f"held back for {spell(round_seconds(row.held))}"
-    if row.period is not None:
-        return f"in {spell(round_seconds(row.free_in))}" if row.free_in > 0 else "now"
-    if row.most is not None and row.used >= row.most:
-        return "when one ends"
-    return "now"
-
-
-def round_seconds(seconds: float) -> float:
-    """Rounded to a tenth of a second below ten seconds, and to a second above."""
-    return round(seconds, 1) if 1 <= seconds < 10 else float(round(seconds)) if seconds >= 10 else seconds
 
 
 def _print_nothing_found(name: str | None) -> None:
@@ -171,27 +118,12 @@ def limit_document(row: LimitRow) -> dict[str, Any]:
         "period": row.period,
         "burst": row.burst if row.period is not None else None,
         "waiting": row.waiting,
-        "free_in": free_in(row),
+        "free_in": row.room_in,
         "held": row.held,
     }
 
 
 # One key
-
-
-class _KeyUse:
-    """A key, the jobs that hold it, and the jobs that wait for it."""
-
-    def __init__(self, row: LimitRow, holders: Sequence[Job], waiters: Sequence[Job], names: dict[Any, str]) -> None:
-        self.row = row
-        self.holders = holders
-        self.waiters = waiters
-        self.names = names  # of workers
-
-    def worker(self, job: Job) -> str:
-        from windlass.cli.show.live_log import short_id
-
-        return "" if job.worker is None else self.names.get(job.worker, f"worker {short_id(job.worker)}")
 
 
 @limits.command("show", short_help="Show the jobs that hold a key, and those that wait.")
@@ -200,46 +132,33 @@ class _KeyUse:
 def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Show the jobs that hold a slot of KEY, and the next ten jobs that wait for one, in the order they will start."""
     from windlass.clock import SystemClock
+    from windlass.reads import read_limit_use
 
-    found = call_store(load_settings(url, app), lambda store: _read(store, key))
+    found = call_store(load_settings(url, app), lambda store: read_limit_use(store, key))
     now = SystemClock().now()
     if as_json:
         holders = [_holder_document(found, job) for job in found.holders]
         waiters = [_waiter_document(job) for job in found.waiters]
-        print_json({**limit_document(found.row), "holders": holders, "waiters": waiters})
+        print_json({**limit_document(found.limit), "holders": holders, "waiters": waiters})
         return
-    _print_key(found.row)
+    _print_key(found.limit)
     _print_holders(found, now)
     _print_waiters(found, now)
 
 
-async def _read(store: Store, key: str) -> _KeyUse:
-    rows = [row for row in await store.limits(key) if row.key == key]
-    if not rows:
-        raise await unknown_key(store, key)
-    holders = await store.holders(key, page=SHOWN_HOLDERS)
-    waiters = await store.waiters(key, page=SHOWN_WAITERS)
-    return _KeyUse(rows[0], holders, waiters, {row.id: row.name for row in await store.workers()})
+def _worker_name(found: LimitUse, job: Job) -> str:
+    from windlass.cli.show.live_log import short_id
 
-
-async def unknown_key(store: Store, key: str) -> Exception:
-    """The error for a key that is not in use: a key exists from the first claim or call that uses it."""
-    import difflib
-
-    from windlass.errors import UnknownLimit
-
-    known = [row.key for row in await store.limits()]
-    close = difflib.get_close_matches(key, known, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else "; see the keys in use: windlass limits"
-    return UnknownLimit(f"the key {key!r} is not in use: no job with it has been claimed{meant}")
+    return "" if job.worker is None else found.workers.get(job.worker, f"worker {short_id(job.worker)}")
 
 
 def _print_key(row: LimitRow) -> None:
     from windlass.clock import spell
+    from windlass.model.admission import round_seconds
 
     tokens = f"{row.burst - row.used} of {format_count(row.burst, 'token')} left"
     print_text(
-        f"{row.key}  {describe_rule(row)}: {f'{describe_use(row)} in use' if row.period is None else tokens}",
+        f"{row.key}  {row.describe_rule()}: {f'{row.describe_use()} in use' if row.period is None else tokens}",
         style="bold",
     )
     if row.held > 0:
@@ -248,8 +167,8 @@ def _print_key(row: LimitRow) -> None:
         print_text(f"  the next token is free in {spell(round_seconds(row.free_in))}", style="yellow")
 
 
-def _print_holders(found: _KeyUse, now: datetime) -> None:
-    heading = "held by" if found.row.period is None else "running jobs that took a token"
+def _print_holders(found: LimitUse, now: datetime) -> None:
+    heading = "held by" if found.limit.period is None else "running jobs that took a token"
     if not found.holders:
         print_text(f"\n{heading}: no job")
         return
@@ -261,7 +180,7 @@ def _print_holders(found: _KeyUse, now: datetime) -> None:
                 id_cell(job.id),
                 Cell(job.type),
                 Cell(job.tenant),
-                Cell(found.worker(job)),
+                Cell(_worker_name(found, job)),
                 age_cell(job.claimed_at, now),
             ]
             for job in found.holders
@@ -269,13 +188,13 @@ def _print_holders(found: _KeyUse, now: datetime) -> None:
     )
 
 
-def _print_waiters(found: _KeyUse, now: datetime) -> None:
+def _print_waiters(found: LimitUse, now: datetime) -> None:
     if not found.waiters:
         print_text("\nwaiting: no job")
         return
-    hidden = found.row.waiting - len(found.waiters)
+    hidden = found.limit.waiting - len(found.waiters)
     print_text(
-        f"\nwaiting: {format_count(found.row.waiting, 'job')}"
+        f"\nwaiting: {format_count(found.limit.waiting, 'job')}"
         + (f", the next {len(found.waiters)}:" if hidden > 0 else ":")
     )
     print_table(
@@ -293,14 +212,14 @@ def _print_waiters(found: _KeyUse, now: datetime) -> None:
     )
 
 
-def _holder_document(found: _KeyUse, job: Job) -> dict[str, Any]:
+def _holder_document(found: LimitUse, job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "type": job.type,
         "tenant": job.tenant,
         "queue": job.queue,
         "worker": job.worker,
-        "worker_name": found.names.get(job.worker),
+        "worker_name": None if job.worker is None else found.workers.get(job.worker),
         "since": job.claimed_at,
     }
 

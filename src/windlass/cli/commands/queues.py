@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.commands.gates import STYLES, describe_gate, resume_command
+from windlass.cli.commands.gates import STYLES, describe_gate
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import (
     Cell,
     Column,
     format_age,
     format_origin,
-    format_span,
     lag_cell,
     number_cell,
     print_json,
     print_table,
     print_text,
 )
+from windlass.clock import format_span
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from windlass.model.admission import Gate
-    from windlass.store.protocol import QueueRow, Store, WorkerRow
+    from windlass.model.rows import QueueRow
+    from windlass.store.protocol import Store
 
 LATE = 60.0  # seconds: a queue with a due job that waits longer is shown as late
 
@@ -57,12 +57,10 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
     from windlass.clock import SystemClock
 
     settings = load_settings(url, app)
-    rows, workers, gates = call_store(settings, _read)
+    rows, gates = call_store(settings, _read)
     now = SystemClock().now()
-    serving = {row.queue: _count_workers(row.queue, workers, now) for row in rows}
-    states = {row.queue: _gate_state(row.queue, gates) for row in rows}
     if as_json:
-        print_json({"queues": [_document(row, serving[row.queue], states[row.queue]) for row in rows]})
+        print_json({"queues": [_document(row) for row in rows]})
         return
     for gate in gates:
         _print_gate(gate, now)
@@ -71,26 +69,24 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
 
         print_text(f"no job is queued, running, failed, waiting or dead in {masked(settings.url)}", err=True)
         return
-    abandoned = [row for row in rows if row.lag is not None and not serving[row.queue]]
+    abandoned = [row for row in rows if row.lag is not None and not row.workers]
     for row in abandoned:
         _print_unserved(row, app)
     columns = COLUMNS if gates or not sys.stdout.isatty() else COLUMNS[:-1]
-    print_table(columns, [_row(row, serving[row.queue], states[row.queue]) for row in rows])
+    print_table(columns, [_row(row) for row in rows])
 
 
-async def _read(store: Store) -> tuple[list[QueueRow], list[WorkerRow], list[Gate]]:
-    """The queues, the workers, and the closed gates of queues and of everything."""
-    gates = [gate for gate in await store.gates() if gate.state != "open" and gate.kind in ("all", "queue")]
-    return await store.queues(), await store.workers(), gates
+async def _read(store: Store) -> tuple[list[QueueRow], list[Gate]]:
+    """The queues, and the closed gates of queues and of everything."""
+    from windlass.reads import read_queues
 
-
-def _gate_state(queue: str, gates: Sequence[Gate]) -> str:
-    """The state of the queue's gate, or of the gate of everything where the queue's own is open."""
-    mine = [gate.state.value for gate in gates if gate.kind == "queue" and gate.name == queue]
-    return next(iter([*mine, *(gate.state.value for gate in gates if gate.kind == "all")]), "open")
+    gates = [gate for gate in await store.gates() if gate.is_closed and gate.kind in ("all", "queue")]
+    return await read_queues(store), gates
 
 
 def _print_gate(gate: Gate, now: datetime) -> None:
+    from windlass.model.admission import resume_command
+
     origin = format_origin(gate.actor, gate.reason)
     print_text(
         f"{describe_gate(gate)} is {gate.state} since {format_age(gate.since, now)}{origin}", style="yellow", err=True
@@ -98,12 +94,8 @@ def _print_gate(gate: Gate, now: datetime) -> None:
     print_text(f"  → {resume_command(gate.kind, gate.name)}", err=True)
 
 
-def _count_workers(queue: str, workers: Sequence[WorkerRow], now: datetime) -> int:
-    return sum(row.is_alive(now) and (row.queues is None or queue in row.queues) for row in workers)
-
-
-def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
-    abandoned = row.lag is not None and not workers
+def _row(row: QueueRow) -> list[Cell]:
+    abandoned = row.lag is not None and not row.workers
     return [
         Cell(row.queue, "bold red" if abandoned else ""),
         number_cell(row.queued),
@@ -112,8 +104,8 @@ def _row(row: QueueRow, workers: int, gate: str) -> list[Cell]:
         number_cell(row.waiting, "" if row.waiting else "dim"),
         number_cell(row.dead, "red" if row.dead else "dim"),
         lag_cell(row.lag, "yellow" if (row.lag or 0.0) > LATE else ""),
-        Cell(str(workers), "bold red" if abandoned else ""),
-        Cell(gate, STYLES[gate]),
+        Cell(str(row.workers), "bold red" if abandoned else ""),
+        Cell(row.gate, STYLES[row.gate]),
     ]
 
 
@@ -126,7 +118,7 @@ def _print_unserved(row: QueueRow, app: str | None) -> None:
     print_text(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
 
 
-def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:
+def _document(row: QueueRow) -> dict[str, Any]:
     return {
         "queue": row.queue,
         "queued": row.queued,
@@ -135,6 +127,6 @@ def _document(row: QueueRow, workers: int, gate: str) -> dict[str, Any]:
         "waiting": row.waiting,
         "dead": row.dead,
         "lag": row.lag,
-        "workers": workers,
-        "gate": gate,
+        "workers": row.workers,
+        "gate": row.gate,
     }

@@ -94,12 +94,9 @@ def _wait_for_output(handle: JobHandle[Any], timeout: float | None) -> Any:
 
 
 def _print_unserved(enqueued: Enqueued) -> None:
-    from datetime import UTC, datetime
-
     job = enqueued.handle.record()
-    now = datetime.now(UTC)
     enqueued.app._client.noted_unserved = True  # by the note below, which names the program
-    if any(row.is_alive(now) and row.serves(job) for row in enqueued.app.workers()):
+    if any(row.serves(job) for row in enqueued.app.workers()):
         return
     program = enqueued.program
     print_note(

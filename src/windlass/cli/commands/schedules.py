@@ -54,9 +54,10 @@ def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
     not tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
     """
     from windlass.cli.show.schedule_report import schedule_document
+    from windlass.reads import read_schedules
 
     settings = load_settings(url, app)
-    rows = call_store(settings, lambda store: store.schedules())
+    rows = call_store(settings, read_schedules)
     if as_json:
         print_json({"schedules": [schedule_document(row) for row in rows]})
         return
@@ -74,12 +75,12 @@ def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
 
 
 def _row(row: ScheduleRow) -> list[Cell]:
-    from windlass.cli.show.schedule_report import describe_next, describe_timing, format_relative
+    from windlass.cli.show.schedule_report import describe_next, format_relative
 
     state = _state(row)
     return [
         Cell(row.name),
-        Cell(describe_timing(row.timing)),
+        Cell(row.when),
         Cell(
             describe_next(row) or "–",
             raw="" if row.next_at is None or row.paused else row.next_at.isoformat(),
@@ -95,17 +96,14 @@ def _row(row: ScheduleRow) -> list[Cell]:
 
 
 def _state(row: ScheduleRow) -> str:
-    from windlass.cli.show.schedule_report import lateness
-
-    describe_state = "paused" if row.paused else "over" if row.next_at is None else "late" if lateness(row) else "on"
+    describe_state = "paused" if row.paused else "over" if row.next_at is None else "late" if row.late else "on"
     return describe_state if row.edited is None else f"{describe_state}, edited"
 
 
 def _print_late(row: ScheduleRow, app: str | None) -> None:
-    from windlass.cli.show.output import format_span
-    from windlass.cli.show.schedule_report import lateness
+    from windlass.clock import format_span
 
-    late = lateness(row)
+    late = row.late
     if late is not None:
         print_text(f"{row.name} is due since {format_span(late)}, and no worker fires it", style="bold red", err=True)
         print_text(f"  → windlass worker {app or 'app.py'}   or, if no program declares it any more:", err=True)
@@ -314,11 +312,11 @@ def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool
 async def _check_forgettable(store: Store, name: str) -> None:
     """The store does not know which program declares a schedule. One that ticks in time while a worker is alive may
     still be declared."""
-    from windlass.cli.show.schedule_report import format_relative, lateness
+    from windlass.cli.show.schedule_report import format_relative
     from windlass.errors import ScheduleError
 
     row = await _find(store, name)
-    if lateness(row) is not None or not any(worker.is_alive(row.now) for worker in await store.workers()):
+    if row.late is not None or not any(worker.alive for worker in await store.workers()):
         return
     evidence = f"it fired {format_relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
     quoted = shlex.quote(name)
@@ -342,7 +340,8 @@ def _operate(
     hint: str | None = None,
 ) -> None:
     """Change the schedule, and print its new state."""
-    from windlass.cli.show.schedule_report import describe_state, describe_timing, print_fires, schedule_document
+    from windlass.cli.show.schedule_report import describe_state, print_fires, schedule_document
+    from windlass.policy.cron import describe
 
     settings = load_settings(url, app)
 
@@ -355,7 +354,7 @@ def _operate(
         print_json({**schedule_document(row), "changed": changed})
         return
     print_text(f"{name} {done if changed else already}", style="green" if changed else None)
-    print_text(f"  {describe_timing(row.timing)}")
+    print_text(f"  {describe(row.timing)}")
     if row.paused and not changed:
         print_text(f"  {describe_state(row)[0]}")
     if hint is not None and (changed or row.paused):

@@ -54,7 +54,7 @@ def signal(
 
 
 async def _send(store: Store, job: Job, name: str, payload: str, actor: str) -> bool:
-    waiting = await store.waiting(job.id)
+    waiting = (await store.waits([job.id])).get(job.id)
     sent = await store.signal(job.id, name, payload, actor=actor)
     if sent:
         await store.wake(job.queue)

@@ -18,9 +18,7 @@ from windlass.cli.show.output import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from windlass.store.protocol import WorkerRow
+    from windlass.model.rows import WorkerRow
 
 COLUMNS = (
     Column("NAME"),
@@ -43,33 +41,22 @@ def workers(app: str | None, url: str | None, as_json: bool) -> None:
     Busy and idle workers are alive. The lease of a silent worker has expired: a sweep will mark it dead. The jobs of
     a dead worker are released, and its row is removed when it holds no job.
     """
-    from windlass.clock import SystemClock
-
     settings = load_settings(url, app)
     rows = call_store(settings, lambda store: store.workers())
-    now = SystemClock().now()
     if as_json:
-        print_json({"workers": [_document(row, now) for row in rows]})
+        print_json({"workers": [_document(row) for row in rows]})
         return
     if not rows:
         from windlass.store import masked
 
         print_text(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
         return
-    print_table(COLUMNS, [_row(row, now) for row in rows])
+    print_table(COLUMNS, [_row(row) for row in rows])
 
 
-def worker_state(row: WorkerRow, now: datetime) -> str:
-    if row.dead:
-        return "dead"
-    if not row.is_alive(now):
-        return "silent"
-    return "busy" if row.running or not row.idle else "idle"
-
-
-def _row(row: WorkerRow, now: datetime) -> list[Cell]:
-    state = worker_state(row, now)
-    ends = format_age(now, row.alive_until) if row.is_alive(now) else format_age(row.alive_until, now)
+def _row(row: WorkerRow) -> list[Cell]:
+    state, now = row.state, row.now
+    ends = format_age(now, row.alive_until) if row.alive else format_age(row.alive_until, now)
     queues = "all" if row.queues is None else ", ".join(row.queues)
     return [
         Cell(row.name),
@@ -78,8 +65,8 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
         Cell(queues),
         Cell(str(len(row.types))),
         Cell(
-            f"{ends} left" if row.is_alive(now) else f"over for {ends}",
-            "" if row.is_alive(now) else STYLES[state],
+            f"{ends} left" if row.alive else f"over for {ends}",
+            "" if row.alive else STYLES[state],
             raw=row.alive_until.isoformat(),
         ),
         Cell(format_age(row.started_at, min(now, row.alive_until)), raw=row.started_at.isoformat()),
@@ -87,11 +74,11 @@ def _row(row: WorkerRow, now: datetime) -> list[Cell]:
     ]
 
 
-def _document(row: WorkerRow, now: datetime) -> dict[str, Any]:
+def _document(row: WorkerRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
-        "state": worker_state(row, now),
+        "state": row.state,
         "queues": row.queues,
         "types": row.types,
         "running": row.running,

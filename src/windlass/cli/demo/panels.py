@@ -19,9 +19,9 @@ from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, T
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
 from windlass.cli.show.output import name_command
+from windlass.model.rows import QueueRow
 from windlass.model.state import State
 from windlass.runtime.pool import ProcessorState
-from windlass.store.protocol import QueueRow
 
 STATES = {  # in the order of the bar: colour, sign, name
     State.SUCCEEDED: ("green", "●", "succeeded"),

@@ -18,10 +18,10 @@ from windlass.cli.demo import program
 from windlass.cli.demo.reports import AttemptEnded, Processors, Report, Rescued, Slot
 from windlass.model.admission import LimitRow
 from windlass.model.job import Job
+from windlass.model.rows import QueueRow
 from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import FINAL, State
 from windlass.runtime.pool import ProcessorState
-from windlass.store.protocol import QueueRow
 
 KEPT = 200  # attempts, sentences and samples that are kept
 UNREAD_MOST = 2_000  # pieces of news that are kept where the screen takes none

@@ -16,8 +16,8 @@ from windlass.cli.demo import program
 from windlass.cli.demo.scene import Scene, Tone
 from windlass.declare.jobtype import TypedCall
 from windlass.handles.job import JobHandle
+from windlass.model.rows import WorkerRow
 from windlass.model.state import FINAL, State
-from windlass.store.protocol import WorkerRow
 
 T = TypeVar("T")
 

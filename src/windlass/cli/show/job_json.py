@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.model.job import Attempt, Failure, Job, attempts_in
+from windlass.model.job import Failure, Job
+from windlass.model.rows import JobRow
 
 LISTED = 120  # characters of an error in a list
-UNREADABLE = "unreadable"  # the type of an error that is not in the form Windlass writes
 
 
 def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
         "priority": job.priority,
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
+        "retries": job.retries,
         "crashes": job.crashes,
         "rescues": job.rescues,
         "reason": job.reason,
@@ -53,19 +54,9 @@ def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
     }
 
 
-def read_failure(job: Job) -> Failure | None:
-    """The last error, or None. An error in another form is returned with its text as the message."""
-    if job.error is None:
-        return None
-    try:
-        return msgspec.json.decode(job.error, type=Failure)
-    except (msgspec.MsgspecError, ValueError):
-        return Failure(type=UNREADABLE, message=job.error, attempt=job.attempt, attempted_at=job.updated_at)
-
-
-def read_attempts(job: Job) -> list[Attempt]:
-    """The recorded attempts, oldest first, without entries in another form."""
-    return attempts_in(job.attempts)
+def row_document(row: JobRow) -> dict[str, Any]:
+    """A job in a list: the job, and why it does not start."""
+    return {**job_document(row, row.label), "why": None if row.why is None else msgspec.structs.asdict(row.why)}
 
 
 def summarize_failure(failure: Failure) -> str:

@@ -6,30 +6,23 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
 
-from windlass.cli.parse.filter_args import join_words
 from windlass.cli.show.job_details import (
-    JobDetails,
-    describe_park,
-    describe_wait,
     list_details,
     print_audit,
     print_links,
 )
-from windlass.cli.show.job_json import read_attempts, read_failure, summarize_failure
+from windlass.cli.show.job_json import summarize_failure
 from windlass.cli.show.live_log import COLOURS, short_id
-from windlass.cli.show.output import escape_text, format_age, format_count, format_span, print_text, to_local
-from windlass.clock import spell
+from windlass.cli.show.output import escape_text, format_age, format_count, print_text
+from windlass.clock import format_span, spell, to_local
 from windlass.model.job import DEFAULT_TENANT, Attempt, Job
+from windlass.model.rows import JobDetails, WaitKind
 from windlass.model.state import State
 from windlass.store.parts.refusals import OPERATIONS
-
-if TYPE_CHECKING:
-    from windlass.store.protocol import WorkerRow
 
 SHOWN_LINES = 20  # of a document or a traceback
 SHOWN_LOG = 10  # lines of an attempt's log
@@ -56,23 +49,20 @@ class TimelineEntry(msgspec.Struct, frozen=True):
     style: str = ""
 
 
-def print_job(
-    job: Job, details: JobDetails, workers: Sequence[WorkerRow], now: datetime, *, label: str | None, full: bool
-) -> None:
+def print_job(job: Job, details: JobDetails, now: datetime, *, label: str | None, full: bool) -> None:
     """Print the whole report."""
-    awaits = describe_wait(details.waiting, now) or describe_park(job, details)
-    print_text(f"{job.type}  {_describe_state(job, awaits, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
+    why = describe_reason(details)
+    print_text(f"{job.type}  {_describe_state(job, why, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
     print_text(str(job.id), style="dim")
     print_text("")
     known = [*_list_facts(job), *([("label", label)] if label else []), *list_details(job, details)]
     width = max(len(name) for name, _ in known)
     for name, value in known:
         print_text(f"{INDENT}{name:<{width}}  {escape_text(value)}")
-    names = {row.id: row.name for row in workers}
-    _print_timeline(make_timeline(job, names, now, awaits=awaits, most=None if full else SHOWN_LOG))
+    _print_timeline(make_timeline(job, details.workers, now, why=why, most=None if full else SHOWN_LOG))
     print_links(job, details)
     print_audit(job, details)
-    failure = read_failure(job)
+    failure = job.failure()
     if failure is not None and failure.traceback and job.status is not State.SUCCEEDED:
         _print_section(f"Traceback of attempt {failure.attempt}", failure.traceback, full=full, end=True)
     _print_section("Input", _indent_json(job.input), full=full)
@@ -81,22 +71,26 @@ def print_job(
     _print_commands(job, details)
 
 
-def _describe_state(job: Job, awaits: str, now: datetime) -> str:
-    wait = (job.run_at - now).total_seconds()
+def describe_reason(details: JobDetails) -> str:
+    """What keeps the job from starting; empty where nothing does."""
+    return details.reasons[0].text if details.reasons else ""
+
+
+def _describe_state(job: Job, why: str, now: datetime) -> str:
     match job.status:
-        case State.QUEUED | State.FAILED if awaits and wait <= 0:
-            return f"{job.status.value}, waits {awaits}"
+        case State.QUEUED | State.FAILED if why:
+            return f"{job.status.value}, {why}"
         case State.FAILED:
-            return f"failed, again in {format_span(wait)}" if wait > 0 else "failed, due again now"
+            return "failed, due again now"
         case State.QUEUED:
-            return f"queued, due in {format_span(wait)}" if wait > 0 else f"queued, waits since {format_span(-wait)}"
+            return f"queued, waits since {format_age(job.run_at, now)}"
         case State.RUNNING if job.started_at is not None:
             asked = ", asked to cancel" if job.cancel_requested else ""
             return f"running since {format_age(job.started_at, now)}{asked}"
         case State.DEAD | State.CANCELLED if job.reason:
             return f"{job.status.value} ({job.reason})"
-        case State.WAITING if awaits:
-            return f"waiting {awaits}"
+        case State.WAITING if why:
+            return f"waiting{why.removeprefix('waits')}"
         case _:
             return job.status.value
 
@@ -126,16 +120,16 @@ def _list_facts(job: Job) -> list[tuple[str, str]]:
 
 
 def make_timeline(
-    job: Job, names: Mapping[UUID, str], now: datetime, *, awaits: str = "", most: int | None = None
+    job: Job, names: Mapping[UUID, str], now: datetime, *, why: str = "", most: int | None = None
 ) -> list[TimelineEntry]:
     """What happened, in order; the last entry may be what comes next."""
-    attempts = read_attempts(job)
+    attempts = job.history()
     lines = [TimelineEntry(job.created_at, "enqueued")]
     for attempt in attempts:
         lines += _attempt_entries(attempt, names, most)
     if job.started_at is not None and not any(attempt.fence == job.fence for attempt in attempts):
         lines += _latest_entries(job, names, now)
-    lines += _last_entries(job, awaits, now)
+    lines += _last_entries(job, why, now)
     return lines
 
 
@@ -169,20 +163,20 @@ def _latest_entries(job: Job, names: Mapping[UUID, str], now: datetime) -> Itera
         yield TimelineEntry(job.started_at, f"attempt {job.attempt}  succeeded after {took}{worker}", "green")
 
 
-def _last_entries(job: Job, awaits: str, now: datetime) -> Iterator[TimelineEntry]:
+def _last_entries(job: Job, why: str, now: datetime) -> Iterator[TimelineEntry]:
     wait = (job.run_at - now).total_seconds()
     due = f"due in {format_span(wait)}" if wait > 0 else f"due since {format_span(-wait)}"
     match job.status:
         case State.QUEUED | State.FAILED:
-            why = f", waits {awaits}" if awaits else ""
-            yield TimelineEntry(job.run_at, f"attempt {job.attempt + 1}  {due}{why}", "cyan")
+            held = f", {why}" if why and wait <= 0 else ""
+            yield TimelineEntry(job.run_at, f"attempt {job.attempt + 1}  {due}{held}", "cyan")
         case State.DEAD:
             yield TimelineEntry(job.finished_at or job.updated_at, f"dead: {job.reason or 'no attempt is left'}", "red")
         case State.CANCELLED:
-            why = f": {job.reason}" if job.reason else ""
-            yield TimelineEntry(job.finished_at, f"cancelled{why}", "magenta")
+            ended = f": {job.reason}" if job.reason else ""
+            yield TimelineEntry(job.finished_at, f"cancelled{ended}", "magenta")
         case State.WAITING:
-            yield TimelineEntry(job.updated_at, f"waits {awaits or 'for a reason that is not recorded'}", "cyan")
+            yield TimelineEntry(job.updated_at, why or "waits for a reason that is not recorded", "cyan")
         case _:
             pass
 
@@ -247,9 +241,11 @@ def _print_commands(job: Job, details: JobDetails) -> None:
     verbs = [verb for verb in OPERATIONS if allows(verb, job.status)]
     if job.status is State.RUNNING and not job.cancel_requested:
         verbs = [Verb.CANCEL]
-    if verbs:
+    own = (WaitKind.TIME, WaitKind.JOBS)  # their commands are among the verbs, or this one
+    helps = [reason.command for reason in details.reasons if reason.command and reason.kind not in own]
+    if verbs or helps:
         print_text("")
-    if details.waiting is not None and details.waiting.signal is not None:
-        print_text(f"windlass jobs signal {short_id(job.id)} {join_words([details.waiting.signal])}", style="dim")
+    for command in dict.fromkeys(helps):
+        print_text(command.replace(str(job.id), short_id(job.id)), style="dim")
     for verb in verbs:
         print_text(f"windlass jobs {verb} {short_id(job.id)}", style="dim")

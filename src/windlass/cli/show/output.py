@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from windlass.clock import format_span
+
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -210,15 +212,6 @@ def escape_text(text: str, *, lines: bool = False) -> str:
     return escape(text, lines=lines)
 
 
-def format_span(seconds: float) -> str:
-    """A duration in one unit: `45s`, `12m`, `30h`, `9d`."""
-    seconds = max(0.0, seconds)
-    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
-        if seconds < size * most:
-            return f"{seconds / size:.0f}{unit}" if seconds >= 1 else ("0s" if seconds == 0 else "<1s")
-    return f"{seconds / 86_400:.0f}d"
-
-
 def format_age(moment: datetime, now: datetime) -> str:
     return format_span((now - moment).total_seconds())
 
@@ -226,14 +219,6 @@ def format_age(moment: datetime, now: datetime) -> str:
 def format_origin(actor: str | None, reason: str | None) -> str:
     """The actor and the reason of a change: ` by ann: the server moves`."""
     return (f" by {actor}" if actor else "") + (f": {reason}" if reason else "")
-
-
-def to_local(moment: datetime) -> datetime:
-    """The moment in this machine's time zone; unchanged at the ends of the calendar, where no zone can show it."""
-    try:
-        return moment.astimezone()
-    except (OverflowError, ValueError):
-        return moment
 
 
 def format_count(count: int, noun: str) -> str:

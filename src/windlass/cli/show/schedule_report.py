@@ -12,41 +12,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from windlass.cli.show.live_log import short_id
-from windlass.cli.show.output import escape_text, format_origin, format_span, print_text, wrap
-from windlass.clock import spell
-from windlass.errors import ScheduleError
+from windlass.cli.show.output import escape_text, format_origin, print_text, wrap
+from windlass.clock import format_span, spell
 from windlass.model.job import DEFAULT_TENANT
 from windlass.model.schedule import ScheduleRow, TickOutcome, TickRow, Timing
-from windlass.policy.cron import timetable, upcoming
+from windlass.policy.cron import describe, list_fires
 
-FIRES = 5
-LATE = 30.0  # seconds: a tick that is due for longer has no worker; before that, a worker may be busy or just starting
 INDENT = "  "
 STYLES = {TickOutcome.FIRED: "green", TickOutcome.SKIPPED: "yellow", TickOutcome.MISSED: "red", TickOutcome.BY_HAND: ""}
-
-
-def describe_timing(timing: Timing) -> str:
-    """`at 03:00 every day (Europe/Berlin)`; where this machine does not know the time zone, the cron line."""
-    try:
-        return timetable(timing).describe()
-    except ScheduleError:
-        return f"cron {timing.cron} ({timing.tz})"
-
-
-def list_fires(row: ScheduleRow, count: int = FIRES) -> list[datetime]:
-    """The next fires; where this machine does not know the time zone, only the next one, from the store."""
-    try:
-        return upcoming(row, count)
-    except ScheduleError:
-        return [] if row.next_at is None else [row.next_at]
-
-
-def lateness(row: ScheduleRow) -> float | None:
-    """For how many seconds the next tick is overdue; None where it is not late."""
-    if row.paused or row.next_at is None:
-        return None
-    late = (row.now - row.next_at).total_seconds()
-    return late if late > LATE else None
 
 
 def describe_next(row: ScheduleRow) -> str:
@@ -86,7 +59,7 @@ def schedule_document(row: ScheduleRow) -> dict[str, Any]:
     timing, job, edited = row.timing, row.job, row.edited
     return {
         "name": row.name,
-        "when": describe_timing(timing),
+        "when": describe(timing),
         "cron": timing.cron,
         "every": timing.every,
         "at": timing.at,
@@ -105,7 +78,7 @@ def schedule_document(row: ScheduleRow) -> dict[str, Any]:
         "paused_at": row.paused_at,
         "reason": row.reason,
         "next": list_fires(row),
-        "late": lateness(row),
+        "late": row.late,
         "last_at": row.last_at,
         "last_job": row.last_job,
     }
@@ -128,7 +101,7 @@ def print_schedule(row: ScheduleRow, ticks: Sequence[TickRow]) -> None:
     """Print the whole report of one schedule."""
     state, style = describe_state(row)
     print_text(wrap(f"{row.name}  {state}", hanging=INDENT), style=f"bold {style}".strip())
-    print_text(wrap(describe_timing(row.timing)), style="dim")
+    print_text(wrap(describe(row.timing)), style="dim")
     print_text("")
     known = list(_list_facts(row))
     width = max(len(name) for name, _ in known)
@@ -146,7 +119,7 @@ def describe_state(row: ScheduleRow) -> tuple[str, str]:
         return f"paused{since}{format_origin(row.paused_by, row.reason)}", "yellow"
     if row.next_at is None:
         return "does not fire again", "dim"
-    late = lateness(row)
+    late = row.late
     if late is not None:
         return f"due since {format_span(late)}: no worker fires it", "red"
     if row.next_at <= row.now:
@@ -191,7 +164,7 @@ def _list_edits(row: ScheduleRow) -> Iterator[tuple[str, str]]:
     if edited is None:
         return
     if edited.timing is not None:
-        yield "timing", describe_timing(code.timing)
+        yield "timing", describe(code.timing)
     if edited.catch_up is not None:
         yield "catch_up", code.catch_up.value
     if edited.overlap is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from windlass.clock import spell
+from windlass.model.admission import resume_command
 from windlass.store import dialect_of
 from windlass.store.doctor.checkup import NAMED, Finding, ok, problem, warning
 from windlass.store.sql import query
@@ -171,12 +172,10 @@ def _check_gates(closed: Sequence[ClosedGate]) -> list[Finding]:
 
 
 def _closed_gate(gate: ClosedGate) -> Finding:
-    what, option = ("everything", "--all") if gate.kind == "all" else (f"{gate.kind} {gate.name}", f"--{gate.kind}")
+    what = "everything" if gate.kind == "all" else f"{gate.kind} {gate.name}"
     by, why = f" by {gate.actor}" if gate.actor else "", f": {gate.reason}" if gate.reason else ""
-    which = option if gate.kind == "all" else f"{option} {shlex.quote(gate.name)}"
-    return warning(
-        "gates", f"{what} is {gate.state} since {spell(round(gate.age))}{by}{why}", f"windlass gates resume {which}"
-    )
+    since = f"{what} is {gate.state} since {spell(round(gate.age))}{by}{why}"
+    return warning("gates", since, resume_command(gate.kind, gate.name))
 
 
 def _check_budgets(spent: Sequence[SpentBudget]) -> list[Finding]:

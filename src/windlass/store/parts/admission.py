@@ -101,8 +101,8 @@ class AdmissionPart:
         rows = await self._run_one_by_one(lambda: run("hold_left", [bucket]))
         return float(rows[0][0]) if rows else 0.0
 
-    async def limits(self, name: str | None = None) -> list[LimitRow]:
-        return [_limit_row(row) for row in await self._run_one_by_one(lambda: run("limits", [name]))]
+    async def limits(self, *names: str) -> list[LimitRow]:
+        return [_limit_row(row) for row in await self._run_one_by_one(lambda: run("limits", names))]
 
     # Gates
 

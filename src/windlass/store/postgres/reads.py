@@ -8,11 +8,11 @@ from uuid import UUID
 from windlass.model.filter import Filter
 from windlass.model.flow import Linked, Recollection, Waiting
 from windlass.model.job import Job
+from windlass.model.rows import AuditRow, QueueRow, WorkerRow
 from windlass.model.state import State
 from windlass.store.parts.search import MOST_ROWS, POSTGRES, where
 from windlass.store.postgres import rows
 from windlass.store.postgres.session import Session
-from windlass.store.protocol import AuditRow, QueueRow, WorkerRow
 from windlass.store.sql import LAST, audit_query, query, search_query
 
 
@@ -32,9 +32,9 @@ class PostgresReads(Session):
             for name, target, status, output, error in await self._fetch(query("postgres", "links"), job)
         ]
 
-    async def waiting(self, job: UUID) -> Waiting | None:
-        records = await self._fetch(query("postgres", "wait_of_job"), job)
-        return Waiting(**records[0]) if records else None
+    async def waits(self, jobs: Sequence[UUID]) -> dict[UUID, Waiting]:
+        found = map(dict, await self._fetch(query("postgres", "waits_of_jobs"), jobs))
+        return {wait.pop("job"): Waiting(**wait) for wait in found}
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]:
         records = await self._fetch(query("postgres", "find_many"), jobs)

@@ -11,10 +11,10 @@ import msgspec
 from windlass.model.flow import Advance
 from windlass.model.job import COLUMNS, Job, NewJob
 from windlass.model.outcome import Transition
+from windlass.model.rows import WorkerRow
 from windlass.model.state import State, target
 from windlass.store.parts.consequences import is_simple
 from windlass.store.postgres.floors import Lane
-from windlass.store.protocol import WorkerRow
 
 encoder = msgspec.json.Encoder()
 

@@ -8,9 +8,10 @@ from uuid import UUID
 import msgspec
 
 from windlass.model.flow import Linked, Recollection, Waiting
+from windlass.model.rows import AuditRow, QueueRow, WorkerRow
 from windlass.model.state import State
 from windlass.store.parts.search import MOST_ROWS, SQLITE, where
-from windlass.store.protocol import AuditRow, Held, QueueRow, WorkerRow
+from windlass.store.protocol import Held
 from windlass.store.sql import LAST, audit_query, query, search_query
 from windlass.store.sqlite import rows
 from windlass.store.sqlite.rows import named, numbered
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.model.job import Job, Lease
 
 
-class Reads(Session):
+class SqliteReads(Session):
     """The reading part of the store."""
 
     async def held(self, worker: UUID, known: Collection[UUID] = ()) -> Held:
@@ -60,10 +61,10 @@ class Reads(Session):
 
         return await self._read(read)
 
-    async def waiting(self, job: UUID) -> Waiting | None:
-        def read(connection: sqlite3.Connection, now: int) -> Waiting | None:
-            row = connection.execute(query("sqlite", "wait_of_job"), {"id": str(job)}).fetchone()
-            return None if row is None else rows.waiting(row)
+    async def waits(self, jobs: Sequence[UUID]) -> dict[UUID, Waiting]:
+        def read(connection: sqlite3.Connection, now: int) -> dict[UUID, Waiting]:
+            found = connection.execute(query("sqlite", "waits_of_jobs"), {"ids": rows.array(jobs)})
+            return {UUID(job): rows.waiting(row) for job, *row in found}
 
         return await self._read(read)
 
@@ -119,7 +120,9 @@ class Reads(Session):
 
     async def workers(self) -> list[WorkerRow]:
         return await self._read(
-            lambda connection, now: [rows.worker_row(row) for row in connection.execute(query("sqlite", "workers"))]
+            lambda connection, now: [
+                rows.worker_row(row, now) for row in connection.execute(query("sqlite", "workers"))
+            ]
         )
 
     async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:

@@ -12,8 +12,9 @@ import msgspec
 
 from windlass.model.flow import Waiting
 from windlass.model.job import COLUMNS, Job, Lease
+from windlass.model.rows import AuditRow, WorkerRow
 from windlass.model.state import State, sources, target
-from windlass.store.protocol import AuditRow, NewWorker, WorkerRow
+from windlass.store.protocol import NewWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -179,7 +180,7 @@ def worker_parameters(worker: NewWorker, now: int) -> Parameters:
     }
 
 
-def worker_row(row: Sequence[Any]) -> WorkerRow:
+def worker_row(row: Sequence[Any], now: int) -> WorkerRow:
     """A row of the statement `workers`."""
     ident, name, started_at, alive_until, dead, idle, queues, types, concurrency, running = row
     return WorkerRow(
@@ -193,11 +194,12 @@ def worker_row(row: Sequence[Any]) -> WorkerRow:
         types=msgspec.json.decode(types, type=tuple[str, ...]),
         concurrency=concurrency,
         running=running,
+        now=moment(now),
     )
 
 
 def waiting(row: Sequence[Any]) -> Waiting:
-    """A row of the statement `wait_of_job`."""
+    """A row of the statement `waits_of_jobs`, without the job."""
     need, pending, succeeded, signal, wake_at = row
     at = None if wake_at is None else moment(wake_at)
     return Waiting(need=need, pending=pending, succeeded=succeeded, signal=signal, wake_at=at)

@@ -26,7 +26,7 @@ from windlass.store.sqlite.claim import Claimer
 from windlass.store.sqlite.connections.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.connections.wakeups import listen, notify
 from windlass.store.sqlite.finish import bury_unreadable, check_verb, record_step, write_all
-from windlass.store.sqlite.reads import Reads
+from windlass.store.sqlite.reads import SqliteReads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
@@ -45,7 +45,7 @@ HOLD = 10.0  # seconds for which an enqueue may lock the file: a third of the de
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get a turn in between
 
 
-class SqliteStore(Reads, RescuePart):
+class SqliteStore(SqliteReads, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:

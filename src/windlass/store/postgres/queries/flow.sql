@@ -304,11 +304,11 @@ DELETE FROM windlass.edges
 DELETE FROM windlass.waits
  WHERE job = ANY ({ids})
 
--- name: wait_of_job
--- Read what a job waits for.
+-- name: waits_of_jobs
+-- Read what jobs wait for.
 --
---   $1 id
-SELECT need, pending, succeeded, signal, wake_at FROM windlass.waits WHERE job = $1
+--   $1 ids
+SELECT job, need, pending, succeeded, signal, wake_at FROM windlass.waits WHERE job = ANY ($1::uuid[])
 
 -- name: awaits_signal
 -- Check whether a job waits for exactly this signal.

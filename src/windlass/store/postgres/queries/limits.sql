@@ -33,7 +33,7 @@ UPDATE windlass.limit_counters
 -- name: limits
 -- List the keys in use, each with the number of jobs parked on it. The used part of a bucket are its missing tokens.
 --
---   $1 [name or key]; [null]: all
+--   $1 [name or key, …]; []: all
 SELECT key, name, most,
        CASE WHEN period IS NULL THEN used
             ELSE burst - windlass.room(most, used, period, burst, next_at, NULL) END AS used,
@@ -43,7 +43,9 @@ SELECT key, name, most,
        greatest(0.0, coalesce(extract(epoch FROM held_until - windlass.now())::float8, 0.0)) AS held,
        (SELECT count(*)::int FROM windlass.jobs WHERE jobs.parked_on = limit_counters.key) AS waiting
   FROM windlass.limit_counters
- WHERE CAST($1 AS json) ->> 0 IS NULL OR CAST($1 AS json) ->> 0 IN (name, key)
+ WHERE json_array_length(CAST($1 AS json)) = 0
+    OR name IN (SELECT json_array_elements_text(CAST($1 AS json)))
+    OR key IN (SELECT json_array_elements_text(CAST($1 AS json)))
  ORDER BY waiting DESC, used DESC, key
 
 -- name: make_limit_counters

@@ -34,7 +34,8 @@ UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead
 -- name: workers
 -- List the workers, each with the number of its running jobs.
 SELECT id, name, started_at, alive_until, dead, idle, queues, types, concurrency,
-       (SELECT count(*)::int FROM windlass.jobs WHERE jobs.worker = workers.id AND jobs.status = 'running') AS running
+       (SELECT count(*)::int FROM windlass.jobs WHERE jobs.worker = workers.id AND jobs.status = 'running') AS running,
+       windlass.now() AS now
   FROM windlass.workers
  ORDER BY started_at, id
 

@@ -186,10 +186,12 @@ DELETE FROM windlass_edges WHERE waiter IN (SELECT value FROM json_each(?1))
 --   ?1 [id]
 DELETE FROM windlass_waits WHERE job IN (SELECT value FROM json_each(?1))
 
--- name: wait_of_job
--- What a job waits for.
---   :id
-SELECT need, pending, succeeded, signal, wake_at FROM windlass_waits WHERE job = :id
+-- name: waits_of_jobs
+-- What jobs wait for.
+--   :ids a JSON array
+SELECT job, need, pending, succeeded, signal, wake_at
+  FROM windlass_waits
+ WHERE job IN (SELECT value FROM json_each(:ids))
 
 -- name: awaits_signal
 -- Whether a job waits for this signal.

@@ -45,7 +45,7 @@ SELECT value ->> 'name', value ->> 'most', value ->> 'period', value ->> 'burst'
 
 -- name: limits
 -- Keys in use, with the number of jobs parked on them. Of a bucket, the tokens that were taken count as used.
---   ?1 [name or key], null for all   ?2 now
+--   ?1 [name or key, …], [] for all   ?2 now
 SELECT key, name, most,
        iif(period IS NULL, used, burst - room(most, used, period, burst, next_at, NULL, ?2)) AS used,
        period, burst,
@@ -53,7 +53,8 @@ SELECT key, name, most,
        max(0.0, coalesce((held_until - ?2) / 1000000.0, 0.0)) AS held,
        (SELECT count(*) FROM windlass_jobs AS jobs WHERE jobs.parked_on = limit_counters.key) AS waiting
   FROM windlass_limit_counters AS limit_counters
- WHERE ?1 ->> 0 IS NULL OR ?1 ->> 0 IN (name, key)
+ WHERE json_array_length(?1) = 0 OR name IN (SELECT value FROM json_each(?1))
+    OR key IN (SELECT value FROM json_each(?1))
  ORDER BY waiting DESC, used DESC, key
 
 -- name: limit_counter

@@ -1,0 +1,149 @@
+"""What lists show: a row for each job, queue, worker and line of the audit, and why a job does not start.
+
+The rows of limits, gates, budgets and tenants are in `admission.py`, those of schedules in `schedule.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+
+from windlass.model.admission import GateState, LimitRow
+from windlass.model.flow import Linked, Waiting
+from windlass.model.job import Job
+
+
+class WaitKind(StrEnum):
+    """What keeps a job from starting."""
+
+    TIME = "time"  # it is not due yet
+    GATE = "gate"  # an operator paused everything, its queue, its type or its tenant
+    BUDGET = "budget"  # the budget of its tenant or queue is spent
+    WORKER = "worker"  # no live worker serves its queue
+    TYPE = "type"  # no live worker of its queue knows its type
+    LIMIT = "limit"  # the slots of a limit are taken
+    RATE = "rate"  # no token of a rate is free
+    HOLD = "hold"  # a limit or rate is held back
+    BUSY = "busy"  # the workers that would run it have other jobs
+    JOBS = "jobs"  # it waits for other jobs
+    SIGNAL = "signal"  # it waits for a signal
+    TIMER = "timer"  # it sleeps
+
+
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job does not start: what keeps it, in words, and the command that helps."""
+
+    kind: WaitKind
+    name: str  # of what keeps it: `queue:mail`, `tenant:acme`, the key of a limit, a signal; empty for a time
+    text: str  # `queue mail is paused by ann: the server moves`
+    until: datetime | None = None  # when it ends by itself, where that is known
+    command: str | None = None  # `windlass gates resume --queue mail`
+
+
+class JobRow(Job, frozen=True):
+    """A job in the list of `app.jobs(…)`: its record without the token, its label, and why it does not start."""
+
+    label: str | None = None  # as the job's type or pipeline names the state; None: it has no name of its own
+    why: WaitReason | None = None  # None: it runs, it has ended, or a worker may start it now
+
+
+class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store holds about a job beside its own row."""
+
+    reasons: Sequence[WaitReason]  # everything that keeps it from starting; what has to end first comes first
+    waits: Waiting | None  # of a waiting job: the jobs, signal and time that it waits for
+    links: Sequence[Linked]  # the jobs that it knows by name: its children, and the jobs that it depends on
+    foreign: frozenset[UUID]  # of the first links, the jobs that it did not create
+    steps: Sequence[str]  # names of the steps, sleeps and waits for signals that it has behind it
+    signals: Sequence[str]  # names of the signals that were sent to it
+    audit: Sequence[AuditRow]  # newest first
+    workers: Mapping[UUID, str]  # the names of the workers that still have a row
+
+
+class LimitUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One key of a limit or rate, and the jobs at it."""
+
+    limit: LimitRow
+    holders: Sequence[Job]  # running jobs with a slot or token of it; those that hold it longest first
+    waiters: Sequence[Job]  # parked jobs, in the order in which they become claimable
+    workers: Mapping[UUID, str]  # the names of the workers that run the holders
+
+
+class Liveness(StrEnum):
+    """Whether a worker is alive, and whether it has jobs."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    SILENT = "silent"  # its lease has expired, and no sweep has marked it dead yet
+    DEAD = "dead"
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's row."""
+
+    id: UUID
+    name: str
+    started_at: datetime
+    alive_until: datetime
+    dead: bool
+    idle: bool
+    queues: tuple[str, ...] | None
+    types: tuple[str, ...]
+    concurrency: int
+    running: int  # leases it holds
+    now: datetime  # the store's
+
+    @property
+    def alive(self) -> bool:
+        """Whether its lease is current."""
+        return not self.dead and self.alive_until > self.now
+
+    @property
+    def state(self) -> Liveness:
+        """Busy and idle workers are alive."""
+        if self.dead:
+            return Liveness.DEAD
+        if not self.alive:
+            return Liveness.SILENT
+        return Liveness.BUSY if self.running or not self.idle else Liveness.IDLE
+
+    def serves_queue(self, queue: str) -> bool:
+        """Whether it is alive and claims jobs of this queue."""
+        return self.alive and (self.queues is None or queue in self.queues)
+
+    def serves(self, job: Job) -> bool:
+        """Whether it is alive and claims jobs of this job's queue and type."""
+        return self.serves_queue(job.queue) and job.type in self.types
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue with its jobs by state."""
+
+    queue: str
+    queued: int
+    running: int
+    failed: int
+    waiting: int
+    dead: int
+    lag: float | None  # seconds for which its oldest due job could have started
+    workers: int = 0  # live ones that serve it; only `app.queues()` counts them
+    gate: GateState = GateState.OPEN  # of the queue, or of everything; only `app.queues()` reads it
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A final transition, or an operation."""
+
+    number: int
+    at: datetime
+    action: str  # JOB_SUCCEEDED, JOB_DEAD, …, or the action that a job's type declares
+    actor: str | None  # None: the engine
+    job: UUID | None
+    type: str | None
+    queue: str | None
+    tenant: str | None
+    reason: str | None
+    subject: str | None = None  # what an operation changed, where it is no job: `queue:mail`, `schedule:nightly`
