@@ -242,6 +242,7 @@ async def test_a_blocking_call_on_a_loop_names_the_awaited_form(app: Windlass) -
         "app.aset_budget(…)": lambda: app.set_budget(**ACME),
         "app.adrop_budget(…)": lambda: app.drop_budget(tenant="acme"),
         "app.aset_weight(…)": lambda: app.set_weight("acme", 3),
+        "app.awake(…)": lambda: app.wake("mail"),
     }
 
     for async_name, call in calls.items():
@@ -255,7 +256,7 @@ def test_every_call_has_an_awaited_form() -> None:
     plain = {name for name in public if f"a{name}" in public}
 
     assert plain | {f"a{name}" for name in plain} == public
-    assert plain == {"pause", "resume", "set_budget", "drop_budget", "set_weight"}
+    assert plain == {"pause", "resume", "set_budget", "drop_budget", "set_weight", "wake"}
 
 
 def test_a_day_is_a_window() -> None:
