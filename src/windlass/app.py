@@ -396,5 +396,5 @@ class Windlass(Reads, Operators):
         self._client.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this process; the next call opens new ones."""
+        """Close the connections of this process: `app.close()`. The next call opens new ones."""
         await self._client.aclose()

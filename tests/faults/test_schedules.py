@@ -145,7 +145,7 @@ def test_a_worker_that_freezes_in_the_middle_of_firing_keeps_its_schedule_for_se
 def thawed(lab: FaultLab, zombie: Process) -> None:
     """Until it has found out that its transaction is gone; it stops again in its next one, and must not stay there."""
     zombie.thaw()
-    lab.until(lambda: "schedules: " in zombie.output(), "the zombie lost its transaction")
+    lab.until(lambda: "idle-in-transaction timeout" in zombie.output(), "the zombie lost its transaction")
     zombie.kill()
 
 

@@ -111,7 +111,8 @@ class Outage:
 
     def end(self, now: float) -> None:
         if self._reported and self.since is not None:
-            log.warning("the database answers again, after %s and %d tries", spell(now - self.since), self._failures)
+            tries = "1 try" if self._failures == 1 else f"{self._failures} tries"
+            log.warning("the database answers again, after %s and %s", spell(now - self.since), tries)
         self.since, self._failures, self._reported = None, 0, False
 
 
