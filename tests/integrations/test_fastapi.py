@@ -247,6 +247,24 @@ def test_a_job_in_the_request_s_asynchronous_session(app: Windlass, add: JobType
     assert database.jobs() == 1
 
 
+def test_the_start_of_a_worker_is_logged_beside_the_server_s_own(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a server that sets up its own logger only, as uvicorn does, when it starts, then it shows the worker."""
+    caplog.set_level(logging.INFO, "uvicorn.error")
+    caplog.set_level(logging.WARNING, "windlass")
+
+    @app.job
+    def nothing() -> None: ...
+
+    with TestClient(FastAPI(lifespan=app.lifespan(worker=True))):
+        pass
+
+    (line,) = [line for line in caplog.records if "started" in line.getMessage()]
+    assert (line.name, line.levelname) == ("uvicorn.error", "INFO")
+    assert line.getMessage().startswith("windlass worker ")
+
+
 def test_a_worker_that_ends_is_logged(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
     @app.job
     def nothing() -> None: ...

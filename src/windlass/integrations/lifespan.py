@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("windlass")
 
+SERVERS = ("uvicorn.error", "hypercorn.error", "gunicorn.error")
+"""Loggers on which a server prints its own start, at INFO."""
+
 S_co = TypeVar("S_co", covariant=True)
 N = TypeVar("N")
 
@@ -125,11 +128,19 @@ async def _run_worker(worker: Worker) -> AsyncIterator[None]:
 
     worker.subscribe(LogSubscriber())
     async with worker:
+        _announce(worker)
         watching = asyncio.create_task(_log_failure(worker), name="windlass-watch")
         try:
             yield
         finally:
             watching.cancel()
+
+
+def _announce(worker: Worker) -> None:
+    """Log the start on the server's own logger, where the logger `windlass` shows no INFO."""
+    server = next((each for each in map(logging.getLogger, SERVERS) if each.hasHandlers()), None)
+    if server is not None and not log.isEnabledFor(logging.INFO):
+        server.info("windlass worker %s started in this process", worker.name)
 
 
 async def _log_failure(worker: Worker) -> None:
