@@ -106,7 +106,7 @@ class Operators:
         await self._client.aask(lambda store: store.set_budget(checked, actor=self._actor))
 
     async def adrop_budget(self, *, tenant: str | None = None, queue: str | None = None) -> bool:
-        """Remove the budget of a tenant or a queue; False where there was none."""
+        """Remove the budget of a tenant or a queue: `app.drop_budget(tenant="acme")`. False where there was none."""
         kind, name = spender(tenant, queue)
         return await self._client.aask(lambda store: store.drop_budget(kind, name, actor=self._actor))
 

@@ -251,8 +251,8 @@ def test_the_start_of_a_worker_is_logged_beside_the_server_s_own(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Given a server that sets up its own logger only, as uvicorn does, when it starts, then it shows the worker."""
-    caplog.set_level(logging.INFO, "uvicorn.error")
     caplog.set_level(logging.WARNING, "windlass")
+    caplog.set_level(logging.INFO, "uvicorn.error")
 
     @app.job
     def nothing() -> None: ...

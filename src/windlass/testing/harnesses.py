@@ -128,7 +128,9 @@ class Harness:
     # Run
 
     def drain(self, *, limit: int = MOST_ATTEMPTS, raise_errors: bool | None = None) -> list[AttemptResult]:
-        """Run everything that is due, one job after another, here and now; returns what ran, in order.
+        """Run everything that is due, one job after another, here and now: `(ran,) = windlass.drain()`.
+
+        Returns what ran, in order.
 
         Jobs that handlers enqueue run too. An error is recorded as in production; with `raise_errors=True` the first
         one ends the drain and is raised, with the handler's own traceback.
@@ -144,7 +146,7 @@ class Harness:
         return raising(await self._drain(limit, strict, None), strict)
 
     def run_one(self, which: Which = None, *, raise_errors: bool | None = None) -> AttemptResult:
-        """One attempt: of the next job that is due, of the next one of a type, or of a certain job."""
+        """One attempt of the next job that is due, or of a type or a certain job: `windlass.run_one(send).output`."""
         __tracebackhide__ = True
         strict = self._strict(raise_errors)
         return raising([self._wait(lambda threads: self._run_one(which, threads), "windlass.arun_one(…)")], strict)[0]
@@ -155,12 +157,12 @@ class Harness:
         return raising([await self._run_one(which, None)], self._strict(raise_errors))[0]
 
     def crash_one(self, which: Which = None) -> Job:
-        """A worker claims a job and dies at once: its lease ends when the clock has moved on by it."""
+        """A worker claims a job and dies: `windlass.crash_one(send)`. Its lease ends when the clock has moved by it."""
         return self._ask(lambda store: self._crash(store, which))
 
     @contextmanager
     def inline(self, *, raise_errors: bool | None = None) -> Iterator[None]:
-        """In this block an enqueue runs its job at once, where it was called; in a transaction it waits for drain()."""
+        """`with windlass.inline(): …` runs each job where it is enqueued; one in a transaction waits for drain()."""
         before = self._inline, self._raise_errors
         self._inline, self._raise_errors = True, self._strict(raise_errors)
         try:
@@ -171,13 +173,16 @@ class Harness:
     # Read
 
     def jobs(self, kind: Kind | None = None, *, status: State | str | None = None) -> list[Job]:
-        """All jobs of the store, those that ended too, in the order in which they were enqueued."""
+        """All jobs, ended ones too, in the order of their enqueues: `windlass.jobs(send, status="dead")`."""
         wanted = None if kind is None else type_of(kind)
         state = None if status is None else State(status)
         return [job for job in self._ask(_all_jobs) if wanted in (None, job.type) and state in (None, job.status)]
 
     def assert_enqueued(self, kind: Kind, /, *, count: int | None = None, **arguments: object) -> list[Job]:
-        """Jobs of this type with these arguments (others may be there too) wait to run; returns them."""
+        """Jobs of this type with these arguments wait to run: `windlass.assert_enqueued(send, to="a@example.org")`.
+
+        Other jobs may be there, too. Returns those that fit.
+        """
         __tracebackhide__ = True
         expected_job, jobs = ExpectedJob(kind, arguments), self.jobs()
         found = [job for job in jobs if job.status in ENQUEUED and expected_job.fits(job)]
@@ -187,7 +192,7 @@ class Harness:
         return found
 
     def assert_not_enqueued(self, kind: Kind, /, **arguments: object) -> None:
-        """No job of this type with these arguments waits to run."""
+        """No job of this type with these arguments waits to run: `windlass.assert_not_enqueued(send)`."""
         __tracebackhide__ = True
         expected_job, jobs = ExpectedJob(kind, arguments), self.jobs()
         if any(job.status in ENQUEUED and expected_job.fits(job) for job in jobs):
@@ -204,7 +209,7 @@ class Harness:
         self._ask(run)
 
     def fetch(self, sql: str, *args: object) -> list[dict[str, Any]]:
-        """The rows of one statement on the throw-away database."""
+        """The rows of one statement on the throw-away database: `windlass.fetch("select * from sent")`."""
 
         async def run(store: Store) -> list[dict[str, Any]]:
             async with store.transaction(limit=self._patience) as transaction:
