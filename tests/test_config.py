@@ -216,6 +216,8 @@ def test_a_switch_that_is_neither_is_refused() -> None:
         ({"WINDLASS_BEAT": "5s"}, (30.0, 5.0, 5.0)),
         ({"WINDLASS_LEASE": "6s", "WINDLASS_PACE": "polite"}, (6.0, 2.0, 1.0)),
         ({"WINDLASS_PACE": "polite"}, (600.0, 60.0, 5.0)),
+        ({"WINDLASS_PACE": "polite", "WINDLASS_LEASE": "10m"}, (600.0, 60.0, 5.0)),
+        ({"WINDLASS_PACE": "polite", "WINDLASS_BEAT": "20s"}, (600.0, 20.0, 5.0)),
     ],
 )
 def test_beat_and_margin_follow_the_lease(given: dict[str, str], expected: tuple[float, float, float]) -> None:
@@ -223,8 +225,17 @@ def test_beat_and_margin_follow_the_lease(given: dict[str, str], expected: tuple
 
     assert (settings.lease, settings.beat, settings.margin) == expected
     assert settings.with_(concurrency=3).beat == settings.beat
-    shorter = settings.with_(lease=3.0)
+
+
+def test_a_changed_lease_keeps_what_was_given_and_moves_what_follows() -> None:
+    given = Settings.load({}, lease="60s", beat="5s", margin="10s")
+    following = Settings.load({}, lease="6s")
+
+    longer, shorter = given.with_(lease=90.0), following.with_(lease=3.0)
+
+    assert (longer.lease, longer.beat, longer.margin) == (90.0, 5.0, 10.0)
     assert (shorter.lease, shorter.beat, shorter.margin) == (3.0, 1.0, 0.5)
+    assert (following.with_(lease=60.0).beat, following.with_(lease=60.0).margin) == (10.0, 5.0)
 
 
 def test_a_setting_that_follows_tells_what_it_follows() -> None:

@@ -19,7 +19,7 @@ from windlass.model.filter import parse
 from windlass.model.rows import JobRow, Liveness, WaitKind
 from windlass.reads import Reads
 from windlass.store.protocol import NewWorker
-from windlass.testing import Harness, harness
+from windlass.testing import Harness, ManualClock, harness
 
 Read = Callable[..., Any]
 
@@ -71,9 +71,9 @@ def register(app: Windlass, *, queues: tuple[str, ...] | None = None, lease: flo
 def test_jobs_are_listed_newest_first_in_pages(bench: Harness, send: JobType[[str], str], read: Read) -> None:
     jobs = [send.enqueue(name).id for name in ("ann", "bob", "eve")]
 
-    first = read("jobs", "queue:mail", page=2)
-    second = read("jobs", "queue:mail", page=2, below=first[-1].id)
-    again = read("jobs", parse("queue:mail"), page=2, below=str(first[-1].id))
+    first = read("jobs", "queue:mail", count=2)
+    second = read("jobs", "queue:mail", count=2, below=first[-1].id)
+    again = read("jobs", parse("queue:mail"), count=2, below=str(first[-1].id))
 
     assert [row.id for row in first + second] == jobs[::-1]
     assert again == second
@@ -98,7 +98,7 @@ def test_a_row_has_the_record_decoded_and_counted(bench: Harness, send: JobType[
     assert (sent.failure(), sent.label) == (None, None)
     assert (lost.status, lost.label, lost.retries, lost.reason) == (State.DEAD, "lost", 1, "exhausted")
     assert lost.failure().message == "no such address"
-    assert [attempt.outcome for attempt in lost.history()] == ["raised", "raised"]
+    assert [attempt.outcome for attempt in lost.attempts_made()] == ["raised", "raised"]
     assert lost.result() is None
 
 
@@ -120,10 +120,10 @@ def test_a_row_can_be_sent_as_json_and_has_no_token(bench: Harness, app: Windlas
 
 def test_wrong_arguments_are_refused_before_the_store_is_asked(app: Windlass) -> None:
     for page in (0, 1_001, True, 2.5):
-        with pytest.raises(FilterError, match="a page has from 1 to 1,000 rows"):
-            app.jobs(page=page)  # type: ignore[arg-type]
-        with pytest.raises(FilterError, match="a page has from 1 to 1,000 rows"):
-            app.audit(page=page)  # type: ignore[arg-type]
+        with pytest.raises(FilterError, match="give a whole number from 1 to 1,000"):
+            app.jobs(count=page)  # type: ignore[arg-type]
+        with pytest.raises(FilterError, match="give a whole number from 1 to 1,000"):
+            app.audit(count=page)  # type: ignore[arg-type]
     with pytest.raises(FilterError, match="there is no field 'quue'; did you mean 'queue'"):
         app.jobs("quue:mail")
     with pytest.raises(FilterError, match="a filter is text such as"):
@@ -180,7 +180,7 @@ def test_queues_have_their_workers_and_gates(
     assert (closed.gate, own.gate) == (GateState.PAUSED, GateState.DRAINING)
     assert [gate.describe() for gate in read("gates")] == [
         "everything is paused by ann",
-        "queue mail is draining by ann",
+        "queue mail is draining, paused by ann",
     ]
 
 
@@ -205,7 +205,7 @@ def test_limits_have_their_holders_and_waiters(bench: Harness, app: Windlass, re
     bench.run_one(first)
 
     use, rows, others = seen[0]
-    assert ([job.id for job in use.holders], use.waiters) == ([first.id], [])
+    assert ([(job.id, job.token) for job in use.holders], use.waiters) == ([(first.id, None)], [])
     assert [(row.key, row.used, row.most, row.describe_use()) for row in rows] == [("slot", 1, 1, "1 of 1")]
     assert (others, use.limit) == ([], rows[0])
     assert second.status() is State.QUEUED
@@ -242,7 +242,7 @@ def test_schedules_have_their_next_ticks_and_words(bench: Harness, read: Read) -
     assert read("schedules", "nightly")[0].late == 60.0
     assert (read("schedules", "other"), read("ticks", "nightly")) == ([], [])
     bench.drain()
-    assert [tick.at for tick in read("ticks", "nightly", page=1)] == [row.next_at]
+    assert [tick.at for tick in read("ticks", "nightly", count=1)] == [row.next_at]
     with pytest.raises(ScheduleNotFound, match="there is no schedule 'nightli'; did you mean 'nightly'"):
         read("ticks", "nightli")
 
@@ -255,8 +255,8 @@ def test_the_audit_is_read_in_pages_by_job_and_by_action(
     second.cancel()
     app.pause(queue="mail", reason="moving")
 
-    rows = read("audit", page=2)
-    rest = read("audit", page=2, below=rows[-1].number)
+    rows = read("audit", count=2)
+    rest = read("audit", count=2, below=rows[-1].number)
 
     assert [(row.action, row.actor, row.subject) for row in rows[:1]] == [("GATE_PAUSED", "ann", "queue:mail")]
     assert [row.job for row in [*rows[1:], *rest]] == [second.id, first.id]
@@ -283,6 +283,22 @@ def test_every_read_waits_in_one_form_and_is_awaited_in_the_other(bench: Harness
         "app." in (getattr(Reads, name).__doc__ or "") or "row." in (getattr(Reads, name).__doc__ or "")
         for name in names
     )
+
+
+def test_why_a_job_waits_is_said_by_the_clock_of_the_store(
+    bench: Harness, app: Windlass, send: JobType[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a caller whose clock is five minutes behind, when its queue is paused, then that is the reason."""
+    job = send.enqueue("ann")
+    app.pause(queue="mail", reason="the server moves")
+    late = ManualClock(start=bench.clock.now() - timedelta(minutes=5))
+    monkeypatch.setattr(app._client, "clock", late)
+
+    why, (row,) = job.why(), app.jobs()
+
+    assert why is not None
+    assert (why.kind, why.text) == (WaitKind.GATE, "queue mail is paused by ann: the server moves")
+    assert row.why == why
 
 
 def test_counts_have_every_state(bench: Harness, send: JobType[[str], str], read: Read) -> None:

@@ -38,6 +38,7 @@ from windlass.errors import (
     SchemaOutdated,
     SchemaTooNew,
     SignalTimeout,
+    StoreBusy,
     StoreCorrupt,
     StoreError,
     StoreRefused,
@@ -81,11 +82,11 @@ if TYPE_CHECKING:
     )
     from windlass.model.schedule import CatchUp, Overlap, ScheduleRow, TickOutcome, TickRow
     from windlass.observe.events import (
+        AttemptEnded,
+        AttemptStarted,
         Event,
-        JobEnded,
-        JobFinished,
+        JobChanged,
         JobsRescued,
-        JobStarted,
         LeasesLost,
         WorkerStarted,
         WorkerStopped,
@@ -96,6 +97,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AdmissionError",
     "Attempt",
+    "AttemptEnded",
+    "AttemptStarted",
     "AuditRow",
     "Batch",
     "BatchProgress",
@@ -124,14 +127,12 @@ __all__ = [
     "InvalidOption",
     "Job",
     "JobCancelled",
+    "JobChanged",
     "JobDead",
     "JobDetails",
-    "JobEnded",
-    "JobFinished",
     "JobHandle",
     "JobNotFound",
     "JobRow",
-    "JobStarted",
     "JobType",
     "JobUnsuccessful",
     "JobsRescued",
@@ -161,6 +162,7 @@ __all__ = [
     "SignalTimeout",
     "Snooze",
     "State",
+    "StoreBusy",
     "StoreCorrupt",
     "StoreError",
     "StoreRefused",
@@ -202,7 +204,7 @@ LAZY = {
     "windlass.model.rows": "AuditRow JobDetails JobRow LimitUse Liveness QueueRow WaitKind WaitReason WorkerRow",
     "windlass.model.schedule": "CatchUp Overlap ScheduleRow TickOutcome TickRow",
     "windlass.observe.events": (
-        "Event JobEnded JobFinished JobStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
+        "Event AttemptEnded JobChanged AttemptStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
     ),
 }
 """Modules whose names most programs never use: they are imported when a program first names one."""

@@ -211,8 +211,8 @@ class Windlass(Reads, Operators):
     def on_event(self, subscriber: S, /) -> S:
         """Call a function with what happens in this program's workers: `@app.on_event`, or `app.on_event(fn)`.
 
-        Its parameter's hint names the events that it gets: `def alert(event: JobEnded | LeasesLost) -> None`. Without
-        a hint it gets all of them. It is called on the worker's event loop: return at once. Its errors are logged once.
+        Its parameter's hint names its events: `def alert(event: AttemptEnded | LeasesLost) -> None`. Without a hint it
+        gets all of them. It is called on the worker's event loop: return at once. Its errors are logged once.
         """
         from windlass.observe.subscribers import make_subscriber
 

@@ -191,18 +191,24 @@ class Settings:
                     values[name] = _read(name, value, source)
                     origins[name] = source
         pace = values.get("pace", Pace.EAGER)
-        _follow(values, origins, PRESETS[pace].get("lease", 30.0))
         for name, value in PRESETS[pace].items():
             if name not in values:
                 values[name] = value
                 origins[name] = f"pace {pace}"
+        _follow(values, origins)
         return cls(**values, origins=origins)
 
     def with_(self, **changes: Any) -> Settings:
         """A copy with some settings given as arguments."""
-        origins = dict.fromkeys(changes, "argument")
-        _follow(changes, origins, self.lease)
-        return replace(self, **changes, origins={**self.origins, **origins})
+        stays = {name: origin for name, origin in self.origins.items() if not origin.startswith("follows")}
+        usual = names()
+        values: dict[str, Any] = {
+            name: getattr(self, name) if name in stays or name not in self.origins else usual[name].default
+            for name in ("lease", "beat", "margin")
+        } | changes
+        origins = {**stays, **dict.fromkeys(changes, "argument")}
+        _follow(values, origins)
+        return replace(self, **values, origins=origins)
 
     @property
     def acting(self) -> str:
@@ -210,15 +216,20 @@ class Settings:
         return self.actor or user_and_host()
 
 
-def _follow(values: dict[str, Any], origins: dict[str, str], usual: float) -> None:
-    """Set what must fit a given lease or beat, where it is not given itself; `usual` is the lease without any."""
-    lease, beat = values.get("lease"), values.get("beat")
-    if lease is None and beat is not None and 3 * beat > usual:
-        values["lease"], origins["lease"] = 3 * beat, "follows beat"
-    if lease is not None and beat is None:
-        values["beat"], origins["beat"] = min(10.0, lease / 3), "follows lease"
-    if lease is not None and "margin" not in values:
-        values["margin"], origins["margin"] = min(5.0, lease / 6), "follows lease"
+def _follow(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """Fit beat and margin to the lease, and the lease to the beat. A value that was given stays, and is checked."""
+
+    def given(name: str) -> bool:
+        return name in origins and not origins[name].startswith(("pace", "follows"))
+
+    lease, beat, margin = values.get("lease", 30.0), values.get("beat", 10.0), values.get("margin", 5.0)
+    if given("beat") and not given("lease") and lease < 3 * beat:
+        lease = values["lease"] = 3 * beat
+        origins["lease"] = "follows beat"
+    if not given("beat") and beat > lease / 3:
+        values["beat"], origins["beat"] = lease / 3, "follows lease"
+    if not given("margin") and margin > lease / 6:
+        values["margin"], origins["margin"] = lease / 6, "follows lease"
 
 
 PRESETS: dict[Pace, dict[str, Any]] = {

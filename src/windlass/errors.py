@@ -13,7 +13,8 @@ WindlassError
 │   ├── UnusableConnection
 │   └── IdempotencyConflict
 ├── StoreError
-│   ├── StoreUnavailable  the database cannot be reached: transient, retried by workers
+│   ├── StoreUnavailable  the database cannot be used now: transient, retried by workers
+│   │   └── StoreBusy     it answers, but one statement took too long, or met locks
 │   ├── StoreRefused      the database refused a statement, whatever its values: a grant, a table, a disk
 │   ├── ValueRefused      the database refused a value: the same statement is refused again
 │   ├── StoreCorrupt      the file is not a database, or is read-only
@@ -99,9 +100,13 @@ class StoreError(WindlassError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached now. Workers wait and try again."""
+    """The database cannot be used now. Workers wait and try again."""
 
     of_database = True
+
+
+class StoreBusy(StoreUnavailable):
+    """The database answers, but a statement took too long, or met deadlocks or a locked file. Trying again helps."""
 
 
 class StoreRefused(StoreError):

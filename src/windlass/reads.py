@@ -21,7 +21,6 @@ from windlass.model.rows import JobDetails, JobRow, LimitUse, QueueRow
 from windlass.model.state import State
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
     from windlass.client import Client
@@ -49,17 +48,17 @@ class Reads:
     # Jobs
 
     async def ajobs(
-        self, filter: str | Filter = "", *, page: int = PAGE, below: str | UUID | None = None
+        self, filter: str | Filter = "", *, count: int = PAGE, below: str | UUID | None = None
     ) -> list[JobRow]:
-        """The jobs that match, newest first: `app.jobs("state:failed,dead queue:mail", page=100)`.
+        """The jobs that match, newest first: `app.jobs("state:failed,dead queue:mail", count=100)`.
 
         The filter is the language of `windlass jobs list`; without one, all jobs are listed. A page has 1,000 rows at
         most. The next page begins below the last row: `app.jobs(filter, below=rows[-1].id)`. Each row is the job's
         record, with `row.retries`, and `row.why` is the reason for which it does not start. Raises FilterError.
         """
-        wanted, size = parsed(filter), checked_page(page)
-        last, now = None if below is None else parse_id(below), self._client.clock.now()
-        return await self._client.aask(lambda store: read_jobs(store, wanted, size, last, now, self._label))
+        wanted, size = parsed(filter), checked_count(count)
+        last = None if below is None else parse_id(below)
+        return await self._client.aask(lambda store: read_jobs(store, wanted, size, last, self._registry.label))
 
     async def afind(self, id: str | UUID) -> JobHandle[object]:
         """A handle for the job with this id: `app.find("0198…").status()`. Raises JobNotFound when there is none."""
@@ -74,11 +73,6 @@ class Reads:
     jobs = blocking(ajobs)
     find = blocking(afind)
     counts = blocking(acounts)
-
-    def _label(self, job: Job) -> str | None:
-        definition = self._registry.of(job)
-        name = job.status.value if definition is None else definition.label(job)
-        return None if name == job.status.value else name
 
     # Queues and workers
 
@@ -150,12 +144,12 @@ class Reads:
         """
         return await self._client.aask(lambda store: read_schedules(store, name))
 
-    async def aticks(self, name: str, *, page: int = PAGE) -> list[TickRow]:
-        """What became of the last ticks of a schedule, newest first: `app.ticks("nightly", page=10)`.
+    async def aticks(self, name: str, *, count: int = PAGE) -> list[TickRow]:
+        """What became of the last ticks of a schedule, newest first: `app.ticks("nightly", count=10)`.
 
         `tick.outcome` is fired, skipped, missed or by hand. Raises ScheduleNotFound.
         """
-        size = checked_page(page)
+        size = checked_count(count)
         return await self._client.aask(lambda store: _read_ticks(store, name, size))
 
     schedules = blocking(aschedules)
@@ -168,15 +162,15 @@ class Reads:
         *,
         job: str | UUID | None = None,
         action: str | None = None,
-        page: int = PAGE,
+        count: int = PAGE,
         below: int | None = None,
     ) -> list[AuditRow]:
-        """How jobs ended and what operators did, newest first: `app.audit(action="JOB_DEAD", page=100)`.
+        """How jobs ended and what operators did, newest first: `app.audit(action="JOB_DEAD", count=100)`.
 
         With `job`, only rows about that job, also when it no longer exists. A page has 1,000 rows at most, and the next
         one begins below the last row: `app.audit(below=rows[-1].number)`.
         """
-        id, size = None if job is None else parse_id(job), checked_page(page)
+        id, size = None if job is None else parse_id(job), checked_count(count)
         name = None if action is None else action.upper()
         return await self._client.aask(lambda store: store.audit(job=id, action=name, page=size, below=below))
 
@@ -196,10 +190,12 @@ def parsed(filter: str | Filter) -> Filter:
     return parse(filter)
 
 
-def checked_page(page: int) -> int:
-    if isinstance(page, bool) or not isinstance(page, int) or not 1 <= page <= LARGEST_PAGE:
-        raise FilterError(f"page={page!r}: a page has from 1 to {LARGEST_PAGE:,} rows; below= begins the next one")
-    return page
+def checked_count(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= LARGEST_PAGE:
+        raise FilterError(
+            f"count={count!r}: give a whole number from 1 to {LARGEST_PAGE:,}; below= begins the next page"
+        )
+    return count
 
 
 # What they ask the store
@@ -210,24 +206,27 @@ async def read_jobs(
     filter: Filter,
     page: int,
     below: UUID | None,
-    now: datetime,
     label: Callable[[Job], str | None],
 ) -> list[JobRow]:
     """A page of jobs. What keeps them from starting is read once for all of them."""
     from windlass.store.reasons import read_reasons
 
     jobs = await store.search(filter, page=page, below=below)
-    reasons = await read_reasons(store, jobs, now)
-    return [_row(job, label(job), next(iter(reasons[job.id]), None)) for job in jobs]
+    reasons = await read_reasons(store, jobs)
+    return [_row(job, label(job), next(iter(reasons[job.id]), None)) for job in map(without_token, jobs)]
+
+
+def without_token(job: Job) -> Job:
+    """A list may be shown to users, and with a token they could finish the attempt."""
+    return msgspec.structs.replace(job, token=None)
 
 
 def _row(job: Job, label: str | None, why: WaitReason | None) -> JobRow:
-    """A row without the token: a list may be shown to users, and with the token they could finish the attempt."""
-    values: list[Any] = [*msgspec.structs.astuple(msgspec.structs.replace(job, token=None)), label, why]
+    values: list[Any] = [*msgspec.structs.astuple(job), label, why]
     return JobRow(*values)
 
 
-async def read_details(store: Store, job: Job, now: datetime) -> JobDetails:
+async def read_details(store: Store, job: Job) -> JobDetails:
     """What the store holds about a job beside its own row."""
     from windlass.store.reasons import read_reasons
 
@@ -235,7 +234,7 @@ async def read_details(store: Store, job: Job, now: datetime) -> JobDetails:
     known = await store.find_many([link.id for link in links[:LISTED]]) if links else {}
     memory = await store.recall(job.id)
     return JobDetails(
-        reasons=(await read_reasons(store, [job], now))[job.id],
+        reasons=(await read_reasons(store, [job]))[job.id],
         waits=(await store.waits([job.id])).get(job.id) if job.status is State.WAITING else None,
         links=links,
         foreign=frozenset(id for id, other in known.items() if other.parent != job.id),
@@ -272,8 +271,8 @@ async def read_limit_use(store: Store, key: str) -> LimitUse:
         raise await unknown_key(store, key)
     return LimitUse(
         limit=rows[0],
-        holders=await store.holders(key, page=HOLDERS),
-        waiters=await store.waiters(key, page=WAITERS),
+        holders=[without_token(job) for job in await store.holders(key, page=HOLDERS)],
+        waiters=[without_token(job) for job in await store.waiters(key, page=WAITERS)],
         workers={row.id: row.name for row in await store.workers()},
     )
 

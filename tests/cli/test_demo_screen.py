@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def scene() -> Scene:
-    from windlass.cli.demo.reports import AttemptEnded, Processors, Slot
+    from windlass.cli.demo.reports import Processors, ReportedEnd, Slot
     from windlass.cli.demo.scene import Scene
 
     scene = Scene(workers=2)
@@ -39,7 +39,7 @@ def scene() -> Scene:
     scene.receive(Processors(1, 4001, slots))
     scene.receive(Processors(2, 4002, slots))
     error = "ValueError: line 7 is no product"
-    scene.receive(AttemptEnded(1, 0.0, job, "import_feed", "1 of 2", f"failed in 1ms: {error}", error, State.FAILED))
+    scene.receive(ReportedEnd(1, 0.0, job, "import_feed", "1 of 2", f"failed in 1ms: {error}", error, State.FAILED))
     return scene
 
 
@@ -86,12 +86,10 @@ def test_a_killed_worker_shows_what_it_held_until_another_process_reports(scene:
 
 
 def test_many_successes_do_not_push_a_failure_out(scene: Scene) -> None:
-    from windlass.cli.demo.reports import AttemptEnded
+    from windlass.cli.demo.reports import ReportedEnd
 
     for _ in range(500):
-        scene.receive(
-            AttemptEnded(1, 0.0, "ab" * 16, "newsletter", "1 of 4", "succeeded in 9ms", None, State.SUCCEEDED)
-        )
+        scene.receive(ReportedEnd(1, 0.0, "ab" * 16, "newsletter", "1 of 4", "succeeded in 9ms", None, State.SUCCEEDED))
 
     shown = "\n".join(drawn(scene, 80, 24))
     assert "500×  newsletter" in shown
@@ -234,13 +232,13 @@ def test_where_not_all_processors_have_room_those_that_work_are_shown(scene: Sce
 
 
 def test_a_phase_that_was_passed_is_good_news_and_counted(scene: Scene) -> None:
-    from windlass.cli.demo.reports import AttemptEnded
+    from windlass.cli.demo.reports import ReportedEnd
 
     words = "goes on to its next phase, after 9ms: pack"
     for _ in range(3):
-        scene.receive(AttemptEnded(1, 0.0, "ab" * 16, "pick", "1 of 4", words, None, State.QUEUED, "pack"))
+        scene.receive(ReportedEnd(1, 0.0, "ab" * 16, "pick", "1 of 4", words, None, State.QUEUED, "pack"))
     for _ in range(2):
-        scene.receive(AttemptEnded(1, 0.0, "ab" * 16, "pick", "1 of 4", "released after 9ms", None, State.QUEUED))
+        scene.receive(ReportedEnd(1, 0.0, "ab" * 16, "pick", "1 of 4", "released after 9ms", None, State.QUEUED))
 
     assert [(lives.times, lives.last.text) for lives in scene.attempts][-3:] == [
         (3, words),

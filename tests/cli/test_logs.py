@@ -13,7 +13,7 @@ import pytest
 from windlass.model.job import Job, new_id
 from windlass.model.outcome import Ending
 from windlass.model.state import State
-from windlass.observe.events import JobEnded, JobFinished, JobStarted, LeasesLost
+from windlass.observe.events import AttemptEnded, AttemptStarted, JobChanged, LeasesLost
 from windlass.observe.logs import EndingTracker, LineFormatter, LogSubscriber, describe_end, escape
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,9 +27,9 @@ def job(**values: Any) -> Job:
 
 def end(
     ending: Ending = Ending.SUCCEEDED, error: str | None = None, delay: float | None = None, **values: Any
-) -> JobEnded:
+) -> AttemptEnded:
     kind, _, message = (error or "").partition(": ")
-    return JobEnded(
+    return AttemptEnded(
         job=job(**values),
         processor="default-processor-1",
         ending=ending,
@@ -115,20 +115,20 @@ def test_a_record_of_any_size_keeps_its_beginning_and_its_end() -> None:
         (end(Ending.LOST), None, "lost its lease after 12ms; nothing was written"),
     ],
 )
-def test_each_end_is_described(event: JobEnded, state: State | None, message: str) -> None:
+def test_each_end_is_described(event: AttemptEnded, state: State | None, message: str) -> None:
     assert describe_end(event, state) == message
 
 
 def test_an_end_is_reported_when_it_is_committed_and_not_before() -> None:
-    received: list[tuple[JobEnded, State | None]] = []
+    received: list[tuple[AttemptEnded, State | None]] = []
     tracker = EndingTracker(lambda end, state: received.append((end, state)))
     event = end()
 
     tracker(event)
     assert received == []
 
-    tracker(JobFinished(event.job.id, State.SUCCEEDED))
-    tracker(JobFinished(event.job.id, State.SUCCEEDED))
+    tracker(JobChanged(event.job.id, State.SUCCEEDED))
+    tracker(JobChanged(event.job.id, State.SUCCEEDED))
     assert received == [(event, State.SUCCEEDED)]
 
 
@@ -148,9 +148,9 @@ def test_a_worker_logs_starts_and_ends_with_the_job_id(caplog: pytest.LogCapture
     subscriber = LogSubscriber()
     event = end(Ending.RAISED, "ValueError: no", 10.0)
 
-    subscriber(JobStarted(event.job, "default-processor-1"))
+    subscriber(AttemptStarted(event.job, "default-processor-1"))
     subscriber(event)
-    subscriber(JobFinished(event.job.id, State.FAILED))
+    subscriber(JobChanged(event.job.id, State.FAILED))
 
     first, second = caplog.records
     assert (first.levelname, first.getMessage()) == ("INFO", f"add started, attempt 1 of 4 job={event.job.id}")
@@ -171,7 +171,7 @@ def test_the_level_and_the_exception_follow_the_state(
     subscriber = LogSubscriber()
 
     subscriber(event)
-    subscriber(JobFinished(event.job.id, state))
+    subscriber(JobChanged(event.job.id, state))
 
     (record,) = caplog.records
     assert record.levelname == level

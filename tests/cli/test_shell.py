@@ -108,6 +108,7 @@ def test_a_tab_offers_programs_and_jobs_and_runs_no_program(program_dir: Path) -
     assert complete("windlass run app:g") == ["greet"]
     assert complete("windlass enqueue app.py:h") == ["hold"]
     assert complete("windlass run broken:") == []
+    assert complete("windlass jobs -a app.py queue:") == []  # the names of a database, which the program would name
     assert not (program_dir / "ran").exists()
 
 

@@ -20,7 +20,7 @@ from windlass.errors import JobUnsuccessful
 from windlass.model.job import Attempt, Failure, Job
 from windlass.model.outcome import Ending
 from windlass.model.state import State
-from windlass.observe.events import Event, JobEnded
+from windlass.observe.events import AttemptEnded, Event
 from windlass.runtime.worker import Worker
 from windlass.store import make_store
 from windlass.testing.clock import ManualClock
@@ -107,9 +107,9 @@ class EventRecorder:
                 await self._more.wait()
         return event
 
-    async def ended(self, job: JobHandle[Any], ending: Ending | None = None) -> JobEnded:
+    async def ended(self, job: JobHandle[Any], ending: Ending | None = None) -> AttemptEnded:
         """The end of an attempt of that job."""
-        return await self.until(JobEnded, lambda event: event.job.id == job.id and ending in (None, event.ending))
+        return await self.until(AttemptEnded, lambda event: event.job.id == job.id and ending in (None, event.ending))
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import pytest
 from windlass import Context, Dead, JobHandle, JobType, Retry, Snooze, State, Windlass, fixed, phase
 from windlass.model.admission import BudgetRow
 from windlass.model.outcome import Ending
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted
 
 from .programs import admitted
 from .rig import PATIENCE, Database, come, eventually, in_state, stores_of, working
@@ -319,7 +319,7 @@ async def test_a_spent_budget_gives_back_what_has_not_started(app: Windlass, cap
     await app.aset_budget(tenant="acme", cents=5, per="month")
     first = await acme.aenqueue(0)
     async with working(app, concurrency=1) as (worker, events):
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         mine, other = await acme.aenqueue(1), await ask.options(tenant="other").aenqueue(2)
         await claim_ahead(worker, "ask")
         record = await in_state(mine, State.QUEUED)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from windlass import Event, JobEnded, JobFinished, JobStarted, Retry, Windlass, WorkerStarted, fixed
+from windlass import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    JobChanged,
+    LeasesLost,
+    Retry,
+    Windlass,
+    WorkerStarted,
+    WorkerStopped,
+    fixed,
+)
 from windlass.errors import RegistrationError
 from windlass.model.outcome import Ending
 from windlass.model.state import State
 from windlass.observe.logs import LogSubscriber
+from windlass.observe.subscribers import make_subscriber
 
 from .programs import admitted
 from .rig import PATIENCE, ended, failure, working
@@ -21,16 +35,16 @@ from .rig import PATIENCE, ended, failure, working
 
 async def test_a_subscriber_gets_the_events_that_its_hint_names(app: Windlass) -> None:
     """Given subscribers with one event, with a union and without a hint, when a job runs, then each gets its own."""
-    one: list[JobEnded] = []
-    two: list[JobStarted | JobFinished] = []
+    one: list[AttemptEnded] = []
+    two: list[AttemptStarted | JobChanged] = []
     every: list[Any] = []
 
     @app.on_event
-    def on_end(event: JobEnded) -> None:
+    def on_end(event: AttemptEnded) -> None:
         one.append(event)
 
     @app.on_event
-    def on_start_and_finish(event: JobStarted | JobFinished) -> None:
+    def on_start_and_finish(event: AttemptStarted | JobChanged) -> None:
         two.append(event)
 
     app.on_event(every.append)
@@ -41,15 +55,15 @@ async def test_a_subscriber_gets_the_events_that_its_hint_names(app: Windlass) -
 
     async with working(app) as (_, events):
         job = await work.aenqueue(1)
-        await events.until(JobFinished)
+        await events.until(JobChanged)
 
     assert [(event.job.id, event.ending, event.error) for event in one] == [(job.id, Ending.SUCCEEDED, None)]
-    assert [type(event) for event in two] == [JobStarted, JobFinished]
+    assert [type(event) for event in two] == [AttemptStarted, JobChanged]
     assert [type(event).__name__ for event in every] == [
         "WorkerStarted",
-        "JobStarted",
-        "JobEnded",
-        "JobFinished",
+        "AttemptStarted",
+        "AttemptEnded",
+        "JobChanged",
         "WorkerStopped",
     ]
 
@@ -57,11 +71,11 @@ async def test_a_subscriber_gets_the_events_that_its_hint_names(app: Windlass) -
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 async def test_the_end_of_a_failed_attempt_has_the_exception_and_the_time_of_the_next(app: Windlass, kind: str) -> None:
     """Given two attempts, when both fail, then the first event names its retry, and the second that there is none."""
-    ends: list[JobEnded] = []
+    ends: list[AttemptEnded] = []
     raised: list[ValueError] = []
 
     @app.on_event
-    def on_end(event: JobEnded) -> None:
+    def on_end(event: AttemptEnded) -> None:
         ends.append(event)
 
     def fail() -> None:
@@ -122,11 +136,11 @@ async def test_a_subscriber_that_fails_is_logged_once_and_harms_no_job(
     """Given subscribers that raise and that exit, when jobs run, then the jobs end, and each error has one record."""
 
     @app.on_event
-    def raises(event: JobStarted | JobEnded) -> None:
+    def raises(event: AttemptStarted | AttemptEnded) -> None:
         raise RuntimeError("a fault of its own")
 
     @app.on_event
-    def exits(event: JobEnded) -> None:
+    def exits(event: AttemptEnded) -> None:
         sys.exit(3)
 
     @app.job
@@ -139,8 +153,8 @@ async def test_a_subscriber_that_fails_is_logged_once_and_harms_no_job(
 
     failed = [record for record in caplog.records if "the subscriber" in record.getMessage()]
     assert [record.getMessage().partition(";")[0].rpartition(".")[2] for record in failed] == [
-        "raises failed at JobStarted",
-        "exits failed at JobEnded",
+        "raises failed at AttemptStarted",
+        "exits failed at AttemptEnded",
     ]
     assert all(record.exc_info is not None for record in failed)
 
@@ -166,8 +180,23 @@ async def test_the_log_has_the_exception_of_a_failed_attempt(app: Windlass, capl
     assert (first.levelname, last.levelname) == ("WARNING", "ERROR")
 
 
+def test_a_partial_has_the_hint_of_its_function() -> None:
+    """Given a partial of a function with a hint, when it subscribes, then it gets the events of that hint."""
+
+    def note(where: list[object], event: WorkerStarted | WorkerStopped) -> None:
+        where.append(event)
+
+    seen: list[object] = []
+    subscriber = make_subscriber(functools.partial(note, seen), {})
+    started = WorkerStarted(uuid4(), "host:1")
+    subscriber(LeasesLost(uuid4(), 3))
+    subscriber(started)
+
+    assert seen == [started]
+
+
 def no_parameter() -> None: ...
-async def awaited(event: JobEnded) -> None: ...
+async def awaited(event: AttemptEnded) -> None: ...
 def wrong(event: int) -> None: ...
 def unresolved(event: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
@@ -177,7 +206,10 @@ def unresolved(event: Nowhere) -> None: ...  # type: ignore[name-defined]  # noq
     [
         (no_parameter, r"called with one argument, the event; write: def no_parameter\(event\)"),
         (awaited, r"awaited is async, and events are not awaited; write: def awaited\(event\)"),
-        (wrong, "wrong takes int, which is no event; there are: JobEnded, JobFinished, JobStarted, JobsRescued, "),
+        (
+            wrong,
+            "wrong takes int, which is no event; there are: AttemptEnded, AttemptStarted, JobChanged, ",
+        ),
         (unresolved, "the hints of unresolved cannot be resolved .*not under TYPE_CHECKING"),
         (WorkerStarted, "is no function; write: def on_event"),
         ("alert", "'alert' is no function; write: def on_event"),

@@ -12,7 +12,7 @@ from windlass import Context, JobHandle, State, Windlass, phase, rate
 from windlass.errors import StoreError, StoreRefused, StoreUnavailable
 from windlass.model.admission import Gate, GateKind, GateState
 from windlass.model.outcome import Ending
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim, Claimed
 
@@ -157,7 +157,7 @@ async def test_closing_gives_back_what_has_not_started_and_what_runs_finishes(
     acme = work.options(tenant="acme")
     running = await acme.aenqueue(0)
     async with working(app, concurrency=1) as (worker, events):
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         unstarted = [await acme.aenqueue(n) for n in (1, 2)]
         beside = await other.aenqueue()
         before = [(await job.arecord()).run_at for job in unstarted]
@@ -190,7 +190,7 @@ async def test_what_drains_runs_as_far_as_it_was_claimed(app: Windlass) -> None:
 
     await work.aenqueue(0)
     async with working(app, concurrency=1) as (worker, events):
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         claimed = await work.aenqueue(1)
         assert await claim_ahead(worker, "work") == 1
         await app.apause(type="work", claimed="finish")
@@ -247,7 +247,7 @@ async def test_a_gate_that_closes_during_a_claim_holds_for_it(database: Database
         await come(raced)
         record = await in_state(job, State.QUEUED)
         assert (record.attempt, record.fence, starts) == (0, 1, [])
-        assert not any(isinstance(event, JobStarted) for event in events.recorded)
+        assert not any(isinstance(event, AttemptStarted) for event in events.recorded)
 
         await app.aresume(queue="default")
         await job.aresult(timeout=PATIENCE)
@@ -390,7 +390,7 @@ async def test_a_held_rate_is_told_and_gives_back_only_what_counts_against_it(
 
     await block.aenqueue()
     async with working(app, concurrency=1) as (worker, events):
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         jobs: list[JobHandle[str]] = [await crawl.aenqueue(domain) for domain in ("a.org", "b.org")]
         assert await claim_ahead(worker, "crawl") == 2
         await app._client.aask(lambda store: store.hold_back("domain:a.org", 3600))

@@ -10,7 +10,7 @@ import pytest
 from windlass import Context, JobType, Retry, State, Windlass, fixed, limit, rate
 from windlass.errors import FlowError
 from windlass.model.outcome import Ending
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted
 
 from .programs import admitted
 from .rig import ended, failure, in_state, working
@@ -116,7 +116,7 @@ async def test_jobs_in_memory_do_not_start_while_everybody_holds_back(stopped_cl
     here, there = stopped_clock.working(concurrency=1, queues=("default",)), stopped_clock.working(queues=("there",))
     async with here as (worker, events), there as (_, events_there):
         blocking = await block.aenqueue()
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         jobs = [await call.aenqueue() for _ in range(2)]
         assert await claim_ahead(worker, "call") == 2
         began = stopped_clock.now

@@ -16,7 +16,7 @@ from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.model.outcome import Ending
-from windlass.observe.events import JobStarted, LeasesLost
+from windlass.observe.events import AttemptStarted, LeasesLost
 from windlass.store import make_store
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
@@ -47,7 +47,7 @@ async def test_a_worker_declared_dead_stops_its_handlers_and_does_the_job_anew(d
     async with working(app) as (worker, events):
         first = worker.state.worker
         job = await work.aenqueue()
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         await declare_dead(database)
 
         await come(stopped)
@@ -81,7 +81,7 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
 
     async with working(app) as (_, events):
         job = await work.aenqueue()
-        await events.until(JobStarted)
+        await events.until(AttemptStarted)
         await declare_dead(database)
         assert await job.aresult(timeout=PATIENCE) == "new"
         whatever_happens.set()

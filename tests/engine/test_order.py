@@ -12,7 +12,7 @@ import pytest
 from windlass import Context, State, Windlass
 from windlass.errors import UnknownType
 from windlass.model.job import NewJob, new_id
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted
 from windlass.store.parts.encoding import encode_jobs
 from windlass.store.sql import query
 
@@ -128,7 +128,7 @@ async def test_a_job_committed_late_is_found_below_the_floor(database: Database,
         await transaction.commit()
         await held.close()
 
-        found = asyncio.create_task(events.until(JobStarted, lambda event: event.job.id == late.id))
+        found = asyncio.create_task(events.until(AttemptStarted, lambda event: event.job.id == late.id))
         await asyncio.wait({found}, timeout=PATIENCE if rescans else 1.5)
         assert found.done() is rescans
         found.cancel()
@@ -161,7 +161,7 @@ async def test_a_suspect_that_no_child_can_run_runs_alone(app: Windlass, databas
     await suspect(database, bad)
     async with working(app, concurrency=10) as (worker, events):
         assert worker.parts.discovery.isolates is False
-        await events.until(JobStarted, lambda event: event.job.id == bad.id)
+        await events.until(AttemptStarted, lambda event: event.job.id == bad.id)
         others = await app.aenqueue_many(work.call(n) for n in range(1, 20))
         go.set()
         assert await bad.aresult(timeout=PATIENCE) == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from windlass import Context, State, Windlass
 from windlass.model.outcome import Ending
-from windlass.observe.events import JobEnded, JobStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted
 from windlass.runtime.pool import ProcessorState
 from windlass.runtime.worker import Worker
 from windlass.testing.clock import ManualClock
@@ -76,7 +76,7 @@ class Steady:
         await eventually(is_quiet, lambda quiet: quiet)
 
     def started(self, phase: str) -> int:
-        return sum(isinstance(event, JobStarted) and event.job.phase == phase for event in self.events.recorded)
+        return sum(isinstance(event, AttemptStarted) and event.job.phase == phase for event in self.events.recorded)
 
 
 async def test_steady_scans_once_a_minute_ten_per_phase_and_leaves_fresh_rows_alone(still_database: Database) -> None:
@@ -136,8 +136,8 @@ async def test_steady_starts_the_first_created_first_at_most_three_per_phase_eve
         assert (steady.started("crawl"), len(steady.worker.state.local_queue)) == (10, 10)
         go.set()
         await steady.quiet()
-        order = [event.job.arguments()["n"] for event in steady.events.recorded if isinstance(event, JobStarted)]
-        names = {event.processor for event in steady.events.recorded if isinstance(event, JobStarted)}
+        order = [event.job.arguments()["n"] for event in steady.events.recorded if isinstance(event, AttemptStarted)]
+        names = {event.processor for event in steady.events.recorded if isinstance(event, AttemptStarted)}
 
     # Scan and assignment fall on the same second: which comes first is not promised.
     assert running in ([(3, 3), (6, 4), (9, 4), (10, 4), (10, 4)], [(0, 0), (3, 3), (6, 4), (9, 4), (10, 4)])
@@ -157,13 +157,13 @@ async def test_steady_has_a_time_limit_of_five_minutes_and_resets_processors_at_
     await endless.aenqueue()
     async with steady.working():
         await steady.passes(65)
-        started = await steady.events.until(JobStarted)
+        started = await steady.events.until(AttemptStarted)
         began = steady.clock.monotonic()
         await steady.passes(290)
-        assert not [event for event in steady.events.recorded if isinstance(event, JobEnded)]
+        assert not [event for event in steady.events.recorded if isinstance(event, AttemptEnded)]
 
         await steady.passes(15)
-        ended = await steady.events.until(JobEnded)
+        ended = await steady.events.until(AttemptEnded)
         assert (ended.ending, ended.delay) == (Ending.TIMED_OUT, 0.0)
         assert 295 <= steady.clock.monotonic() - began <= 310
         (processor,) = steady.worker.state.pools
@@ -185,7 +185,7 @@ async def test_steady_gives_back_what_waited_in_memory_too_long_without_a_retry(
     jobs = await steady.app.aenqueue_many(endless.call() for _ in range(2))
     async with steady.working():
         await steady.passes(65)
-        (busy,) = [event.job.id for event in steady.events.recorded if isinstance(event, JobStarted)]
+        (busy,) = [event.job.id for event in steady.events.recorded if isinstance(event, AttemptStarted)]
         (waiting,) = [job for job in jobs if job.id != busy]
         assert (await waiting.arecord()).status is State.RUNNING
 
@@ -195,7 +195,7 @@ async def test_steady_gives_back_what_waited_in_memory_too_long_without_a_retry(
         await steady.worker.finished()
 
     assert (record.status, record.attempt, record.attempts) == (State.QUEUED, 0, None)
-    assert len([event for event in steady.events.recorded if isinstance(event, JobStarted)]) == 1
+    assert len([event for event in steady.events.recorded if isinstance(event, AttemptStarted)]) == 1
 
 
 async def test_steady_finds_a_job_in_a_queue_that_only_its_enqueue_named(still_database: Database) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from windlass import Context, Windlass, phase
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted
 from windlass.store.protocol import Claim
 
 from .rig import PATIENCE, Database, come, eventually, stores_of, working
@@ -53,7 +53,7 @@ async def test_a_small_pool_in_the_first_phase_does_not_starve_the_second(databa
         go_on.set()
         for job in jobs:
             await job.aresult(timeout=PATIENCE)
-        names = {event.processor for event in events.recorded if isinstance(event, JobStarted)}
+        names = {event.processor for event in events.recorded if isinstance(event, AttemptStarted)}
 
     assert {name for name in names if name.startswith("crawl")} == {"crawl-processor-1", "crawl-processor-2"}
     assert {name for name in names if name.startswith("parse")} == {f"parse-processor-{n}" for n in (1, 2, 3)}

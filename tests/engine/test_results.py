@@ -79,8 +79,8 @@ async def test_a_timeout_says_that_no_worker_serves_the_job(app: Windlass) -> No
 
     job = await send.aenqueue()
     missing = (
-        f"job {job.id} has not ended within 0 s: no live worker serves the type 'send' on the queue 'mail'; "
-        "start one: windlass worker app.py, with the file of your app"
+        f"job {job.id} has not ended within 0 s: no live worker serves queue mail; "
+        "try: windlass worker app.py --queue mail"
     )
 
     with pytest.raises(ResultTimeout) as alone:
@@ -128,6 +128,6 @@ async def test_a_wait_without_a_worker_warns_once_and_goes_on_until_one_comes(
         assert await asyncio.gather(*waits) == [3, 5]
 
     lines = [line for line in caplog.messages if "waited for" in line]
-    ending = "is waited for: no live worker serves the type 'add' on the queue 'default'; start one: windlass worker "
+    ending = "is waited for: no live worker serves queue default; try: windlass worker app.py --queue default"
     assert len(lines) == 1
     assert ending in lines[0]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from windlass import Context, JobHandle, Pipeline, phase
-from windlass.observe.events import Event, JobEnded, JobStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted, Event
 from windlass.runtime.worker import Worker
 from windlass.store.protocol import Claim, Claimed
 from windlass.testing.clock import ManualClock
@@ -120,9 +120,9 @@ class Site:
         store.claim, coordinator.assign = noted_claim, noted_assign  # type: ignore[method-assign]
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, JobStarted):
+        if isinstance(event, AttemptStarted):
             self.starts.append((self.second, event.processor, event.job.arguments()["n"]))
-        elif isinstance(event, JobEnded):
+        elif isinstance(event, AttemptEnded):
             self.ends.append((self.second, event.job.phase, event.job.arguments()["n"], event.ending.value))
 
     async def until(self, second: int, step: float = STEP) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from windlass import Windlass
 from windlass.clock import SystemClock
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreBusy, StoreUnavailable
 from windlass.store.contact import Contact
 from windlass.testing.clock import ManualClock
 
@@ -126,7 +126,7 @@ def test_an_outage_is_logged_at_growing_intervals_and_once_for_all_services(capl
     contact = Contact(clock)
     for _ in range(75):
         for _ in ("discovery", "sweeper", "leader"):
-            contact.failed(StoreUnavailable("connection refused"))
+            contact.failed(StoreUnavailable("connection refused"), "discovery")
         clock.advance(1)
     contact.answered()
     contact.answered()
@@ -145,7 +145,7 @@ def test_a_database_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.Log
     clock = ManualClock()
     contact = Contact(clock)
     for _ in range(60):
-        contact.failed(TimeoutError())
+        contact.failed(TimeoutError(), "discovery")
         clock.advance(0.5)
         contact.answered()
         clock.advance(0.5)
@@ -156,8 +156,36 @@ def test_a_database_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.Log
     ] * 3
 
     clock.advance(61)  # calm: the next outage is logged at once
-    contact.failed(TimeoutError())
+    contact.failed(TimeoutError(), "discovery")
     assert len(warnings(caplog)) == 7
+
+
+def test_an_outage_after_a_long_one_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """Given an outage of twenty minutes, when another one begins fifty seconds after its end, then it is logged."""
+    clock = ManualClock()
+    contact = Contact(clock)
+    for _ in range(1_200):
+        contact.failed(StoreUnavailable("connection refused"), "discovery")
+        clock.advance(1)
+    contact.answered()
+    clock.advance(50)
+    before = len(warnings(caplog))
+    contact.failed(StoreUnavailable("connection refused"), "discovery")
+    contact.answered()
+
+    assert [line.partition(" again")[0] for line in warnings(caplog)[before:]] == [
+        "the database is away: connection refused; trying",
+        "the database answers",
+    ]
+
+
+def test_a_busy_database_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    contact = Contact(ManualClock())
+
+    contact.failed(StoreBusy("a statement took longer than 15 s"), "sweeper")
+    contact.answered()
+
+    assert warnings(caplog) == ["sweeper: a statement took longer than 15 s; trying again"]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

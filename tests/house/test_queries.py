@@ -41,6 +41,7 @@ ONE_DIALECT = {
         "finish_with_slots": "saves a round trip; SQLite has none and calls release_slots in the same transaction",
         "installation": "a server's location is an id in the database, a file's location is its path",
         "leases_of_worker": "for rows with times that asyncpg cannot read; SQLite returns numbers",
+        "time": "a file's time is that of the process that reads it",
         "wake_idle_workers": "SQLite's workers watch a number in the file",
     },
     "sqlite": {

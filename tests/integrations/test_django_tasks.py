@@ -11,24 +11,24 @@ from uuid import uuid4
 
 import pytest
 
-from windlass.observe.events import JobEnded
+from windlass.observe.events import AttemptEnded
 
 from .rig import PATIENCE, Database
 
 
-def work(*, ended: int = 1, concurrency: int | None = None) -> list[JobEnded]:
+def work(*, ended: int = 1, concurrency: int | None = None) -> list[AttemptEnded]:
     """Run a worker of the project until so many attempts have ended; they are committed when it returns."""
     from windlass.integrations.django import app
     from windlass.integrations.django.task_registry import discover
 
     discover()
-    ended_events: list[JobEnded] = []
+    ended_events: list[AttemptEnded] = []
 
     async def run() -> None:
         worker, enough = app.worker(concurrency=concurrency), asyncio.Event()
 
         def record(event: object) -> None:
-            if isinstance(event, JobEnded):
+            if isinstance(event, AttemptEnded):
                 ended_events.append(event)
                 if len(ended_events) >= ended:
                     enough.set()
@@ -407,10 +407,11 @@ def test_nothing_is_imported_or_called_because_a_row_names_it(project: Database,
         add.get_result(str(job.id))
 
 
-def test_a_snoozed_task_is_ready_and_was_not_attempted(project: Database) -> None:
-    from shop.tasks import snooze
+@pytest.mark.parametrize("name", ["snooze", "snooze_by_return"])
+def test_a_snoozed_task_is_ready_and_was_not_attempted(project: Database, name: str) -> None:
+    from shop import tasks
 
-    result = snooze.enqueue()
+    result = getattr(tasks, name).enqueue()
     work()
     result.refresh()
 

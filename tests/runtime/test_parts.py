@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windlass import State, Windlass
-from windlass.observe.events import JobStarted
+from windlass.observe.events import AttemptStarted, Event
 from windlass.runtime.claims.steady_discovery import SteadyDiscovery
 from windlass.runtime.parts import Stepping
 from windlass.runtime.signals import Signal
@@ -119,7 +119,12 @@ async def test_the_order_of_a_claim_is_a_setting_that_the_pace_presets(
 
     started: list[str] = []
     worker = stepped(app)
-    worker.subscribe(lambda event: started.append(event.job.arguments()["name"]) if type(event) is JobStarted else None)
+
+    def record(event: Event) -> None:
+        if isinstance(event, AttemptStarted):
+            started.append(event.job.arguments()["name"])
+
+    worker.subscribe(record)
     async with worker:
         await worker.step(*(name for name in ("discovery", "coordinator") if name in worker.parts.services))
         await asyncio.gather(*(each.task for each in worker.state.leases.executions.values() if each.task))

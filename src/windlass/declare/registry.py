@@ -180,6 +180,12 @@ class Registry:
         plan = None if job.pipeline is None else self.pipelines.get(job.pipeline)
         return self.get(job.type) if plan is None else plan.definition
 
+    def label(self, job: Job) -> str | None:
+        """The program's own name for the job's state; None where it has none."""
+        definition = self.of(job)
+        name = job.status.value if definition is None else definition.label(job)
+        return None if name == job.status.value else name
+
     def require(self, type: str) -> Definition:
         """The definition, or an error that suggests a similar name."""
         definition = self._definitions.get(type)

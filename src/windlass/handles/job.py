@@ -96,24 +96,14 @@ class JobHandle(Generic[R_co]):
         `print(job.why().text)` prints `queue mail is paused by ann: the server moves`, and `why.command` is the command
         that helps. None: it runs, it has ended, or a worker may start it now. `app.jobs(…)` has it for each row.
         """
-        from windlass.store.reasons import read_reasons
-
-        now = self._client.clock.now()
-
-        async def read(store: Store) -> WaitReason | None:
-            reasons = await read_reasons(store, [await self._find(store)], now)
-            return next(iter(reasons[self.id]), None)
-
-        return await self._client.aask(read)
+        return await self._client.aask(self._why)
 
     async def adetails(self) -> JobDetails:
         """What the store holds beside the record: why it waits, its links, steps and signals, its rows of the audit."""
         from windlass.reads import read_details
 
-        now = self._client.clock.now()
-
         async def read(store: Store) -> JobDetails:
-            return await read_details(store, await self._find(store), now)
+            return await read_details(store, await self._find(store))
 
         return await self._client.aask(read)
 
@@ -215,36 +205,38 @@ class JobHandle(Generic[R_co]):
                     while (job := await self._find(store)).status not in FINAL:
                         if not self._client.noted_unserved and time.monotonic() - began >= patience:
                             patience *= 2
-                            await self._warn_if_unserved(store)
+                            await self._warn_of_reason(store)
                         await asyncio.sleep(pause)
                         pause = min(pause * 1.5, LONGEST_PAUSE)
             except TimeoutError:
-                why = await self._describe_unserved(store) or " and goes on; wait again, or check: job.status()"
+                why = _describe(await self._known_reason(store))
                 raise ResultTimeout(f"job {self.id} has not ended within {limit:g} s{why}") from None
             return self._result_of(job)
 
         return wait
 
-    async def _warn_if_unserved(self, store: Store) -> None:
-        """Once in a process: a worker may start at any time, so that the wait goes on."""
-        why = await self._describe_unserved(store)
-        if why and not self._client.noted_unserved:
-            self._client.noted_unserved = True
-            log.warning("the result of job %s is waited for%s", self.id, why, extra={"job": self.id})
+    async def _warn_of_reason(self, store: Store) -> None:
+        """Once in a process, and the wait goes on: a worker may start, or a gate open, at any time."""
+        from windlass.model.rows import WaitKind
 
-    async def _describe_unserved(self, store: Store) -> str:
-        """That no live worker serves the job's queue and type, and how to start one; empty where one does."""
+        why = await self._known_reason(store)
+        stuck = (WaitKind.WORKER, WaitKind.TYPE, WaitKind.GATE, WaitKind.BUDGET)
+        if why is not None and why.kind in stuck and not self._client.noted_unserved:
+            self._client.noted_unserved = True
+            log.warning("the result of job %s is waited for%s", self.id, _describe(why), extra={"job": self.id})
+
+    async def _known_reason(self, store: Store) -> WaitReason | None:
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
-                job, workers = await self._find(store), await store.workers()
+                return await self._why(store)
         except (StoreError, JobNotFound, TimeoutError):
-            return ""
-        if job.status in FINAL or any(row.serves(job) for row in workers):
-            return ""
-        return (
-            f": no live worker serves the type {job.type!r} on the queue {job.queue!r}; start one: windlass worker "
-            "app.py, with the file of your app"
-        )
+            return None
+
+    async def _why(self, store: Store) -> WaitReason | None:
+        from windlass.store.reasons import read_reasons
+
+        reasons = await read_reasons(store, [await self._find(store)])
+        return next(iter(reasons[self.id]), None)
 
     def _result_of(self, job: Job) -> R_co:
         if job.status is State.CANCELLED:
@@ -258,3 +250,10 @@ class JobHandle(Generic[R_co]):
             msgspec.json.decode(text) if self._definition is None else self._definition.signature.result(text)
         )
         return result
+
+
+def _describe(why: WaitReason | None) -> str:
+    """What keeps a job from starting, and the command that helps, for the end of a sentence."""
+    if why is None:
+        return " and goes on; wait again, or check: job.status()"
+    return f": {why.text}" + (f"; try: {why.command}" if why.command else "")

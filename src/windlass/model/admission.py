@@ -77,7 +77,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         """`queue mail is paused by ann: the server moves`."""
         what = "everything" if self.kind is GateKind.ALL else f"{self.kind} {self.name}"
         by, why = f" by {self.actor}" if self.actor else "", f": {self.reason}" if self.reason else ""
-        return f"{what} is {self.state}{by}{why}"
+        state = "draining, paused" if self.state is GateState.DRAINING else self.state.value
+        return f"{what} is {state}{by}{why}"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):

@@ -169,7 +169,7 @@ class Job(msgspec.Struct, frozen=True):
             return max(self.attempt - 1, 0)  # this attempt has not failed
         if self.status is not State.DEAD:
             return self.attempt  # of attempts that failed; any other attempt was taken off again
-        for last in reversed(self.history()):
+        for last in reversed(self.attempts_made()):
             if last.fence == self.fence and last.outcome in LAST_OUTCOMES:
                 return max(last.attempt - 1, 0)
         failure = self.failure()
@@ -194,7 +194,7 @@ class Job(msgspec.Struct, frozen=True):
         except (msgspec.MsgspecError, ValueError):
             return Failure(type=UNREADABLE, message=self.error, attempt=self.attempt, attempted_at=self.updated_at)
 
-    def history(self) -> list[Attempt]:
+    def attempts_made(self) -> list[Attempt]:
         """The recorded attempts, oldest first: without a first attempt that succeeded and logged nothing."""
         return attempts_in(self.attempts)
 

@@ -31,7 +31,7 @@ class WaitKind(StrEnum):
     BUSY = "busy"  # the workers that would run it have other jobs
     JOBS = "jobs"  # it waits for other jobs
     SIGNAL = "signal"  # it waits for a signal
-    TIMER = "timer"  # it sleeps
+    SLEEP = "sleep"  # it sleeps
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):

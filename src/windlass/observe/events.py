@@ -16,15 +16,15 @@ from windlass.model.outcome import Ending
 from windlass.model.state import State
 
 
-class JobStarted(msgspec.Struct, frozen=True):
+class AttemptStarted(msgspec.Struct, frozen=True):
     """A processor begins an attempt."""
 
     job: Job
     processor: str
 
 
-class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt ended; its transition is not committed yet: `JobFinished` follows when it is.
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt ended; its transition is not committed yet: `JobChanged` follows when it is.
 
     The number of the attempt is `job.attempt`. An attempt without an error has no `error_type`.
     """
@@ -52,11 +52,14 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.error_type is None else f"{self.error_type}: {self.message}"
 
 
-class JobFinished(msgspec.Struct, frozen=True):
-    """A transition is committed: the job is now in `state`."""
+class JobChanged(msgspec.Struct, frozen=True):
+    """The end of an attempt is committed: the job is now in `state`.
 
-    job: UUID
-    state: State
+    None: nothing was written, because the lease was lost; another worker may have the job.
+    """
+
+    id: UUID  # of the job
+    state: State | None
 
 
 class LeasesLost(msgspec.Struct, frozen=True):
@@ -88,4 +91,4 @@ class WorkerStopped(msgspec.Struct, frozen=True):
     name: str
 
 
-Event = JobStarted | JobEnded | JobFinished | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped
+Event = AttemptStarted | AttemptEnded | JobChanged | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped

@@ -20,7 +20,15 @@ from windlass.clock import spell
 from windlass.model.job import Job
 from windlass.model.outcome import Ending
 from windlass.model.state import State
-from windlass.observe.events import Event, JobEnded, JobFinished, JobStarted, LeasesLost, WorkerStarted, WorkerStopped
+from windlass.observe.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    JobChanged,
+    LeasesLost,
+    WorkerStarted,
+    WorkerStopped,
+)
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
@@ -91,23 +99,23 @@ class EndingTracker:
     nothing was written, because the lease was lost.
     """
 
-    def __init__(self, report: Callable[[JobEnded, State | None], None]) -> None:
+    def __init__(self, report: Callable[[AttemptEnded, State | None], None]) -> None:
         self._report = report
-        self._ended: dict[UUID, JobEnded] = {}
+        self._ended: dict[UUID, AttemptEnded] = {}
 
     def __call__(self, event: Event) -> None:
         match event:
-            case JobEnded(ending=Ending.LOST):
+            case AttemptEnded(ending=Ending.LOST):
                 self._report(event, None)
-            case JobEnded():
+            case AttemptEnded():
                 self._ended[event.job.id] = event
-                if len(self._ended) > MOST_UNCOMMITTED:  # finished under a lost lease: no event follows
+                if len(self._ended) > MOST_UNCOMMITTED:
                     del self._ended[next(iter(self._ended))]
-            case JobFinished():
-                end = self._ended.pop(event.job, None)
+            case JobChanged():
+                end = self._ended.pop(event.id, None)
                 if end is not None:
                     self._report(end, event.state)
-            case JobStarted():
+            case AttemptStarted():
                 self._ended.pop(event.job.id, None)
             case LeasesLost():
                 for end in self._ended.values():
@@ -130,7 +138,7 @@ class LogSubscriber:
     def __call__(self, event: Event) -> None:
         self._endings(event)
         match event:
-            case JobStarted():
+            case AttemptStarted():
                 job = event.job
                 log.info("%s started, %s job=%s", job.type, attempt_of(job), job.id, extra={"job": job.id})
             case WorkerStarted():
@@ -140,7 +148,7 @@ class LogSubscriber:
             case _:
                 pass
 
-    def _log_end(self, end: JobEnded, state: State | None) -> None:
+    def _log_end(self, end: AttemptEnded, state: State | None) -> None:
         """A failure has its traceback: as exc_info, which error trackers read, or as the text that a child sent."""
         job, level = end.job, LEVEL_OF.get(state, logging.INFO)
         text, values = "%s %s job=%s", (job.type, describe_end(end, state), job.id)
@@ -151,7 +159,7 @@ class LogSubscriber:
             log.log(level, text, *values, exc_info=end.exception if failed else None, extra={"job": job.id})
 
 
-def describe_end(end: JobEnded, state: State | None) -> str:
+def describe_end(end: AttemptEnded, state: State | None) -> str:
     """`succeeded in 12ms`, `failed in 3ms (attempt 1 of 4), again in 10s: ValueError: …`."""
     took, why = f"in {spell(end.elapsed)}", f": {shorten_error(end.error)}" if end.error else ""
     match state:

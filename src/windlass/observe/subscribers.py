@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -32,19 +33,27 @@ def make_subscriber(fn: Callable[[Any], object], localns: Mapping[str, Any]) -> 
     if not callable(fn) or isinstance(fn, type):
         raise RegistrationError(f"app.on_event: {fn!r} is no function; write: def on_event(event): …")
     name = name_of(fn)
-    call: Any = fn if inspect.isroutine(fn) else fn.__call__  # type: ignore[operator]
+    plain = _unwrap(fn)
+    call: Any = plain if inspect.isroutine(plain) else plain.__call__  # type: ignore[operator]
     if inspect.iscoroutinefunction(call):
         raise RegistrationError(
             f"app.on_event: {name} is async, and events are not awaited; write: def {name}(event): …, and in it "
             "asyncio.create_task(…) for what must be awaited"
         )
     try:
-        parameter = next(iter(inspect.signature(call).bind(None).arguments))
+        parameter = next(iter(inspect.signature(fn).bind(None).arguments))
     except TypeError:
         raise RegistrationError(
             f"app.on_event: {name} is called with one argument, the event; write: def {name}(event): …"
         ) from None
     return Subscriber(fn, _kinds(call, name, parameter, localns))
+
+
+def _unwrap(fn: Callable[[Any], object]) -> Callable[..., object]:
+    """The function inside a `functools.partial`: it has the hints."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
 
 
 def name_of(subscriber: Callable[[Any], object]) -> str:

@@ -21,7 +21,7 @@ from windlass.clock import wait
 from windlass.errors import StoreError, StoreUnavailable, WindlassError
 from windlass.model.outcome import Transition
 from windlass.model.state import State, Verb
-from windlass.observe.events import JobFinished
+from windlass.observe.events import JobChanged
 from windlass.runtime.refused_transitions import RefusedTransitions, burial_of, is_caused_by_values
 from windlass.runtime.state import WorkerState
 from windlass.store.parts.messages import WAKE_GATES
@@ -135,8 +135,7 @@ class Completer:
                 break
             failures += 1
             self._away = True
-            self._state.contact.failed(error)
-            log.debug("%d finished jobs wait for the database: %s", len(batch), error)
+            self._state.contact.failed(error, f"{len(batch)} finished jobs wait for the database")
             await self._state.contact.hold_off(self._state.contact.pause(failures))
         self._away = False
         return failures > 0
@@ -234,10 +233,12 @@ class Completer:
             self._refused.record_written([transition for transition in batch if transition.job in finished.states])
             self._refused.remove(transition.job for transition in batch)
         if finished.lost:
-            log.warning("%d jobs were finished under a lost lease; nothing was changed", len(finished.lost))
+            log.warning("nothing was changed for ends under a lost lease: %d", len(finished.lost))
         if state.subscribers:
             for job, became in finished.states.items():
-                state.emit(JobFinished(job, became))
+                state.emit(JobChanged(job, became))
+            for job in finished.lost:
+                state.emit(JobChanged(job, None))
         if any(transition.charged or transition.hold is not None for transition in batch):
             state.signals.gates_changed()
         delays = [transition.delay for transition in batch if transition.verb in CLAIMABLE_AGAIN]

@@ -34,9 +34,7 @@ async def call_coroutine(definition: Definition, job: Job, context: BaseContext 
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _result_in(await definition.fn(*args, **kwargs))
-        output, problem = definition.signature.dump_result(value)
-        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
+        return succeed(await definition.fn(*args, **kwargs), definition)
     except NOT_ONLY_FOR_THE_JOB:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
@@ -49,17 +47,21 @@ def call_plain(definition: Definition, job: Job, context: BaseContext | None) ->
         args, kwargs = definition.signature.unbind(job.input, lenient=job.pipeline is not None)
         if context is not None:
             args.insert(0, context)
-        value = _result_in(definition.fn(*args, **kwargs))
-        output, problem = definition.signature.dump_result(value)
-        return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
+        return succeed(definition.fn(*args, **kwargs), definition)
     except BaseException as error:  # an exception on the handler's thread is meant for the job alone
         return from_error(error, definition)
 
 
-def _result_in(value: object) -> object:
-    """The handler's result. A returned directive does what a raised one does. A coroutine is a forgotten await."""
+def succeed(value: object, definition: Definition) -> Outcome:
+    """The outcome of a handler that returned this. A returned directive does what a raised one does."""
     if isinstance(value, Directive):
-        raise value
+        return from_error(value, definition)
+    output, problem = definition.signature.dump_result(_refuse_coroutine(value))
+    return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
+
+
+def _refuse_coroutine(value: object) -> object:
+    """A coroutine as a result is a forgotten await: its work was not done."""
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(

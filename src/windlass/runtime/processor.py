@@ -32,7 +32,7 @@ from windlass.model.flow import Advance
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import State, Verb
-from windlass.observe.events import JobEnded, JobFinished, JobStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted, JobChanged
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
@@ -167,7 +167,7 @@ class Execution:
                 on_progress=lambda context: state.signals.progress_made(self),
             )
         if state.subscribers:
-            state.emit(JobStarted(self.job, self.processor.name))
+            state.emit(AttemptStarted(self.job, self.processor.name))
         if failpoints.armed:
             failpoints.hit("process.before")
 
@@ -340,7 +340,7 @@ class Execution:
 
     def _emit_end(self, outcome: Outcome, transition: Transition | None) -> None:
         elapsed = self.state.clock.monotonic() - (self._started or 0.0)
-        end = JobEnded(
+        end = AttemptEnded(
             job=self.job,
             processor=self.processor.name,
             ending=outcome.ending,
@@ -351,9 +351,9 @@ class Execution:
         self.state.emit(end if outcome.type is None else self._with_error(end, outcome, transition))
         if outcome.finished:
             state = State.SUCCEEDED if self.advance is None else State.QUEUED
-            self.state.emit(JobFinished(self.job.id, state))
+            self.state.emit(JobChanged(self.job.id, state))
 
-    def _with_error(self, end: JobEnded, outcome: Outcome, transition: Transition | None) -> JobEnded:
+    def _with_error(self, end: AttemptEnded, outcome: Outcome, transition: Transition | None) -> AttemptEnded:
         retry_at = None
         if transition is not None and transition.verb is Verb.FAIL and self.job.claimed_at is not None:
             since_claim = self._waited(self._started or 0.0) + end.elapsed

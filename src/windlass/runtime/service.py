@@ -58,8 +58,7 @@ class Service(ABC):
                 failures += 1
                 pause = contact.pause(failures)
                 if isinstance(error, StoreUnavailable):
-                    contact.failed(error)
-                    log.debug("%s: %s; trying again in %.1f s", self.name, error, pause)
+                    contact.failed(error, self.name)
                 else:
                     level = logging.INFO
                     self._log(error, failures, pause)

@@ -135,7 +135,7 @@ class Worker:
         try:
             await self.state.store.open()
         except StoreUnavailable as error:
-            self.state.contact.failed(error)
+            self.state.contact.failed(error, "the worker's start")
             return False
         return True
 
@@ -152,8 +152,7 @@ class Worker:
                     raise
                 failures += 1
                 if isinstance(error, StoreUnavailable):
-                    state.contact.failed(error)
-                    log.debug("cannot register: %s", error)
+                    state.contact.failed(error, "cannot register")
                 elif failures in (1, 5) or failures % 20 == 0:
                     log.warning("cannot register: %s", error)
                 state.begin_incarnation()  # the answer may be lost and the row there: never use one id twice
@@ -209,7 +208,7 @@ class Worker:
     def _record_beat(self, error: Exception | None) -> None:
         self.state.contact.beat(through=error is None)
         if isinstance(error, AWAY):
-            self.state.contact.failed(error)
+            self.state.contact.failed(error, "beat")
 
     def _lost(self, worker: UUID, why: str) -> None:
         """Every lease of this incarnation is gone: stop its handlers, and begin again under a new id."""

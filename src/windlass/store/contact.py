@@ -16,6 +16,7 @@ import math
 import random
 
 from windlass.clock import Clock, spell, wait
+from windlass.errors import StoreBusy
 
 log = logging.getLogger("windlass")
 
@@ -50,9 +51,13 @@ class Contact:
         if self._waiting and self.answered_at - self._woke_at >= QUIET:
             self._wake()
 
-    def failed(self, error: Exception) -> None:
-        """The database cannot be used now, as a service found."""
-        self._outage.record(error, self._clock.monotonic())
+    def failed(self, error: Exception, what: str) -> None:
+        """The database cannot be used now, as this part of the worker found. A busy database is no outage."""
+        if isinstance(error, StoreBusy):
+            log.warning("%s: %s; trying again", what, error)
+        else:
+            log.debug("%s: %s", what, error)
+            self._outage.record(error, self._clock.monotonic())
 
     def beat(self, *, through: bool) -> None:
         """Record the last beat. The first one that succeeds again ends all pauses, however recent the last wake-up."""
@@ -113,6 +118,8 @@ class Outage:
         if self._reported and self.since is not None:
             tries = "1 try" if self._failures == 1 else f"{self._failures} tries"
             log.warning("the database answers again, after %s and %s", spell(now - self.since), tries)
+            if now - self.since >= FIRST_REPORT:  # not one of many short ones: the next outage has its own line soon
+                self._interval, self._report_at = FIRST_REPORT, min(self._report_at, now + FIRST_REPORT)
         self.since, self._failures, self._reported = None, 0, False
 
 

@@ -28,6 +28,8 @@ from windlass.store.protocol_admission import AdmissionStore
 from windlass.store.protocol_schedules import ScheduleStore
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from windlass.model.filter import Filter
 
 RESCUES_PER_CRASH = 10
@@ -171,6 +173,10 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
 
     async def location(self) -> str:
         """Which database this is, to compare with a caller's connection: `sqlite:<path>`, `postgres:<installation>`."""
+        ...
+
+    async def now(self) -> datetime:
+        """The store's time, by which jobs are due."""
         ...
 
     # Enqueue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from windlass.store.protocol import Store
 
 
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
 class Hindrances(msgspec.Struct, frozen=True, kw_only=True):
     """What may keep the jobs of a page from starting, as the store has it now."""
 
@@ -36,13 +39,16 @@ class Hindrances(msgspec.Struct, frozen=True, kw_only=True):
     waits: Mapping[UUID, Waiting] = {}
 
 
-async def read_reasons(store: Store, jobs: Sequence[Job], now: datetime) -> dict[UUID, list[WaitReason]]:
+async def read_reasons(store: Store, jobs: Sequence[Job]) -> dict[UUID, list[WaitReason]]:
     """Everything that keeps each of these jobs from starting; what has to end first comes first."""
-    found = await read_hindrances(store, jobs, now)
+    found = await read_hindrances(store, jobs)
     return {job.id: list(explain(job, found)) for job in jobs}
 
 
-async def read_hindrances(store: Store, jobs: Sequence[Job], now: datetime) -> Hindrances:
+async def read_hindrances(store: Store, jobs: Sequence[Job]) -> Hindrances:
+    if all(job.status not in (*CLAIMABLE, State.WAITING) for job in jobs):
+        return Hindrances(now=EPOCH)
+    now = await store.now()
     waiting = [job.id for job in jobs if job.status is State.WAITING]
     waits = await store.waits(waiting) if waiting else {}
     claimable = [job for job in jobs if job.status in CLAIMABLE]
@@ -77,8 +83,9 @@ def explain(job: Job, found: Hindrances) -> Iterator[WaitReason]:
 
 
 def _not_due(job: Job, now: datetime) -> Iterator[WaitReason]:
+    # A job that was due when it was written stays due, although the clock was set back since.
     wait = (job.run_at - now).total_seconds()
-    if wait > 0:
+    if wait > 0 and job.run_at > max(job.created_at, job.updated_at):
         failed = job.status is State.FAILED
         yield WaitReason(
             kind=WaitKind.TIME,
@@ -170,7 +177,7 @@ def _busy(job: Job, workers: Sequence[WorkerRow]) -> Iterator[WaitReason]:
 
 def explain_wait(job: UUID, waiting: Waiting, now: datetime) -> WaitReason:
     """`waits for the signal approved, until 14:00:00 (in 59m)`."""
-    kind, name, command = WaitKind.TIMER, "", None
+    kind, name, command = WaitKind.SLEEP, "", None
     parts: list[str] = []
     if waiting.need or waiting.pending:
         kind, command = WaitKind.JOBS, f"windlass jobs show {job}"

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.declare.registry import Definition, Isolation, Registry
-from windlass.observe.events import Event, JobEnded, JobStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted, Event
 
 attempting: ContextVar[UUID | None] = ContextVar("windlass_attempting", default=None)
 """The job of the handler that runs in this context."""
@@ -22,15 +22,15 @@ class Recorder:
     """Subscribes to a worker's events and wraps its handlers."""
 
     def __init__(self) -> None:
-        self.ends: dict[UUID, JobEnded] = {}
+        self.ends: dict[UUID, AttemptEnded] = {}
         self.errors: dict[UUID, BaseException] = {}
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, JobStarted):
+        if isinstance(event, AttemptStarted):
             self.ends.pop(event.job.id, None)
             self.errors.pop(event.job.id, None)
             attempting.set(event.job.id)  # emitted inside the attempt's own task, so that it ends with it
-        elif isinstance(event, JobEnded):
+        elif isinstance(event, AttemptEnded):
             self.ends[event.job.id] = event
 
     def wrap(self, registry: Registry) -> Registry:

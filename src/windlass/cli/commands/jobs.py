@@ -131,7 +131,7 @@ def list_jobs(
 
     async def read(store: Store) -> list[JobRow]:
         return await read_pages(
-            lambda size, below: read_jobs(store, filter, size, below, now, label), limit + 1, below, lambda job: job.id
+            lambda size, below: read_jobs(store, filter, size, below, label), limit + 1, below, lambda job: job.id
         )
 
     found = call_store(settings, read)
@@ -268,8 +268,7 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
 
 
 async def _read_job(ctx: click.Context, store: Store, id: str) -> tuple[Job, JobDetails]:
-    from windlass.clock import SystemClock
     from windlass.reads import read_details
 
     job = await find_one(ctx, store, id)
-    return job, await read_details(store, job, SystemClock().now())
+    return job, await read_details(store, job)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.cli.demo import program
-from windlass.cli.demo.reports import AttemptEnded, Slot
+from windlass.cli.demo.reports import ReportedEnd, Slot
 from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, Tone, WorkerHealth, WorkerView
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
@@ -219,7 +219,7 @@ def _attempt_line(attempts: AttemptGroup, *, ids: bool) -> Text:
     )
 
 
-def _describe_end(attempt: AttemptEnded) -> str:
+def _describe_end(attempt: ReportedEnd) -> str:
     """How the attempt ended; the error stands first, so that a line that is cut still shows it."""
     if attempt.error is None or attempt.state is None:
         return attempt.text

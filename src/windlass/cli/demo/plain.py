@@ -10,7 +10,7 @@ from typing import assert_never
 
 import click
 
-from windlass.cli.demo.reports import AttemptEnded
+from windlass.cli.demo.reports import ReportedEnd
 from windlass.cli.demo.scene import Scene, Sentence, Tone, WorkerHealth
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import COLOURS, SHORT_ID, uses_colour
@@ -43,7 +43,7 @@ class Plain:
             match piece:
                 case Sentence():
                     self._print_news(piece.text, TONES[piece.tone])
-                case AttemptEnded():
+                case ReportedEnd():
                     self._print(*_attempt_line(piece))
                 case _:
                     assert_never(piece)
@@ -83,7 +83,7 @@ class Plain:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _attempt_line(attempt: AttemptEnded) -> tuple[str, str, str | None]:
+def _attempt_line(attempt: ReportedEnd) -> tuple[str, str, str | None]:
     now = datetime.fromtimestamp(attempt.at).astimezone().strftime("%H:%M:%S")
     before = f"{now}  {attempt.job[-SHORT_ID:]}  {attempt.type:<{TYPE_WIDTH}}  "
     return before, attempt.text, "red" if attempt.state is None else COLOURS.get(attempt.state)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from windlass.model.state import State
-from windlass.observe.events import Event, JobEnded, JobsRescued, JobStarted, WorkerStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted, Event, JobsRescued, WorkerStarted
 from windlass.observe.logs import EndingTracker, describe_end, escape, shorten_error
 from windlass.runtime.pool import ProcessorState
 
@@ -51,7 +51,7 @@ class Processors(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     slots: list[Slot]
 
 
-class AttemptEnded(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+class ReportedEnd(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     """An attempt ended, and its transition is committed."""
 
     worker: int
@@ -78,7 +78,7 @@ class Rescued(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
     dead_after_crashes: int
 
 
-Report = Processors | AttemptEnded | Rescued
+Report = Processors | ReportedEnd | Rescued
 
 
 class WorkerReporter:
@@ -101,7 +101,7 @@ class WorkerReporter:
         match event:
             case WorkerStarted():
                 self._tick()
-            case JobStarted():
+            case AttemptStarted():
                 self._since[event.processor] = time.monotonic()
             case JobsRescued():
                 self._send(Rescued(self._number, event.deaths, event.rescued, event.dead_after_crashes))
@@ -122,11 +122,11 @@ class WorkerReporter:
             slots.append(Slot(processor.name, processor.state, name, id, round(now - since, 1)))
         return slots
 
-    def _report_end(self, end: JobEnded, state: State | None) -> None:
+    def _report_end(self, end: AttemptEnded, state: State | None) -> None:
         advance = None if end.flow is None or state is not State.QUEUED else end.flow.advance
         where = "" if advance is None else f": {advance.phase}"
         self._send(
-            AttemptEnded(
+            ReportedEnd(
                 worker=self._number,
                 at=time.time(),
                 job=end.job.id.hex,

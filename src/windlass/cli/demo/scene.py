@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.cli.demo import program
-from windlass.cli.demo.reports import AttemptEnded, Processors, Report, Rescued, Slot
+from windlass.cli.demo.reports import Processors, Report, ReportedEnd, Rescued, Slot
 from windlass.model.admission import LimitRow
 from windlass.model.job import Job
 from windlass.model.rows import QueueRow
@@ -58,10 +58,10 @@ class Sentence:
 class AttemptGroup:
     """An attempt that ended, or several in a row that succeeded: many successes must not push the others out."""
 
-    last: AttemptEnded
+    last: ReportedEnd
     times: int = 1
 
-    def add(self, next: AttemptEnded) -> AttemptGroup | None:
+    def add(self, next: ReportedEnd) -> AttemptGroup | None:
         """This group with one more attempt; None where that is of another kind."""
         same = next.type == self.last.type and next.state is self.last.state and next.is_good and self.last.is_good
         return AttemptGroup(next, self.times + 1) if same else None
@@ -138,7 +138,7 @@ class Scene:
         self.limits: Sequence[LimitRow] = ()  # of domains, those in use
         self.beats: dict[datetime, UUID] = {}  # ticks that fired, and the job of each
         self.enqueued = 0
-        self._unread: deque[Sentence | AttemptEnded] = deque(maxlen=UNREAD_MOST)
+        self._unread: deque[Sentence | ReportedEnd] = deque(maxlen=UNREAD_MOST)
 
     @property
     def elapsed(self) -> float:
@@ -190,7 +190,7 @@ class Scene:
         match report:
             case Processors():
                 self._update_worker(self.workers[report.worker], report)
-            case AttemptEnded():
+            case ReportedEnd():
                 self._add_attempt(report)
                 self._unread.append(report)
             case Rescued():
@@ -200,7 +200,7 @@ class Scene:
         """The worker's last report shows the jobs that it held."""
         self.workers[number].health = WorkerHealth.KILLED
 
-    def take_news(self) -> list[Sentence | AttemptEnded]:
+    def take_news(self) -> list[Sentence | ReportedEnd]:
         """The sentences and the attempts that ended since the last call."""
         unread = list(self._unread)
         self._unread.clear()
@@ -214,7 +214,7 @@ class Scene:
             self.narrate(f"worker {view.number} {how}, pid {report.pid}", Tone.GOOD)
         view.health, view.pid, view.slots = WorkerHealth.ALIVE, report.pid, report.slots
 
-    def _add_attempt(self, attempt: AttemptEnded) -> None:
+    def _add_attempt(self, attempt: ReportedEnd) -> None:
         both = self.attempts[-1].add(attempt) if self.attempts else None
         if both is None:
             self.attempts.append(AttemptGroup(attempt))

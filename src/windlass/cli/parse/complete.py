@@ -1,7 +1,7 @@
 """What the shell offers at a tab: programs and jobs from files, names from the store, fields and states of a filter.
 
 A completion prints no error and does not wait: without an answer within WAIT it offers nothing. A program is read and
-not run.
+not run, so that names come from the database of --url, the environment and the files, not from that of a program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -149,19 +149,8 @@ def _read_names(ctx: click.Context, kind: str) -> set[str]:
     from windlass.cli.parse.store_option import call_store, load_settings
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        settings = load_settings(ctx.params.get("url"), _program_of(ctx.params))
+        settings = load_settings(ctx.params.get("url"), None)
         return call_store(settings, lambda store: _names(store, kind))
-
-
-def _program_of(params: dict[str, Any]) -> str | None:
-    """The program that the command line names so far."""
-    import os
-
-    from windlass.cli.parse.store_option import APP
-
-    named = next((params[name] for name in ("app", "named") if params.get(name)), None)
-    target = (params.get("target") or "").partition(":")[0]  # of app:add, the program
-    return named or target or os.environ.get(APP)
 
 
 async def _names(store: Store, kind: str) -> set[str]:

@@ -62,14 +62,7 @@ def load_labels(app: str | None) -> Callable[[Job], str | None]:
         return lambda job: None
     from windlass.declare.program import load
 
-    registry = load(app)._registry
-
-    def label(job: Job) -> str | None:
-        definition = registry.of(job)
-        name = job.status.value if definition is None else definition.label(job)
-        return None if name == job.status.value else name
-
-    return label
+    return load(app)._registry.label
 
 
 def call_store(settings: Settings, action: Callable[[Store], Awaitable[T]]) -> T:

@@ -123,7 +123,7 @@ def make_timeline(
     job: Job, names: Mapping[UUID, str], now: datetime, *, why: str = "", most: int | None = None
 ) -> list[TimelineEntry]:
     """What happened, in order; the last entry may be what comes next."""
-    attempts = job.history()
+    attempts = job.attempts_made()
     lines = [TimelineEntry(job.created_at, "enqueued")]
     for attempt in attempts:
         lines += _attempt_entries(attempt, names, most)

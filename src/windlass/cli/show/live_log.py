@@ -22,7 +22,7 @@ import click
 
 from windlass.clock import spell
 from windlass.model.state import State
-from windlass.observe.events import Event, JobEnded, JobStarted
+from windlass.observe.events import AttemptEnded, AttemptStarted, Event
 from windlass.observe.logs import EndingTracker, attempt_of, describe_end, escape
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class JobLines:
         self._tracker = EndingTracker(self._print_end)
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, JobStarted):
+        if isinstance(event, AttemptStarted):
             loop = asyncio.get_running_loop()
             self._timers[event.job.id] = loop.call_later(LONG, self._print_running, event.job)
-        elif isinstance(event, JobEnded):
+        elif isinstance(event, AttemptEnded):
             timer = self._timers.pop(event.job.id, None)
             if timer is not None:
                 timer.cancel()
@@ -79,14 +79,14 @@ class JobLines:
         self._timers.pop(job.id, None)
         self._print(job, f"runs since {LONG:g}s ({attempt_of(job)})", "cyan")
 
-    def _print_end(self, end: JobEnded, state: State | None) -> None:
+    def _print_end(self, end: AttemptEnded, state: State | None) -> None:
         flow: Flow | None = end.flow
         more = "" if flow is None or state not in (State.WAITING, State.QUEUED) else describe_flow(flow)
         text = f"{describe_end(end, state)}: {more}" if more else describe_end(end, state)
         more_lines = self._describe_error(end) if state in (State.FAILED, State.DEAD) else []
         self._print(end.job, text, "red" if state is None else COLOURS.get(state), more_lines)
 
-    def _describe_error(self, end: JobEnded) -> list[str]:
+    def _describe_error(self, end: AttemptEnded) -> list[str]:
         if end.traceback is None:
             return []
         show = f"windlass jobs show {short_id(end.job.id)}{self._options}"

@@ -21,7 +21,7 @@ from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.integrations.django.results import make_error, make_result, read_record
 from windlass.integrations.django.task_registry import TASK_REGISTRY, DeclaredTask
 from windlass.model.job import Failure
-from windlass.model.outcome import Dead, Snooze
+from windlass.model.outcome import Dead, Directive, Snooze
 from windlass.payload.sanitise import describe
 
 
@@ -54,7 +54,10 @@ def _call_task(ctx: SyncContext, declared: DeclaredTask) -> Any:
     api.started.send_robust(sender, task_result=result)
     try:
         context = [api.context(task_result=result)] if result.task.takes_context else []
-        value = api.normalize_json(result.task.call(*context, *result.args, **result.kwargs))
+        value = result.task.call(*context, *result.args, **result.kwargs)
+        if isinstance(value, Directive):
+            raise value
+        value = api.normalize_json(value)
     except BaseException as error:
         if _is_last(ctx, error):
             result.errors.append(make_error(api, _failure(ctx, error)))

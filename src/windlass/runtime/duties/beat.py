@@ -101,8 +101,12 @@ class Beat:
             self.cut_off = True
             waited = self._clock.monotonic() - self.renewed
             why = str(error) or type(error).__name__
-            level = logging.DEBUG if isinstance(error, AWAY) else logging.WARNING
-            level, trace = (level, None) if isinstance(error, (*AWAY, StoreError)) else (logging.ERROR, error)
+            if isinstance(error, AWAY):
+                level, trace = logging.DEBUG, None
+            elif isinstance(error, StoreError):
+                level, trace = logging.WARNING, None
+            else:
+                level, trace = logging.ERROR, error
             log.log(level, "beat: %s; %.1f s of the lease are used", why, waited, exc_info=trace)
             self._on_beat(error)
             return min(self._settings.beat / 4, 1.0)

@@ -55,7 +55,7 @@ class GateWatcher(Service):
             answer = await self._state.store.closures(), await self._state.store.budgets()
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
-                self._state.contact.failed(error)
+                self._state.contact.failed(error, self.name)
                 return None
             if not self._last_failed:
                 log.warning("the gates can't be asked (%s); what was known of them holds", error)

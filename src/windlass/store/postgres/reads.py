@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from windlass.model.filter import Filter
@@ -18,6 +19,10 @@ from windlass.store.sql import LAST, audit_query, query, search_query
 
 class PostgresReads(Session):
     """The part of the store that only reads."""
+
+    async def now(self) -> datetime:
+        now: datetime = await self._value(query("postgres", "time"))
+        return now
 
     async def recall(self, job: UUID) -> Recollection:
         steps: dict[str, str] = {}

@@ -20,6 +20,7 @@ from windlass.store.sqlite.session import Session
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from windlass.model.filter import Filter
     from windlass.model.job import Job, Lease
@@ -40,6 +41,9 @@ class SqliteReads(Session):
             return held
 
         return await self._read(read)
+
+    async def now(self) -> datetime:
+        return await self._read(lambda connection, now: rows.moment(now))
 
     async def recall(self, job: UUID) -> Recollection:
         def read(connection: sqlite3.Connection, now: int) -> Recollection:

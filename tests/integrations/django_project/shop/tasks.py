@@ -60,5 +60,10 @@ def snooze() -> None:
     raise Snooze("1h")
 
 
+@task()  # type: ignore[untyped-decorator,unused-ignore]
+def snooze_by_return() -> Snooze:
+    return Snooze("1h")
+
+
 def undeclared() -> None:
     raise AssertionError("only tasks are run")

@@ -21,7 +21,15 @@ from urllib.parse import urlencode
 import asyncpg
 
 from windlass.address import Address, Host, read_address
-from windlass.errors import ConfigError, SchemaMissing, StoreError, StoreRefused, StoreUnavailable, ValueRefused
+from windlass.errors import (
+    ConfigError,
+    SchemaMissing,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    ValueRefused,
+)
 from windlass.store.contact import Contact
 from windlass.store.postgres.connections.sqlstate import Fault, code_of, fault_of, lost_its_statements
 
@@ -192,7 +200,7 @@ class ConnectionPool:
                 return result
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
                 if attempt == RETRIES - 1:
-                    raise StoreUnavailable(f"gave up after {RETRIES} deadlocks: {error}") from error
+                    raise StoreBusy(f"gave up after {RETRIES} deadlocks: {error}") from error
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             except Exception as error:
                 if is_stale(error):
@@ -345,7 +353,7 @@ def translate_error(error: Exception, address: Address) -> Exception:
     if isinstance(error, (asyncpg.InternalClientError, asyncpg.InterfaceError)):
         return StoreUnavailable(f"{where}: a connection was not usable, another one is tried: {error}")
     if isinstance(error, asyncpg.QueryCanceledError):
-        return StoreUnavailable(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
+        return StoreBusy(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(f"{where} does not answer ({shown}); is PostgreSQL running, and is WINDLASS_URL right?")
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):

@@ -125,3 +125,8 @@ SELECT {columns} FROM windlass.jobs WHERE jobs.worker = $1 AND jobs.status = 'ru
 SELECT jobs.id, jobs.token, jobs.fence
   FROM windlass.jobs
  WHERE jobs.worker = $1 AND jobs.status = 'running' AND jobs.id <> ALL ($2::uuid[])
+
+
+-- name: time
+-- The database's time, for reads that say when a job is due.
+SELECT windlass.now();

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
 from windlass.address import masked
-from windlass.errors import ConfigError, StoreCorrupt, StoreError, StoreRefused, StoreUnavailable, ValueRefused
+from windlass.errors import (
+    ConfigError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    ValueRefused,
+)
 from windlass.store.sqlite.functions import FUNCTIONS
 from windlass.store.sqlite.rows import micros
 
@@ -146,7 +154,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
         return explain_unopened(path)
     if kind in LOCKED:
         name = getattr(error, "sqlite_errorname", None) or "SQLITE_BUSY"
-        return StoreUnavailable(
+        return StoreBusy(
             f"{path} stayed locked by another process ({name}); end the program that holds it "
             f"(find it with: fuser {path})"
         )
