@@ -63,7 +63,7 @@ class Operators:
     # Gates
 
     async def apause(self, *, claimed: ClaimedJobs = "return", **gate: Unpack[GateArguments]) -> bool:
-        """Let no job of it start: `app.pause(queue="mail", reason="the server moves")`.
+        """Start no more jobs of a queue, type or tenant: `app.pause(queue="mail", reason="the server moves")`.
 
         Give one of queue=, type= and tenant=, or all=True. Running jobs finish. Jobs that a worker has claimed and not
         started go back to the queue; with `claimed="finish"` they still run. Workers know within a second. False: it
@@ -74,7 +74,7 @@ class Operators:
         return await self._turn(GateState.DRAINING if claimed == "finish" else GateState.PAUSED, gate)
 
     async def aresume(self, **gate: Unpack[GateArguments]) -> bool:
-        """Let its jobs start again: `app.resume(queue="mail")`. False: it was not paused.
+        """Start jobs of a paused queue, type or tenant again: `app.resume(queue="mail")`. False: it was not paused.
 
         Give the same name as to `app.pause(…)`. `all=True` resumes the gate of everything and leaves the others as they
         are.

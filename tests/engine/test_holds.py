@@ -256,7 +256,7 @@ async def test_nobody_holds_back_for_longer_than_a_day(stopped_clock: StoppedClo
         assert await held(stopped_clock.app, "wiki") == pytest.approx(86_400, abs=EXACT)
 
     assert error.message == (
-        "ctx.hold_back('wiki'): 1d1h is longer than 1d, the longest hold; close a gate: await app.apause(…)"
+        "ctx.hold_back('wiki'): 1d1h is longer than 1d, the longest hold; pause it: await app.apause(…)"
     )
     assert (record.run_at - stopped_clock.clock.now()).total_seconds() == pytest.approx(40 * 86_400, abs=EXACT)
 

@@ -57,9 +57,9 @@ class BaseContext:
     total: int | None
     """The total that `ctx.progress` reported last, in an earlier attempt or in this one; None before."""
     processed: int
-    """The same for the processed ones; 0 before."""
+    """The number of processed items that `ctx.progress` reported last; 0 before."""
     failed: int
-    """The same for the failed ones; 0 before."""
+    """The number of failed items that `ctx.progress` reported last; 0 before."""
 
     def __init__(
         self,

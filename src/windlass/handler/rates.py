@@ -50,7 +50,7 @@ class Tokens:
         if seconds > LONGEST_HOLD:
             raise FlowError(
                 f"ctx.hold_back({name!r}): {spell(seconds)} is longer than {spell(LONGEST_HOLD)}, the longest hold; "
-                "close a gate: await app.apause(…)"
+                "pause it: await app.apause(…)"
             )
         bucket = self._bucket("hold_back", name, key)
         await self._memory.retry_while_leased(lambda: self._memory.store.hold_back(bucket, seconds))

@@ -204,5 +204,5 @@ def round_seconds(seconds: float) -> float:
 
 
 def resume_command(kind: str, name: str) -> str:
-    """The command that opens a gate again."""
+    """The command that resumes a paused gate."""
     return "windlass gates resume --all" if kind == "all" else f"windlass gates resume --{kind} {shlex.quote(name)}"

@@ -71,7 +71,7 @@ def limit(name: str, most: int, *, key: KeyBy | None = None, scope: Scope = "glo
     if the handler has no such argument, all jobs share one key. `scope="tenant"` counts each tenant separately.
     """
     what = f"limit({name!r}, {most!r})"
-    _check_count(most, f"{what}: a limit", "to let nothing run for a while, close a gate: windlass gates --help")
+    _check_count(most, f"{what}: a limit", "to let nothing run for a while: windlass gates pause --type …")
     return Limit(
         rule=Rule(name=_check_name(name), most=most), key=_check_key(what, key), scope=_check_scope(what, scope)
     )

@@ -26,7 +26,7 @@ def hold(key: str, time: str, app: str | None, url: str | None, as_json: bool) -
     """Give no slot and no token of KEY for a TIME such as 2m.
 
     Running jobs finish. A longer hold that is in effect stays; `limits release` ends it. A hold lasts a day at most:
-    for longer, close a gate.
+    for longer, pause a gate.
     """
     from windlass.clock import spell
     from windlass.model.admission import round_seconds
@@ -57,7 +57,7 @@ def _parse_duration(time: str) -> float:
         raise click.UsageError(f"TIME: {time!r} is no duration above 0; write it like 30s or 2m")
     if span > LONGEST_HOLD:
         raise click.UsageError(
-            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; close a gate: windlass gates --help"
+            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; pause instead: windlass gates pause --type …"
         )
     return span
 
@@ -79,7 +79,7 @@ def _refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
     if own and not shared:
         raise AdmissionError(
             f"{key} has a key per value; name one, as in {own[0]} (windlass limits {join_words([key])} lists them); "
-            "for all of them, close a gate: windlass gates pause --type …"
+            "for all of them: windlass gates pause --type …"
         )
 
 

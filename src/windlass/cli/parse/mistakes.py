@@ -27,7 +27,7 @@ ENQUEUE = "to enqueue a job: windlass enqueue app:add 2 3; to wait for its resul
 SCHEDULES = "every worker fires the schedules: windlass worker app.py; to look at them: windlass schedules"
 MIGRATE = "to make the tables or bring them up to date: windlass migrate"
 CHECK = "to check the database, the workers and the queues: windlass doctor"
-GATES = "to close or open everything, a queue, a type or a tenant: windlass gates --help"
+GATES = "to pause or resume everything, a queue, a type or a tenant: windlass gates --help"
 PAGE = "there is no web page; windlass queues, windlass workers and windlass jobs show the same in a terminal"
 HISTORY = "to see what happened: windlass audit; to one job: windlass jobs show ID"
 
