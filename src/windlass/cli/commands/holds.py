@@ -57,7 +57,8 @@ def _parse_duration(time: str) -> float:
         raise click.UsageError(f"TIME: {time!r} is no duration above 0; write it like 30s or 2m")
     if span > LONGEST_HOLD:
         raise click.UsageError(
-            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; pause instead: windlass gates pause --type …"
+            f"TIME: {time!r} is more than {spell(LONGEST_HOLD)}, the longest hold; pause instead: windlass gates pause "
+            "--type …"
         )
     return span
 
