@@ -202,6 +202,22 @@ def test_a_switch_that_is_neither_is_refused() -> None:
         Settings.load({"WINDLASS_CRASH_COUNTS": "maybe"})
 
 
+# Lists of names
+
+
+@pytest.mark.parametrize("option", ["queues", "types"])
+def test_one_name_is_no_list_of_its_letters(option: str) -> None:
+    app = Windlass("sqlite:///x.db")
+    wrong: dict[str, Any] = {option: "mail"}
+
+    with pytest.raises(ConfigError, match=rf"{option}='mail' is one name; write a list: {option}=\['mail'\]"):
+        app.worker(**wrong)
+    with pytest.raises(ConfigError, match=rf"{option}='mail' is one name; write a list: {option}=\['mail'\]"):
+        app.lifespan(worker=True, **wrong)
+    with pytest.raises(ConfigError, match=rf"{option} lists 7, which is no name; write: {option}=\['mail'\]"):
+        app.worker(**{option: [7]})  # type: ignore[arg-type]
+
+
 # Settings that follow
 
 

@@ -12,7 +12,7 @@ from windlass.admin import Operators
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
-from windlass.config import Settings, SettingsArguments, suggest
+from windlass.config import Settings, SettingsArguments, list_names, suggest
 from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.pipeline import Phase
@@ -370,8 +370,8 @@ class Windlass(Reads, Operators):
             self._registry,
             clock=self.clock,
             program=self._program,
-            queues=None if queues is None else tuple(queues),
-            types=None if types is None else tuple(types),
+            queues=list_names("queues", queues),
+            types=list_names("types", types),
         )
 
     @property

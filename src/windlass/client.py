@@ -104,6 +104,7 @@ class Client:
         self.settings = settings
         self.clock = clock
         self.portal = Portal()
+        self.runs_by_hand: str | None = None  # in a test: how jobs are run, instead of by workers
         self._store: Store | None = None
         self._opening: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

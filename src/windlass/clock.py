@@ -77,6 +77,11 @@ async def wait(clock: Clock, event: asyncio.Event, seconds: float | None) -> Non
         await asyncio.gather(*waiters, return_exceptions=True)
 
 
+def is_duration(text: str) -> bool:
+    """Whether a text is written like a duration, such as `10s` or `1h30m`."""
+    return PART.sub("", text.strip()) == "" and bool(text.strip())
+
+
 def seconds(value: Duration, *, what: str = "duration") -> float:
     """`value` in seconds; refuses a value that is negative, infinite or no duration."""
     if isinstance(value, timedelta):

@@ -180,6 +180,26 @@ async def test_a_returned_directive_does_what_a_raised_one_does(app: Windlass) -
     assert (dead.status, dead.reason, dead.output) == (State.DEAD, "no such customer", None)
 
 
+async def test_what_was_meant_to_be_raised_or_called_is_no_result(app: Windlass) -> None:
+    @app.job(max_attempts=1)
+    async def forgets(what: str) -> object:
+        return {"class": Dead, "error": ValueError("no such customer")}[what]
+
+    async with working(app):
+        ends = [failure(await ended(await forgets.aenqueue(what))).message for what in ("class", "error")]
+
+    assert ends == [
+        "the handler returned the class Dead; return a value of it: Dead(…)",
+        "the handler returned the exception ValueError('no such customer'); raise it: raise ValueError(…)",
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["300ms", "1h30m", 5])
+def test_a_time_is_no_message_of_a_retry(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=rf"a time is Retry\(after={wrong!r}\)"):
+        Retry(wrong)
+
+
 async def test_a_handler_buries_its_job_with_a_reason(app: Windlass) -> None:
     @app.job(max_attempts=9)
     async def hopeless() -> None:

@@ -17,7 +17,7 @@ import pytest
 import windlass.testing
 from servers import url_of
 from windlass import State, Windlass
-from windlass.errors import BlockingCall, StoreError, UnusableConnection
+from windlass.errors import BlockingCall, ResultTimeout, StoreError, UnusableConnection
 from windlass.store.sqlite.connections.file import locate
 from windlass.testing import Harness, HarnessError, harness, harnesses
 
@@ -265,3 +265,18 @@ def test_a_crashed_run_is_the_only_way_to_leave_a_database() -> None:
     """The name says whose it is, so that it can be found."""
     with harness(Windlass(NOWHERE), url_of("postgres")) as bench:
         assert "/windlass_test_" in bench.url
+
+
+def test_a_result_before_the_drain_says_what_to_call(app: Windlass) -> None:
+    """Given a job that no drain has run, when the test asks for its result, then it is answered and does not hang."""
+
+    @app.job
+    def work() -> int:
+        return 7
+
+    with harness(app) as bench:
+        job = work.enqueue()
+        with pytest.raises(ResultTimeout, match=r"has not been run .*in a test, run it before .*windlass\.drain\(\)"):
+            job.result()
+        bench.drain()
+        assert job.result() == 7

@@ -203,11 +203,15 @@ class JobHandle(Generic[R_co]):
             try:
                 async with asyncio.timeout(limit):
                     while (job := await self._find(store)).status not in FINAL:
+                        if self._client.runs_by_hand is not None:
+                            await self._refuse_to_wait(store, self._client.runs_by_hand)
                         if not self._client.noted_unserved and time.monotonic() - began >= patience:
                             patience *= 2
                             await self._warn_of_reason(store)
                         await asyncio.sleep(pause)
                         pause = min(pause * 1.5, LONGEST_PAUSE)
+            except ResultTimeout:
+                raise
             except TimeoutError:
                 why = _describe(await self._known_reason(store))
                 raise ResultTimeout(f"job {self.id} has not ended within {limit:g} s{why}") from None
@@ -224,6 +228,15 @@ class JobHandle(Generic[R_co]):
         if why is not None and why.kind in stuck and not self._client.noted_unserved:
             self._client.noted_unserved = True
             log.warning("the result of job %s is waited for%s", self.id, _describe(why), extra={"job": self.id})
+
+    async def _refuse_to_wait(self, store: Store, how: str) -> None:
+        """In a test no worker comes: a job that is not being run now would be waited for without end."""
+        from windlass.model.rows import WaitKind
+        from windlass.store.reasons import read_reasons
+
+        reasons = (await read_reasons(store, [await self._find(store)]))[self.id]
+        if any(why.kind is WaitKind.WORKER for why in reasons):
+            raise ResultTimeout(f"job {self.id} has not been run ({reasons[0].text}); in a test, {how}")
 
     async def _known_reason(self, store: Store) -> WaitReason | None:
         try:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
+from windlass.config import list_names
 from windlass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ class Lifespan(Generic[S_co]):
             raise ConfigError(
                 "concurrency, queues and types are options of a worker; write: app.lifespan(worker=True, …)"
             )
-        queues = None if queues is None else tuple(queues)  # a lifespan may begin more than once
-        types = None if types is None else tuple(types)
+        queues, types = list_names("queues", queues), list_names("types", types)  # a lifespan may begin more than once
 
         def make() -> Worker:
             return self._windlass.worker(concurrency=concurrency, queues=queues, types=types)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.clock import Duration, seconds
+from windlass.clock import Duration, is_duration, seconds
 from windlass.model.flow import Flow
 from windlass.model.job import Lease
 from windlass.model.state import Verb
@@ -42,6 +42,10 @@ class Retry(Directive):
         after: Duration | None = None,
         bucket: str | None = None,
     ) -> None:
+        if not isinstance(message, str) or is_duration(message):
+            raise ValueError(
+                f"Retry({message!r}): the first argument is the message; a time is Retry(after={message!r})"
+            )
         super().__init__(message)
         self.after = None if after is None else seconds(after, what="Retry(after=…)")
         if bucket is not None and not (isinstance(bucket, str) and bucket):

@@ -56,12 +56,16 @@ def succeed(value: object, definition: Definition) -> Outcome:
     """The outcome of a handler that returned this. A returned directive does what a raised one does."""
     if isinstance(value, Directive):
         return from_error(value, definition)
-    output, problem = definition.signature.dump_result(_refuse_coroutine(value))
+    output, problem = definition.signature.dump_result(_refuse_forgotten(value))
     return Outcome(ending=Ending.SUCCEEDED, output=output, problem=problem)
 
 
-def _refuse_coroutine(value: object) -> object:
-    """A coroutine as a result is a forgotten await: its work was not done."""
+def _refuse_forgotten(value: object) -> object:
+    """A coroutine as a result is a forgotten await, and an exception a forgotten raise: the work was not done."""
+    if isinstance(value, type) and issubclass(value, Directive):
+        raise TypeError(f"the handler returned the class {value.__name__}; return a value of it: {value.__name__}(…)")
+    if isinstance(value, BaseException):
+        raise TypeError(f"the handler returned the exception {value!r}; raise it: raise {type(value).__name__}(…)")
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(

@@ -13,6 +13,9 @@ import msgspec
 
 from windlass.errors import SchemaMissing, SchemaOutdated, SchemaTooNew
 
+MIGRATE = "run: windlass migrate app.py, with the file of your app, or call app.migrate()"
+"""Not the bare command: it would migrate the default database, and the program may name another."""
+
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the schema."""
@@ -64,11 +67,9 @@ def check(dialect: str, current: int, where: str) -> None:
     """Raise unless the schema has the number that this program needs."""
     refuse_newer(dialect, current)
     if current == 0:
-        raise SchemaMissing(f"{where} has no Windlass schema yet; run: windlass migrate")
+        raise SchemaMissing(f"{where} has no Windlass schema yet; {MIGRATE}")
     if current < newest(dialect):
-        raise SchemaOutdated(
-            f"{where} has schema {current}, and this program needs {newest(dialect)}; run: windlass migrate"
-        )
+        raise SchemaOutdated(f"{where} has schema {current}, and this program needs {newest(dialect)}; {MIGRATE}")
 
 
 def refuse_newer(dialect: str, current: int) -> None:

@@ -39,6 +39,7 @@ class HarnessClient(Client):
         self._patience = patience
         self._run = run
         self._arun = arun
+        self.runs_by_hand = "run it before you ask for its result: windlass.drain()"
 
     def enqueue(self, jobs: Sequence[NewJob], conn: Any, *, async_name: str) -> Mapping[UUID, UUID]:
         __tracebackhide__ = True

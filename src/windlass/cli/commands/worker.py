@@ -83,6 +83,7 @@ def _work(target: str, lifeline: int | None, lines: bool, *, warns: bool, **opti
     from windlass.declare.program import load
     from windlass.errors import SchemaMissing, SchemaOutdated
     from windlass.observe.logs import LogSubscriber
+    from windlass.store.migrate import MIGRATE
 
     app = load(target)
     if warns:
@@ -94,7 +95,7 @@ def _work(target: str, lifeline: int | None, lines: bool, *, warns: bool, **opti
             lifeline=lifeline,
         )
     except (SchemaMissing, SchemaOutdated) as error:  # a bare `migrate` may not use the program's database
-        raise type(error)(str(error).replace("run: windlass migrate", f"run: windlass migrate {target}")) from error
+        raise type(error)(str(error).replace(MIGRATE, f"run: windlass migrate {target}")) from error
 
 
 def warn_of_queues(target: str, queues: Sequence[str], known: Collection[str]) -> None:
