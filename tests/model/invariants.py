@@ -104,7 +104,9 @@ def _check_choice(claim: Claim, claimed: Claimed, eligible: dict[UUID, Life], *,
     size = min(claim.room, len(eligible))
     assert len(claimed.jobs) == size, f"I4: {len(claimed.jobs)} of {size} due jobs were claimed"
     chosen = {job.id for job in claimed.jobs}
-    oldest = sorted(eligible.values(), key=lambda life: (life.run_at, life.id))[: min(claim.aged, claim.room)]
+    # Ageing is between levels: inside one level tenants take turns, and the oldest job of all may have to wait for its own.
+    aged = min(claim.aged, claim.room) if len({_lane(life) for life in eligible.values()}) > 1 else 0
+    oldest = sorted(eligible.values(), key=lambda life: (life.run_at, life.id))[:aged]
     for life in oldest:
         assert life.id in chosen, f"claim: {life.id} is among the oldest and was left out"
     chosen -= {life.id for life in oldest}
