@@ -121,7 +121,7 @@ class Settings:
     direct_url: str | None = setting(None, store_url, "the database behind a pooler, for LISTEN and the beat")
     pooler: str | None = setting(None, text, "'transaction' when a transaction pooler is in front")
     connections: int = setting(4, whole, "database connections of one process at most")
-    pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
+    pace: Pace = setting(Pace.EAGER, lambda value: _pace(value), "eager, steady or polite")
 
     lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
     beat: float = setting(10.0, duration, "how often a worker renews its leases; a third of a shorter lease")
@@ -290,6 +290,13 @@ def suggest(name: str, known: Mapping[str, object]) -> str:
     """`; did you mean 'x'?` or a list of the known names."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
+
+
+def _pace(value: object) -> Pace:
+    try:
+        return Pace(str(value))
+    except ValueError:
+        raise ConfigError(f"{value!r} is no pace; there are: {', '.join(Pace)}") from None
 
 
 def names() -> dict[str, Field[Any]]:

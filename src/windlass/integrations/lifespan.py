@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from windlass.errors import ConfigError
+from windlass.words import explain_arguments
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -73,6 +74,7 @@ class Lifespan(Generic[S_co]):
         migrate: bool = False,
     ) -> Lifespan[N]: ...
 
+    @explain_arguments("app.lifespan")
     def __call__(
         self,
         asgi: object = None,
@@ -85,6 +87,7 @@ class Lifespan(Generic[S_co]):
         migrate: bool = False,
         also: Any = None,
     ) -> Any:
+        """As a lifespan: `FastAPI(lifespan=app.lifespan)`; with options: `app.lifespan(worker=True, migrate=True)`."""
         if asgi is not None:
             return self._run(asgi)
         if not worker and (concurrency, queues, types) != (None, None, None):
