@@ -98,7 +98,7 @@ def test_the_environment_is_read_when_an_app_is_made(monkeypatch: pytest.MonkeyP
         ({"concurrency": "many"}, "'many' is not a whole number"),
         ({"concurrency": True}, "not a whole number"),
         ({"max_attempts": 0}, "max_attempts must be at least 1"),
-        ({"pace": "hasty"}, "pace='hasty'.*'hasty' is not a valid Pace"),
+        ({"pace": "hasty"}, "pace='hasty'.*'hasty' is no pace; there are: eager, steady, polite"),
         ({"pooler": "session"}, "the only pooler mode is 'transaction'"),
         ({"memory": "lots"}, "'lots' is not a size of memory"),
         ({"timeout": 0}, "timeout must be more than 0"),

@@ -375,7 +375,7 @@ def positional(url: str, /) -> str:
         ([limit("x", 1, key=str)], "limit 'x': key=str"),
         ([limit("x", 1), limit("x", 1, key="url")], "limits names 'x' twice; give one of them another name"),
         ([limit("x", 1), rate("x", 1, every=1)], "limits names 'x' twice"),
-        (limit("x", 1), r"limits=Limit\(.*\) is not a list; write: limits=\[limit\(…\), rate\(…\)\]"),
+        (limit("x", 1), r"limits=limit\('x', …\) is not a list; write: limits=\[limit\(…\), rate\(…\)\]"),
         ("domain", "limits='domain' is not a list"),
         ({"domain": 2}, "is not a list"),
         (None, "limits=None is not a list"),

@@ -339,6 +339,20 @@ def test_subclasses_of_builtins_are_stored_as_what_they_are() -> None:
         ((1, 2, 3), {}, "add() takes 2 arguments but 3 were given", "$"),
         ((1,), {"c": 2}, "add() got an unexpected keyword argument 'c'; did you mean 'b'?", "$.c"),
         ((1, 2), {"c": 2}, "add() got an unexpected keyword argument 'c'", "$.c"),
+        (
+            (1, 2),
+            {"delay": "5s"},
+            "add() got an unexpected keyword argument 'delay'; options come before the enqueue: "
+            'add.options(delay="10s").enqueue(…)',
+            "$.delay",
+        ),
+        (
+            (1, 2),
+            {"countdown": 5},
+            "add() got an unexpected keyword argument 'countdown'; options come before the enqueue: "
+            'add.options(delay="10s").enqueue(…)',
+            "$.countdown",
+        ),
         ((1, 2), {"a": 2}, "add() got multiple values for argument 'a'", "$.a"),
         ((1, "2"), {}, "add(): $.b: Expected `int`, got `str`", "$.b"),
         ((1, True), {}, "add(): $.b: Expected `int`, got `bool`", "$.b"),

@@ -78,6 +78,13 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
         ({"tiemout": "5m"}, r"@app\.job has no option 'tiemout'; did you mean 'timeout'\?"),
         ({"max_attempts": 0}, "max_attempts=0; a job needs at least 1 attempt"),
         ({"max_attempts": True}, "at least 1 attempt"),
+        ({"max_attempts": "3"}, "max_attempts='3'; a job needs at least 1 attempt; write: max_attempts=4"),
+        ({"retries": 3}, "no option 'retries'; write: max_attempts=4 for 3 retries: the first attempt counts, too"),
+        ({"max_retries": 3}, "no option 'max_retries'; write: max_attempts=4 for 3 retries"),
+        ({"name": "x"}, "no option 'name'; write: type="),
+        ({"time_limit": 5}, "no option 'time_limit'; write: timeout="),
+        ({"countdown": 5}, r"no option 'countdown'; an enqueue has it: add\.options\(delay=\"10s\"\)\.enqueue\(…\)"),
+        ({"permanent": ValueError}, r"permanent is not a list; write: permanent=\[ValueError\]"),
         ({"timeout": 0}, "leaves no time at all"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"priority": 99_999}, "priority=99999 is not in"),
@@ -107,6 +114,15 @@ def test_a_wrong_option_is_refused_and_nothing_is_registered(
 def no_hints(n) -> None: ...  # type: ignore[no-untyped-def]
 
 
+def no_context(ctx, n: int) -> None: ...  # type: ignore[no-untyped-def]
+
+
+async def no_awaited_context(context, n: int) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def no_hint_for_a_later_ctx(n: int, ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+
 def any_number(*args: int) -> None: ...
 
 
@@ -130,7 +146,11 @@ def opaque(n: Windlass) -> None: ...
     ("fn", "message"),
     [
         (no_hints, "parameter 'n' has no type hint; write one: n: str"),
+        (no_context, "parameter 'ctx' has no type hint; write one: ctx: SyncContext"),
+        (no_awaited_context, "parameter 'context' has no type hint; write one: context: Context"),
+        (no_hint_for_a_later_ctx, "parameter 'ctx' has no type hint; write one: ctx: str"),
         (any_number, "parameter 'args' takes any number"),
+        ("mail", "given 'mail' without a name; write: queue='mail' or type='mail'"),
         (any_keyword, "parameter 'options' takes any keyword"),
         (by_place, "parameter 'n' is positional-only"),
         (generator, "is a generator"),
@@ -186,7 +206,7 @@ def test_a_method_is_refused_with_the_function_to_write(app: Windlass) -> None:
         ("defer", "send.enqueue(…)"),
         ("apply_async", 'send.options(delay="10m").enqueue(…)'),
         ("send_with_options", 'send.options(delay="10m").enqueue(…)'),
-        ("defer_async", "send.aenqueue(…), awaited"),
+        ("defer_async", "await send.aenqueue(…)"),
         ("si", "send.call(…)"),
     ],
 )
@@ -197,7 +217,7 @@ def test_the_words_of_other_libraries_are_answered_with_the_line_to_write(app: W
     for job in (send, send.options(priority=1)):
         with pytest.raises(AttributeError) as caught:
             getattr(job, word)
-        assert str(caught.value) == f"a job type has no .{word}(); write: {line}"
+        assert str(caught.value) == f"a job type has no .{word}; write: {line}"
         assert not hasattr(job, word)
 
 

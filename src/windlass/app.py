@@ -5,20 +5,20 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.admin import Operators
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
-from windlass.config import Settings, SettingsArguments, list_names, suggest
+from windlass.config import Settings, SettingsArguments, list_names
 from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.declare.options import check_declaration
 from windlass.declare.pipeline import Phase
-from windlass.declare.pipeline_type import Pipeline, make_plan
+from windlass.declare.pipeline_type import Pipeline, PipelineOptions, make_plan
 from windlass.declare.registry import JobOptions, Registry, define
-from windlass.errors import RegistrationError
 from windlass.handler.context import Context
 from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.handles.job import JobHandle
@@ -28,6 +28,7 @@ from windlass.policy.limit import KeyBy, Limit, limit, rate
 from windlass.policy.unique import Scope
 from windlass.reads import Reads
 from windlass.store import make_migrator
+from windlass.words import APP, answer_words, explain_arguments
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,15 +53,6 @@ AnyPhase = JobType[..., Any] | Phase[..., Any]
 WithContext = Callable[Concatenate[SyncContext, P], R]
 Async = Callable[P, Coroutine[Any, Any, R]]
 AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-
-
-class PipelineOptions(TypedDict, total=False):
-    """What `app.pipeline(…)` takes beside its phases."""
-
-    labels: dict[str, str] | None
-    on_dead: JobType[..., Any] | str | None
-    on_cancelled: JobType[..., Any] | str | None
-    on_succeeded: JobType[..., Any] | str | None
 
 
 class Decorator(Protocol):
@@ -110,6 +102,9 @@ class Windlass(Reads, Operators):
         self._registry = Registry()
         self._client = Client(self.settings, self.clock)
         self._program: str | None = None  # how another process loads this program; set by `windlass worker`
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+        __getattr__ = answer_words("app", APP)
 
     # Declaring
 
@@ -167,9 +162,7 @@ class Windlass(Reads, Operators):
 
         Raises RegistrationError with what to change, when the function cannot be a job type.
         """
-        for name in options:
-            if name not in JobOptions.__annotations__:
-                raise RegistrationError(f"@app.job has no option {name!r}{suggest(name, JobOptions.__annotations__)}")
+        check_declaration(fn, options)
         local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
 
         def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
@@ -256,6 +249,7 @@ class Windlass(Reads, Operators):
         self._registry.add_pipeline(checked)
         return Pipeline(self, checked)
 
+    @explain_arguments("app.schedule")
     def schedule(
         self,
         name: str,
@@ -284,6 +278,7 @@ class Windlass(Reads, Operators):
 
     # Enqueuing many
 
+    @explain_arguments("app.enqueue_many")
     def _enqueue_many(
         self, calls: Iterable[TypedCall[R]], *, conn: object | None = None
     ) -> Enqueue[list[JobHandle[R]]]:
@@ -314,6 +309,7 @@ class Windlass(Reads, Operators):
 
         return Graph(self._client)
 
+    @explain_arguments("app.batch")
     def _batch(
         self,
         calls: Iterable[TypedCall[M]],
@@ -347,6 +343,7 @@ class Windlass(Reads, Operators):
 
     # Working
 
+    @explain_arguments("app.worker")
     def worker(
         self,
         *,

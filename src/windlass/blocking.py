@@ -17,6 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from windlass.errors import BlockingCall
+from windlass.words import explain_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -55,7 +56,13 @@ def blocking(awaited: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]) -
     shown = f"{awaited.__name__}({'…' if _has_parameters(awaited) else ''})"
 
     def call(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._client.wait_for(lambda: awaited(self, *args, **kwargs), async_name=f"{self._noun}.{shown}")
+        def begin() -> Coroutine[Any, Any, T]:
+            try:
+                return awaited(self, *args, **kwargs)
+            except TypeError as error:  # only the call itself can raise it: the coroutine has not begun
+                raise explain_call(error, awaited, f"{self._noun}.{call.__name__}", (self, *args), kwargs) from None
+
+        return self._client.wait_for(begin, async_name=f"{self._noun}.{shown}")
 
     describe_like(call, awaited)
     rename(call, awaited.__name__.removeprefix("a"))

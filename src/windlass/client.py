@@ -341,7 +341,10 @@ def gather(calls: Iterable[Call], settings: Settings) -> tuple[list[NewJob], lis
 def _with_jobs(calls: Iterable[Call], settings: Settings) -> Iterator[tuple[Call, NewJob | None]]:
     """The calls and their jobs; an error carries the index of the call that raised it."""
     if not isinstance(calls, Iterable):
-        raise EnqueueError(f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}")
+        raise EnqueueError(
+            f"enqueue_many() takes calls to iterate over, not {type(calls).__name__}; write a list: "
+            "app.enqueue_many([add.call(…)])"
+        )
     index = 0
     try:
         for call in calls:

@@ -121,7 +121,7 @@ class Settings:
     direct_url: str | None = setting(None, store_url, "the database behind a pooler, for LISTEN and the beat")
     pooler: str | None = setting(None, text, "'transaction' when a transaction pooler is in front")
     connections: int = setting(4, whole, "database connections of one process at most")
-    pace: Pace = setting(Pace.EAGER, lambda value: Pace(str(value)), "eager, steady or polite")
+    pace: Pace = setting(Pace.EAGER, lambda value: _pace(value), "eager, steady or polite")
 
     lease: float = setting(30.0, duration, "how long a silent worker keeps its jobs")
     beat: float = setting(10.0, duration, "how often a worker renews its leases; a third of a shorter lease")
@@ -301,6 +301,13 @@ def list_names(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None
         if not isinstance(name, str):
             raise ConfigError(f"{what} lists {name!r}, which is no name; write: {what}=['mail']")
     return listed
+
+
+def _pace(value: object) -> Pace:
+    try:
+        return Pace(str(value))
+    except ValueError:
+        raise ConfigError(f"{value!r} is no pace; there are: {', '.join(Pace)}") from None
 
 
 def names() -> dict[str, Field[Any]]:

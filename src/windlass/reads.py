@@ -185,8 +185,9 @@ def parsed(filter: str | Filter) -> Filter:
 
     if isinstance(filter, Filter):
         return filter
-    if not isinstance(filter, str):
-        raise FilterError(f"a filter is text such as 'state:dead queue:mail', not {type(filter).__name__}")
+    if isinstance(filter, State) or not isinstance(filter, str):
+        hint = f'; write: app.jobs("state:{filter.value}")' if isinstance(filter, State) else ""
+        raise FilterError(f"a filter is text such as 'state:dead queue:mail', not {type(filter).__name__}{hint}")
     return parse(filter)
 
 

@@ -273,6 +273,17 @@ def test_ids_that_refuse_are_counted_with_the_reason_and_exit_1(cli_store: CliSt
     ]
 
 
+def test_a_dead_job_that_is_to_be_retried_is_answered_with_replay(cli_store: CliStore) -> None:
+    dead = cli_store.fail_job(verb=Verb.BURY)
+
+    result = cli_store.run("jobs", "retry", str(dead))
+
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (
+        1,
+        "1 job refused, since only failed jobs can: 1 is dead; to start it over: windlass jobs replay ID",
+    )
+
+
 def test_a_state_in_the_filter_is_left_as_it_is_and_refused(cli_store: CliStore) -> None:
     cli_store.enqueue(2)
 

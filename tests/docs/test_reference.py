@@ -111,8 +111,13 @@ def public_members(cls: type) -> set[str]:
     """Methods, properties and fields that a class or a base of the package has, and attributes that it sets."""
     mine = [each for each in cls.__mro__ if each.__module__.startswith("windlass")]
     names = {name for each in mine for name in [*vars(each), *getattr(each, "__struct_fields__", ())]}
-    names |= {name for each in mine for name in SET.findall(inspect.getsource(each))}
+    names |= {name for each in mine for name in SET.findall(source_of(each))}
     return {name for name in names if not name.startswith("_")}
+
+
+def source_of(cls: Any) -> str:
+    """The source; `inspect` does not find a class that is named as users import it, such as windlass.Retry."""
+    return inspect.getsource(cls.__init__ if cls.__module__ == "windlass" else cls)
 
 
 def is_described(cls: type, name: str) -> bool:

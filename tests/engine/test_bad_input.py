@@ -85,6 +85,13 @@ async def test_arguments_that_cannot_be_stored_are_refused_with_their_path(
     ("options", "words"),
     [
         ({"prioritty": 1}, "unknown option 'prioritty'; did you mean 'priority'?"),
+        ({"countdown": 5}, "unknown option 'countdown'; write: delay=\"10s\""),
+        ({"eta": 5}, "unknown option 'eta'; write: run_at=datetime(…, tzinfo=UTC)"),
+        (
+            {"retries": 3},
+            "unknown option 'retries'; write: max_attempts=4 for 3 retries: the first attempt counts, too",
+        ),
+        ({"timeout": 3}, "unknown option 'timeout'; a job type has it: @app.job(timeout=…)"),
         ({"delay": "1m", "run_at": datetime.now(UTC)}, "delay and run_at both set the time; give one of them"),
         ({"delay": -1}, "negative or not finite"),
         ({"delay": timedelta(seconds=-1)}, "negative or not finite"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from windlass import Context, Job, Snooze, State, SyncContext, Windlass
+from windlass.errors import FlowError
 from windlass.handler.log import handler_log
 from windlass.testing.clock import ManualClock
 
@@ -180,3 +182,89 @@ async def test_a_synchronous_handler_has_a_thread_and_the_same_context(app: Wind
 
     record = await job.arecord()
     assert (record.processed, record.total, attempts(record)[0].log) == (4, 4, ["INFO from a thread"])
+
+
+def charge(cents: int = 0) -> int:
+    return cents
+
+
+async def acharge(cents: int = 0) -> int:
+    return cents
+
+
+WRONG_CALLS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "a step that was called": (
+        lambda ctx: ctx.step("a", charge(3)),
+        FlowError,
+        "step 'a' is given int, not a function: the call was made before the step; give the function and its "
+        'arguments: ctx.step("a", fn, 3)',
+    ),
+    "a step that is a coroutine": (lambda ctx: ctx.step("a", acharge(3)), FlowError, "step 'a' is given coroutine"),
+    "a step without a name": (
+        lambda ctx: ctx.step(charge),
+        TypeError,
+        "ctx.step() missing 1 required positional argument: 'fn'; write: ctx.step(\"charge\", charge, order)",
+    ),
+    "a step with its function first": (
+        lambda ctx: ctx.step(charge, 3),
+        FlowError,
+        'the name comes first: ctx.step("charge", charge, order)',
+    ),
+    "a sleep without a name": (
+        lambda ctx: ctx.sleep("10s"),
+        TypeError,
+        'ctx.sleep() missing 1 required positional argument: \'duration\'; write: ctx.sleep("nap", "3d")',
+    ),
+    "a child without a name": (
+        lambda ctx: ctx.spawn(object()),
+        TypeError,
+        "ctx.spawn() missing 1 required positional argument: 'call'; write: a = ctx.spawn(\"fetch\", fetch.call(url))",
+    ),
+    "a child with its call first": (
+        lambda ctx: ctx.spawn(object(), "fetch"),
+        FlowError,
+        'the name comes first: ctx.spawn("fetch", fetch.call(url))',
+    ),
+    "retry": (lambda ctx: ctx.retry(), AttributeError, 'ctx has no .retry; write: raise Retry(after="30s")'),
+}
+
+
+async def test_a_wrong_call_of_the_context_is_answered_with_the_line_to_write(app: Windlass) -> None:
+    @app.job(max_attempts=1)
+    def plain(ctx: SyncContext) -> str:
+        for attempt, kind, message in WRONG_CALLS.values():
+            with pytest.raises(kind) as caught:
+                attempt(ctx)
+            assert message in str(caught.value)
+        return "still here"
+
+    @app.job(max_attempts=1)
+    async def awaited(ctx: Context) -> str:
+        for attempt, kind, message in WRONG_CALLS.values():
+            with pytest.raises(kind) as caught:
+                await attempt(ctx)
+            assert message.replace("write: ctx.s", "write: await ctx.s") in str(caught.value)
+        return "still here"
+
+    async with working(app):
+        assert await (await plain.aenqueue()).aresult(timeout=PATIENCE) == "still here"
+        assert await (await awaited.aenqueue()).aresult(timeout=PATIENCE) == "still here"
+
+
+@pytest.mark.parametrize(
+    ("sql", "args"),
+    [("SELECT ?", (1,)), ("SELECT %s", (1,)), ("SELECT %(n)s", ({"n": 1},)), ("SELECT $1, $2", ((1, 2),))],
+)
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_parameters_of_another_driver_are_answered_with_ours(app: Windlass, sql: str, args: Any) -> None:
+    @app.job(max_attempts=1)
+    async def writing(ctx: Context) -> str:
+        async with ctx.transaction() as tx:
+            for method in (tx.execute, tx.fetch):
+                with pytest.raises(Exception, match=r"parameters are \$1, \$2, ….*tx\.execute\(.*, a, b\)"):
+                    await method(sql, *args)
+            await tx.execute("SELECT $1, $2", 1, 2)
+        return "still here"
+
+    async with working(app):
+        assert await (await writing.aenqueue()).aresult(timeout=PATIENCE) == "still here"

@@ -123,7 +123,7 @@ async def test_a_failure_in_a_child_has_its_traceback_as_text(
         record = await ended(job)
         end = await events.ended(job)
 
-    assert (end.exception, end.error_type, end.message) == (None, "windlass.model.outcome.Retry", "429")
+    assert (end.exception, end.error_type, end.message) == (None, "windlass.Retry", "429")
     assert end.traceback == failure(record).traceback
     logged = next(line for line in caplog.records if line.levelname == "ERROR")
     assert not logged.exc_info

@@ -190,7 +190,10 @@ async def test_every_refusal_says_why_and_what_is_possible(app: Windlass) -> Non
         (queued.areplay, "only dead jobs can; possible now: cancel"),
         (queued.aresume, "only cancelled jobs can; possible now: cancel"),
         (queued.adiscard, "only dead jobs can"),
-        (succeeded.acancel, "it is succeeded, and only failed or queued or waiting jobs can; enqueue it again instead"),
+        (
+            succeeded.acancel,
+            "it is succeeded, and only failed, queued, running or waiting jobs can; enqueue it again instead",
+        ),
         (succeeded.areplay, "enqueue it again instead"),
         (succeeded.aresume, "enqueue it again instead"),
         (dead.acancel, "possible now: replay, discard"),

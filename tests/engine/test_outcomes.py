@@ -84,6 +84,24 @@ async def test_a_failed_attempt_waits_as_its_policy_says(
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Dead("the address is blocked"), r"is dead \(the address is blocked\); start it over"),
+        (RuntimeError(), r"is dead \(exhausted\): RuntimeError; start it over"),
+        (asyncio.CancelledError(), r"is dead \(exhausted\): asyncio\.exceptions\.CancelledError; start it over"),
+    ],
+)
+async def test_the_error_of_a_dead_job_says_its_reason_once(app: Windlass, error: BaseException, text: str) -> None:
+    @app.job(max_attempts=1)
+    async def fails() -> None:
+        raise error
+
+    async with working(app):
+        with pytest.raises(JobDead, match=text):
+            await (await fails.aenqueue()).aresult(timeout=PATIENCE)
+
+
 async def test_exhausted_attempts_are_told_one_by_one(app: Windlass) -> None:
     @app.job(max_attempts=2, retry=fixed(0))
     async def fails(ctx: Context) -> None:

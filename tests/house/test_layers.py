@@ -11,7 +11,7 @@ import pytest
 
 from .source import Import, expect_none, imports, modules
 
-BASE = "address blocking clock config errors failpoints names"
+BASE = "address blocking clock config errors failpoints names words"
 MODEL = f"{BASE} model payload policy"
 PROGRAM = f"{MODEL} store connection client declare handler handles admin reads"
 
@@ -20,10 +20,11 @@ LAYERS = {
     "errors": "",
     "names": "",
     "address": "errors",
-    "blocking": "errors",
+    "blocking": "errors words",
     "clock": "errors",
     "failpoints": "errors",
     "config": "address clock errors names",
+    "words": "config",
     "model": BASE,
     "payload": BASE,
     "policy": f"{BASE} model payload",

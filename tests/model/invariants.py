@@ -104,7 +104,7 @@ def _check_choice(claim: Claim, claimed: Claimed, eligible: dict[UUID, Life], *,
     size = min(claim.room, len(eligible))
     assert len(claimed.jobs) == size, f"I4: {len(claimed.jobs)} of {size} due jobs were claimed"
     chosen = {job.id for job in claimed.jobs}
-    # Ageing is between levels: inside one level tenants take turns, and the oldest job of all may have to wait for its own.
+    # Ageing is between levels. Inside one level tenants take turns: the oldest job may have to wait for its tenant's.
     aged = min(claim.aged, claim.room) if len({_lane(life) for life in eligible.values()}) > 1 else 0
     oldest = sorted(eligible.values(), key=lambda life: (life.run_at, life.id))[:aged]
     for life in oldest:

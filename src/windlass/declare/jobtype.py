@@ -9,6 +9,7 @@ from datetime import datetime
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, cast
 
+from windlass import words
 from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enqueue
 from windlass.clock import Duration
 from windlass.declare.options import NONE, Options
@@ -18,6 +19,7 @@ from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
 from windlass.policy.limit import Value
 from windlass.policy.unique import Unique
+from windlass.words import answer_words
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -27,31 +29,11 @@ R_co = TypeVar("R_co", covariant=True)
 Method = TypeVar("Method", bound=Callable[..., object])
 
 
-_ENQUEUE, _AWAIT, _LATER = "enqueue(…)", "aenqueue(…), awaited", 'options(delay="10m").enqueue(…)'
-OTHER_WORDS = {
-    "delay": _ENQUEUE,
-    "send": _ENQUEUE,
-    "defer": _ENQUEUE,
-    "kiq": _AWAIT,
-    "adelay": _AWAIT,
-    "asend": _AWAIT,
-    "defer_async": _AWAIT,
-    "apply_async": _LATER,
-    "send_with_options": _LATER,
-    "enqueue_in": _LATER,
-    "schedule": _LATER,
-    "configure": _LATER,
-    "using": _LATER,
-    "apply": "enqueue(…).result()",
-    "s": "call(…)",
-    "si": "call(…)",
-    "signature": "call(…)",
-}
-"""What the job types of other libraries are called with, and what to write here instead."""
-
-
 class TypedCall(Call, Generic[R_co], frozen=True):
     """A call that knows its result's type."""
+
+    if not TYPE_CHECKING:
+        __getattr__ = answer_words("a call", words.CALL)
 
 
 class DescribedMethod:
@@ -134,13 +116,7 @@ class ConfiguredJob(Generic[P, R_co]):
     aenqueue = described(JobHandle)(awaited_enqueue(_enqueue))
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> Never:
-            """The words of other libraries are answered with the line to write."""
-            if name not in OTHER_WORDS:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            job = self._definition.signature.name
-            raise AttributeError(f"a job type has no .{name}(); write: {job}.{OTHER_WORDS[name]}", name=None, obj=self)
+        __getattr__ = answer_words("a job type", words.JOB_TYPE)
 
     @property
     def _client(self) -> Client:

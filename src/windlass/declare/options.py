@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from windlass.clock import Duration, seconds
-from windlass.config import suggest
-from windlass.declare.registry import PRIORITIES, Definition
-from windlass.errors import ConfigError, InvalidOption
+from windlass.declare.registry import PRIORITIES, Definition, JobOptions
+from windlass.errors import ConfigError, InvalidOption, RegistrationError
 from windlass.names import LONGEST_NAME, name_problem
 from windlass.payload.profile import LARGEST
 from windlass.payload.signature import Signature
 from windlass.policy.limit import parse_limit_values
 from windlass.policy.unique import Unique, Uniqueness, parse_unique
+from windlass.words import OPTIONS, suggest_option
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +47,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 NONE = Options()
 
 
+def check_declaration(fn: object, options: Mapping[str, Any]) -> None:
+    """Refuse what `@app.job(…)` does not take; `fn` is None when it was given options."""
+    if isinstance(fn, str):
+        raise RegistrationError(f"@app.job was given {fn!r} without a name; write: queue={fn!r} or type={fn!r}")
+    known = JobOptions.__annotations__
+    for name in options:
+        if name not in known:
+            hint = suggest_option(name, known, OPTIONS, "an enqueue has it: add.options({}).enqueue(…)")
+            raise RegistrationError(f"@app.job has no option {name!r}{hint}")
+
+
 def check_options(given: Mapping[str, Any]) -> Options:
     """Options from a caller's arguments; every mistake has its own message."""
     known = dict.fromkeys(Options.__struct_fields__)
     for name in given:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{suggest(name, known)}")
+            hint = suggest_option(name, known, JobOptions.__annotations__, "a job type has it: @app.job({})")
+            raise InvalidOption(f"unknown option {name!r}{hint}")
     values = {name: value for name, value in given.items() if value is not None}
     for name in ("queue", "tenant"):
         _check_name(name, values)

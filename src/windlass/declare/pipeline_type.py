@@ -6,10 +6,10 @@ Apart from `pipeline.py`, which the registry imports: this module needs the job 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 from windlass.declare.follow_ups import parse_follow_ups
-from windlass.declare.jobtype import ConfiguredJob, JobType
+from windlass.declare.jobtype import ConfiguredJob, JobType, TypedCall
 from windlass.declare.options import NONE
 from windlass.declare.pipeline import Phase, Plan, check_labels
 from windlass.errors import EnqueueError, RegistrationError
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+
+
+class PipelineOptions(TypedDict, total=False):
+    """What `app.pipeline(…)` takes beside its phases."""
+
+    labels: dict[str, str] | None
+    on_dead: JobType[..., Any] | str | None
+    on_cancelled: JobType[..., Any] | str | None
+    on_succeeded: JobType[..., Any] | str | None
 
 
 class Pipeline(ConfiguredJob[P, R_co]):
@@ -54,7 +63,9 @@ def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None
     given: object = job
     if not isinstance(given, JobType):
         hint = ", without options" if isinstance(given, ConfiguredJob) else ""
-        raise RegistrationError(f"{given!r} cannot be a phase; give a function that is decorated with @app.job{hint}")
+        raise RegistrationError(
+            f"{_describe(given)} cannot be a phase; give a function that is decorated with @app.job{hint}"
+        )
     definition = job._definition
     if processors is not None and (isinstance(processors, bool) or not isinstance(processors, int) or processors < 1):
         raise RegistrationError(f"phase({definition.type}): processors={processors!r}; a pool has at least 1 processor")
@@ -78,8 +89,8 @@ def make_plan(
             raise RegistrationError(f"{what}: list its phases one by one: app.pipeline({name!r}, analyse, ask)")
         if not isinstance(item, (JobType, Phase)):
             raise RegistrationError(
-                f"{what}: {item!r} is neither a job type nor a phase; decorate the function with @app.job, and give "
-                "options in phase(…)"
+                f"{what}: {_describe(item)} is neither a job type nor a phase; decorate the function with @app.job, "
+                "and give options in phase(…)"
             )
         each = item if isinstance(item, Phase) else phase(item)
         if each.app is not app:
@@ -90,3 +101,8 @@ def make_plan(
     except EnqueueError as error:
         raise RegistrationError(f"{what}: {error}") from None
     return Plan(name, chosen, labels=check_labels(what, labels), follow_ups=followers)
+
+
+def _describe(item: object) -> str:
+    """A call by its job type: its repr has many lines."""
+    return f"a call of {item.definition.type!r}" if isinstance(item, TypedCall) else repr(item)

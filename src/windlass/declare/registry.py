@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -309,8 +309,10 @@ def _priority(fn: Callable[..., Any], priority: int) -> int:
 
 
 def _attempts(fn: Callable[..., Any], max_attempts: int | None) -> int | None:
-    if max_attempts is not None and (isinstance(max_attempts, bool) or max_attempts < 1):
-        raise RegistrationError(f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt")
+    if max_attempts is not None and (type(max_attempts) is not int or max_attempts < 1):
+        raise RegistrationError(
+            f"{place(fn)}: max_attempts={max_attempts!r}; a job needs at least 1 attempt; write: max_attempts=4"
+        )
     return max_attempts
 
 
@@ -383,6 +385,8 @@ def _name(fn: Callable[..., Any], what: str, given: str | None, default: str) ->
 def _exceptions(
     what: str, given: Sequence[type[BaseException]], fn: Callable[..., Any]
 ) -> tuple[type[BaseException], ...]:
+    if isinstance(given, (str, type)) or not isinstance(given, Iterable):
+        raise RegistrationError(f"{place(fn)}: {what} is not a list; write: {what}=[ValueError]")
     for item in given:
         if not (isinstance(item, type) and issubclass(item, BaseException)):
             raise RegistrationError(f"{place(fn)}: {what} lists {item!r}, which is not an exception class")

@@ -91,7 +91,7 @@ class Child(Generic[R_co]):
     def _summary(self) -> str:
         """For an error message: `fetch (dead: ValueError: no)`."""
         error = self.error
-        why = "" if error is None else f": {error.type}: {error.message[:200]}"
+        why = "" if error is None else f": {str(error)[:200]}"
         return f"{self.name} ({self._state()}{why})"
 
     def _state(self) -> str:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass import words
 from windlass.clock import Clock, Duration, seconds
 from windlass.config import Settings
 from windlass.declare.registry import Registry
@@ -32,6 +33,7 @@ from windlass.handles.job import JobHandle
 from windlass.model.flow import Flow
 from windlass.model.job import Job
 from windlass.policy.limit import Value
+from windlass.words import answer_words, explain_arguments
 
 if TYPE_CHECKING:
     from windlass.declare.jobtype import TypedCall
@@ -96,6 +98,9 @@ class BaseContext:
         self._tokens = Tokens(self._memory, clock, registry)
         self._spending = Spending()
 
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+        __getattr__ = answer_words("ctx", words.CONTEXT)
+
     @property
     def cancelled(self) -> bool:
         """Whether this job was asked to stop. A handler that runs for long checks it now and then."""
@@ -156,6 +161,7 @@ class BaseContext:
 
     # Child jobs
 
+    @explain_arguments("ctx.spawn")
     def spawn(self, name: str, call: TypedCall[R]) -> Child[R]:
         """Create a child job: `a = ctx.spawn("fetch", fetch.call(url))`. Not awaited.
 
@@ -280,6 +286,7 @@ class Context(BaseContext):
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]: ...
+    @explain_arguments("ctx.step")
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Run `fn` once and remember its result, across attempts: `await ctx.step("charge", charge, order)`.
 
@@ -290,6 +297,7 @@ class Context(BaseContext):
         self._check("step")
         return self._steps.run(name, fn, args, kwargs)
 
+    @explain_arguments("ctx.sleep")
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Wait without holding a processor: `await ctx.sleep("nap", "3d")`. The time counts from the first run."""
         self._check("sleep")

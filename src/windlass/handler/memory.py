@@ -25,6 +25,14 @@ from windlass.names import name_problem
 
 T = TypeVar("T")
 
+CALLS = {
+    "step": 'ctx.step("charge", charge, order)',
+    "sleep": 'ctx.sleep("nap", "3d")',
+    "signal": 'ctx.wait_signal("approved")',
+    "child": 'ctx.spawn("fetch", fetch.call(url))',
+}
+"""How each thing that has a name is called, for messages."""
+
 APART = " "
 """Begins or ends Windlass's own names: no name of a program begins or ends with white space."""
 
@@ -191,4 +199,5 @@ class RunMemory:
 def check_name(name: object, what: str) -> None:
     problem = name_problem(name)
     if problem is not None:
-        raise FlowError(f"the name of a {what} {problem}")
+        hint = "" if isinstance(name, str) else f"; the name comes first: {CALLS[what]}"
+        raise FlowError(f"the name of a {what} {problem}{hint}")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from windlass import failpoints
 from windlass.errors import FlowError, LeaseLost
-from windlass.handler.memory import RunMemory
+from windlass.handler.memory import RunMemory, check_name
 from windlass.handler.transaction import AttemptTransaction, current_transaction
 from windlass.model.flow import Memory
 from windlass.payload.packing import pack, unpack
@@ -64,6 +64,7 @@ class Steps:
 
     async def run(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run a step for a coroutine; a plain function runs on a thread."""
+        check_function(name, fn)
         key = self._memory.take(name, "step")
         try:
             text = await self._memory.read(key)
@@ -85,6 +86,7 @@ class Steps:
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run
     ) -> Any:
         """Run a step for a synchronous handler; a plain function runs on this thread."""
+        check_function(name, fn)
         key = self._memory.take(name, "step")
         try:
             text = run(self._memory.read(key))
@@ -171,6 +173,17 @@ class Steps:
         """The attempt has ended: roll back the open transactions of its steps."""
         for own in list(self._open):
             await own.close()
+
+
+def check_function(name: str, fn: object) -> None:
+    check_name(name, "step")
+    if inspect.iscoroutine(fn):
+        fn.close()  # it is not awaited, and Python would warn of that beside the error
+    if not callable(fn):
+        raise FlowError(
+            f"step {name!r} is given {type(fn).__name__}, not a function: the call was made before the step; give "
+            f'the function and its arguments: ctx.step("{name}", fn, 3)'
+        )
 
 
 async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

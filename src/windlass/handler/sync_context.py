@@ -15,6 +15,7 @@ from windlass.handler.context import BaseContext, Context, Need, wait_limit
 from windlass.handler.steps import refuse_inside_a_step
 from windlass.handles.job import JobHandle
 from windlass.policy.limit import Value
+from windlass.words import explain_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +100,7 @@ class SyncContext(BaseContext):
     def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @explain_arguments("ctx.step")
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run `fn` on this thread, once, and remember its result: `ctx.step("charge", charge, order)`.
 
@@ -107,6 +109,7 @@ class SyncContext(BaseContext):
         self._check("step")
         return self._steps.run_here(name, fn, args, kwargs, self._run)
 
+    @explain_arguments("ctx.sleep")
     def sleep(self, name: str, duration: Duration) -> None:
         """Wait without holding a processor: `ctx.sleep("nap", "3d")`. The time counts from the first run."""
         self._check("sleep")

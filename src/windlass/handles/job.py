@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from windlass import words
 from windlass.blocking import blocking
 from windlass.clock import Duration, seconds
 from windlass.declare.registry import Definition
@@ -23,6 +24,7 @@ from windlass.model.state import FINAL, State, Verb
 from windlass.names import name_problem
 from windlass.payload.packing import pack
 from windlass.store.parts.messages import cancel_message
+from windlass.words import answer_words
 
 if TYPE_CHECKING:
     from windlass.client import Client
@@ -62,6 +64,9 @@ class JobHandle(Generic[R_co]):
     def _of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R_co]:
         """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+        __getattr__ = answer_words("the handle of a job", words.HANDLE)
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"
@@ -256,7 +261,7 @@ class JobHandle(Generic[R_co]):
             raise JobCancelled(f"job {self.id} ({job.type}) was cancelled; bring it back: job.resume()")
         if job.status is State.DEAD:
             last = job.failure()
-            why = "" if last is None else f": {last.type}: {last.message}"
+            why = "" if last is None or last.message == job.reason else f": {last}"
             raise JobDead(f"job {self.id} ({job.type}) is dead ({job.reason}){why}; start it over: job.replay()")
         text = job.output if job.output is not None else "null"
         result: R_co = (

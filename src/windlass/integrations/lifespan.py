@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from windlass.config import list_names
 from windlass.errors import ConfigError
+from windlass.words import explain_arguments
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -74,6 +75,7 @@ class Lifespan(Generic[S_co]):
         migrate: bool = False,
     ) -> Lifespan[N]: ...
 
+    @explain_arguments("app.lifespan")
     def __call__(
         self,
         asgi: object = None,
@@ -86,6 +88,7 @@ class Lifespan(Generic[S_co]):
         migrate: bool = False,
         also: Any = None,
     ) -> Any:
+        """As a lifespan: `FastAPI(lifespan=app.lifespan)`; with options: `app.lifespan(worker=True, migrate=True)`."""
         if asgi is not None:
             return self._run(asgi)
         if not worker and (concurrency, queues, types) != (None, None, None):

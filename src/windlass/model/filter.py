@@ -76,6 +76,12 @@ RANGE = ".."
 NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
 WHOLE = range(-(2**63), 2**63)  # the integers of databases
 NUMERIC_RANGE = re.compile(rf"(?=.*\d)({NUMBER.pattern})?\.\.({NUMBER.pattern})?", re.ASCII)
+JOINED = {
+    "OR": "values of one field are listed with commas: state:dead,failed",
+    "AND": "all terms have to match, so leave it out: state:dead queue:mail",
+    "NOT": "a minus is before the term: -state:dead",
+}
+"""Words that join the terms of other filters, and what is written here."""
 STATES = {state.value: state for state in State}
 PARTIAL_ID = re.compile(r"[0-9a-f]{6,32}", re.ASCII)
 
@@ -177,6 +183,8 @@ class _Scanner:
             field, equals, value = typed.removeprefix("-").partition("=")
             if equals and field in FIELDS:
                 _refuse(start, f"{_short(typed)} is not a term; write a colon: {field}:{_short(value)[1:-1]}")
+            if typed.upper() in JOINED:
+                _refuse(start, f"{typed} is not a term; {JOINED[typed.upper()]}")
             _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
         return Term(Kind.ID, "id", (Value(_id(digits, "id", start)),), negated=negated)
 

@@ -219,6 +219,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     attempted_at: datetime
     traceback: str | None = None
 
+    def __str__(self) -> str:
+        """The type and the message: `ValueError: no`; the type alone when there is no message."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of one ended attempt."""
@@ -262,6 +266,7 @@ def parse_id(text: str | UUID) -> UUID:
     try:
         return UUID(text)
     except (ValueError, AttributeError, TypeError):
+        hint = "; write: app.find(job.id)" if isinstance(getattr(text, "id", None), UUID) else ""
         raise JobNotFound(
-            f"{text!r} is not a job id: expected a UUID such as {new_id()}, as an enqueue returns it"
+            f"{text!r} is not a job id: expected a UUID such as {new_id()}, as an enqueue returns it{hint}"
         ) from None

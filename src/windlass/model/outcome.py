@@ -16,6 +16,7 @@ from windlass.clock import Duration, is_duration, seconds
 from windlass.model.flow import Flow
 from windlass.model.job import Lease
 from windlass.model.state import Verb
+from windlass.words import explain_arguments
 
 
 class Directive(Exception):
@@ -35,6 +36,9 @@ class Retry(Directive):
     most: `Retry-After` for all.
     """
 
+    __module__ = "windlass"  # as users import it; the stored error has this name
+
+    @explain_arguments("Retry")
     def __init__(
         self,
         message: str = "the handler asked for a retry",
@@ -59,6 +63,9 @@ class Snooze(Directive):
     `raise Snooze("30s")` or `return Snooze("30s")`.
     """
 
+    __module__ = "windlass"
+
+    @explain_arguments("Snooze")
     def __init__(self, delay: Duration) -> None:
         self.delay = seconds(delay, what="Snooze(…)")
         super().__init__(f"snoozed for {self.delay:g} s")
@@ -70,6 +77,9 @@ class Dead(Directive):
     `raise Dead("the address is blocked")` or `return Dead(…)`. `job.replay()` starts a dead job over.
     """
 
+    __module__ = "windlass"
+
+    @explain_arguments("Dead")
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = str(reason)

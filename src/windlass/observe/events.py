@@ -49,7 +49,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def error(self) -> str | None:
         """The error as one text: "ValueError: no such order"; None without an error."""
-        return None if self.error_type is None else f"{self.error_type}: {self.message}"
+        return f"{self.error_type}: {self.message}" if self.error_type and self.message else self.error_type
 
 
 class JobChanged(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from windlass.payload.hints import (
 )
 from windlass.payload.profile import DEEPEST, SIMPLE, check_extent, encode
 from windlass.payload.sanitise import dump_unknown, store_result
+from windlass.words import suggest_enqueue
 
 AT = re.compile(r" - at `(.*)`$", re.DOTALL)
 REFUSED_KINDS = {
@@ -38,6 +39,7 @@ REFUSED_KINDS = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number; name them, or take a list: items: list[…]",
     inspect.Parameter.VAR_KEYWORD: "takes any keyword; name them, or take one dict: options: dict[str, …]",
 }
+CONTEXT_NAMES = ("ctx", "context")
 
 
 class Signature:
@@ -170,6 +172,8 @@ class Signature:
         missing = [known for known in free if known in self.required]
         likely = close or (missing if len(missing) == 1 else [])
         hint = f"; did you mean {likely[0]!r}?" if likely else ""
+        if not (close and close[0] in missing):
+            hint = suggest_enqueue(self.name, name) or hint
         return f"{self.name}() got an unexpected keyword argument {name!r}{hint}"
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +249,9 @@ def _check_parameter(
     if parameter.kind in REFUSED_KINDS:
         raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} {REFUSED_KINDS[parameter.kind]}")
     if name not in hints:
-        raise RegistrationError(f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: str")
+        raise RegistrationError(
+            f"{_full_name(fn)}: parameter {name!r} has no type hint; write one: {name}: {_likely_hint(fn, name)}"
+        )
     context = _context_in(hints[name], contexts)
     if context is not None:
         raise RegistrationError(
@@ -258,6 +264,13 @@ def _check_parameter(
             f"{_full_name(fn)}: parameter {name!r}: {unknown} cannot be sent as JSON; use builtins, a dataclass, "
             "a msgspec.Struct, a TypedDict or a pydantic model"
         )
+
+
+def _likely_hint(fn: Callable[..., Any], name: str) -> str:
+    is_context = name in CONTEXT_NAMES and name == next(iter(inspect.signature(fn).parameters))
+    if not is_context:
+        return "str"
+    return "Context" if inspect.iscoroutinefunction(fn) else "SyncContext"
 
 
 def _context_in(hint: Any, contexts: Sequence[type]) -> Any:

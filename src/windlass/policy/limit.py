@@ -121,7 +121,8 @@ def describe_rule(rule: Rule) -> str:
 def bind_limits(given: object, signature: Signature) -> tuple[Limit, ...]:
     """Check the limits of a declaration, and find the handler's parameters that make their keys."""
     if isinstance(given, (str, Limit, Mapping)) or not isinstance(given, Sequence):
-        raise ConfigError(f"limits={given!r} is not a list; write: limits=[limit(…), rate(…)]")
+        shown = f"limit({given.name!r}, …)" if isinstance(given, Limit) else repr(given)
+        raise ConfigError(f"limits={shown} is not a list; write: limits=[limit(…), rate(…)]")
     limits: dict[str, Limit] = {}
     for limit in given:
         if not isinstance(limit, Limit):

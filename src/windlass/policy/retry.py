@@ -9,6 +9,7 @@ import msgspec
 
 from windlass.clock import Duration, seconds
 from windlass.errors import ConfigError
+from windlass.words import explain_arguments
 
 LONGEST_DELAY = 7 * 86_400.0  # seconds; bounds the doubling
 
@@ -47,6 +48,7 @@ class Delays(msgspec.Struct, frozen=True):
         return spread(self.steps[min(attempt, len(self.steps)) - 1], self.jitter)
 
 
+@explain_arguments("exponential")
 def exponential(
     base: Duration = "10s", *, factor: float = 2, jitter: float = 0.0, most: Duration = "7d"
 ) -> RetryPolicy:
@@ -61,11 +63,13 @@ def exponential(
     )
 
 
+@explain_arguments("delays")
 def delays(first: Duration, *others: Duration, jitter: float = 0.0) -> RetryPolicy:
     """Wait these times, one after the other: `retry=delays("5s", "30s")`. The last one repeats."""
     return Delays(tuple(seconds(step, what="delays(…)") for step in (first, *others)), check_jitter(jitter))
 
 
+@explain_arguments("fixed")
 def fixed(delay: Duration, *, jitter: float = 0.0) -> RetryPolicy:
     """Wait the same time after every failure: `retry=fixed("1m")`."""
     return delays(delay, jitter=jitter)

@@ -16,8 +16,10 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING, Never
 from uuid import UUID
 
+from windlass import words
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.registry import Registry
@@ -30,6 +32,7 @@ from windlass.runtime.parts import Stepping, WorkerParts
 from windlass.runtime.processor import Stop
 from windlass.runtime.state import WorkerState
 from windlass.store.protocol import NewWorker
+from windlass.words import answer_words
 
 log = logging.getLogger("windlass")
 
@@ -68,6 +71,14 @@ class Worker:
         self._stop_wanted = asyncio.Event()
         self._killed = asyncio.Event()
         self._failure: BaseException | None = None
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+        __getattr__ = answer_words("a worker", words.WORKER)
+
+        def __enter__(self) -> Never:
+            raise ConfigError(f"a worker runs on an event loop, and `with` has none; write: {words.WORKER['run']}")
+
+        def __exit__(self, *error: object) -> None: ...
 
     def subscribe(self, subscriber: Callable[[Event], object]) -> None:
         """Call `subscriber` with every event; call this before the worker starts."""

@@ -26,6 +26,7 @@ from windlass.cli.parse.store_option import call_store, load_settings, store_opt
 from windlass.cli.show.output import format_count, print_json, print_note, print_text
 from windlass.model.state import FINAL, State, Verb, sources
 from windlass.store.parts.messages import cancel_message
+from windlass.store.parts.refusals import describe_sources
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -349,11 +350,12 @@ def _print_result(verb: Verb, chosen: ChosenJobs, result: BulkResult) -> None:
         ", ".join(parts) or f"no job {ABOUT[verb][1]}", style="green" if not result.refused and not left else None
     )
     if result.refused:
-        allowed = " or ".join(sorted(sources(verb)))
         reasons = Counter(why for _, why in result.refused)
         summary = ", ".join(f"{count:,} {'are' if count > 1 else 'is'} {why}" for why, count in reasons.most_common())
+        hint = "; to start it over: windlass jobs replay ID" if verb is Verb.RETRY and State.DEAD in reasons else ""
         print_text(
-            f"{format_count(len(result.refused), 'job')} refused, since only {allowed} jobs can: {summary}",
+            f"{format_count(len(result.refused), 'job')} refused, since only {describe_sources(verb)} jobs can: "
+            f"{summary}{hint}",
             style="yellow",
         )
 

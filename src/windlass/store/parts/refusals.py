@@ -18,9 +18,16 @@ def refusal(verb: Verb, job: UUID, found: Job | None) -> WindlassError:
     possible = [other.value for other in OPERATIONS if allows(other, found.status)]
     advice = f"possible now: {', '.join(possible)}" if possible else "enqueue it again instead"
     return TransitionRefused(
-        f"cannot {verb.value} job {job}: it is {found.status.value}, and only "
-        f"{' or '.join(sorted(sources(verb)))} jobs can; {advice}"
+        f"cannot {verb.value} job {job}: it is {found.status.value}, and only {describe_sources(verb)} jobs can; "
+        f"{advice}"
     )
+
+
+def describe_sources(verb: Verb) -> str:
+    """The states in which a job takes an operation: `failed, queued, running or waiting`."""
+    asked = {State.RUNNING} if verb is Verb.CANCEL else set()  # a running job is asked to stop
+    *others, last = sorted(sources(verb) | asked)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def signal_refusal(job: UUID, name: str, found: Job | None) -> WindlassError:

@@ -6,6 +6,8 @@ While it is open no other connection can write to the file. So its time is limit
 from __future__ import annotations
 
 import asyncio
+import re
+import sqlite3
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -19,7 +21,6 @@ from windlass.store.sqlite.rows import micros, named, numbered
 from windlass.store.sqlite.session import Runner
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from windlass.model.outcome import Transition
 
 T = TypeVar("T")
+
+OTHER_PARAMETER = re.compile(r"\?(?!\d)|%s|%\(")
+"""A parameter as other drivers write it."""
 
 
 class SqliteTransaction:
@@ -55,7 +59,7 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, *args: Any) -> str:
         def run(connection: sqlite3.Connection) -> str:
-            cursor = connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
+            cursor = _run(connection, sql, args)
             cursor.fetchall()  # RETURNING has written all its rows only when the last one was read
             command = sql.split(maxsplit=1)[0].upper()
             return command if cursor.rowcount < 0 else f"{command} {cursor.rowcount}"
@@ -64,7 +68,7 @@ class SqliteTransaction:
 
     async def fetch(self, sql: str, *args: Any) -> list[dict[str, Any]]:
         def run(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-            cursor = connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
+            cursor = _run(connection, sql, args)
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
@@ -173,6 +177,20 @@ class SqliteTransaction:
             f"was open for longer than {self._limit:g} s, a third of the lease, and was rolled back; put it "
             "last in the handler, or set a longer WINDLASS_LEASE"
         )
+
+
+def _run(connection: sqlite3.Connection, sql: str, args: tuple[Any, ...]) -> sqlite3.Cursor:
+    try:
+        return connection.execute(numbered(sql), named(_adapt(arg) for arg in args))
+    except sqlite3.Error as error:
+        mistyped = isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)) or "syntax" in str(error)
+        other = OTHER_PARAMETER.search(sql) or any(isinstance(arg, (tuple, list, dict)) for arg in args)
+        if not (mistyped and other):
+            raise
+        raise type(error)(
+            f"{error}; parameters are $1, $2, …, and their values are arguments: "
+            'tx.execute("insert into sent values ($1, $2)", a, b)'
+        ) from error
 
 
 def _adapt(value: Any) -> Any:
