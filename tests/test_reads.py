@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -109,6 +110,7 @@ def test_a_row_can_be_sent_as_json_and_has_no_token(bench: Harness, app: Windlas
     async def look(ctx: Context) -> None:
         (row,) = await app.ajobs(f"id:{ctx.job.id}")
         tokens.append((ctx.job.token is not None, row.token, row.status))
+        assert str(ctx.job.token) not in str(ctx.job.document())
 
     job = look.enqueue()
     bench.run_one(job)
@@ -116,6 +118,40 @@ def test_a_row_can_be_sent_as_json_and_has_no_token(bench: Harness, app: Windlas
     assert tokens == [(True, None, State.RUNNING)]
     (row,) = app.jobs(f"id:{job.id}")
     assert msgspec.json.decode(msgspec.json.encode(row), type=JobRow) == row
+
+
+def test_the_document_of_a_row_is_plain_json_with_its_decoded_input(bench: Harness, app: Windlass) -> None:
+    @app.job(max_attempts=1, labels={"dead": "lost"})
+    async def post(to: str, at: datetime) -> None:
+        raise ValueError("no such address")
+
+    job = post.enqueue("ann", datetime(2026, 1, 1, tzinfo=UTC))
+    app.pause(queue="default", reason="the server moves")
+    (waits,) = app.jobs("")
+    app.resume(queue="default")
+    bench.drain()
+    (dead,) = app.jobs("")
+
+    assert waits.document()["why"]["text"].endswith("the server moves")
+    document = dead.document()
+    assert json.loads(json.dumps(document)) == document
+    assert (document["id"], document["state"], document["label"]) == (str(job.id), "dead", "lost")
+    assert document["input"] == {"to": "ann", "at": "2026-01-01T00:00:00Z"}
+    assert (document["output"], document["error"]["message"]) == (None, "no such address")
+    assert [attempt["outcome"] for attempt in document["attempts"]] == ["raised"]
+    assert {**job.record().document(), "label": "lost", "why": None} == document
+    assert {"token", "lease"}.isdisjoint(document)
+
+
+def test_a_stored_text_that_python_cannot_decode_stays_a_text(bench: Harness, app: Windlass) -> None:
+    @app.job
+    async def post(to: str) -> None: ...
+
+    post.enqueue("ann")
+    (row,) = app.jobs("")
+
+    odd = msgspec.structs.replace(row, input='{"n": 1e999}', error="no JSON")
+    assert (odd.document()["input"], odd.document()["error"]) == ('{"n": 1e999}', "no JSON")
 
 
 def test_wrong_arguments_are_refused_before_the_store_is_asked(app: Windlass) -> None:

@@ -309,6 +309,8 @@ def declare(app: Windlass) -> dict[str, object]:
         "no context": app.job(plainly).enqueue,
         "no result": app.job(without_result).enqueue,
         "a parameter self": app.job(selfish).enqueue,
+        "job type": send,
+        "plain job type": app.job(documented),
     }
 
 
@@ -323,6 +325,11 @@ def selfish(self: int) -> int:
     return self
 
 
+def documented(n: int) -> int:
+    """Count to n."""
+    return n
+
+
 SHOWN = {
     "enqueue": "(to: str, *, subject: str = 'hi') -> JobHandle[dict[str, int]]",
     "aenqueue": "(to: str, *, subject: str = 'hi') -> JobHandle[dict[str, int]]",
@@ -334,6 +341,8 @@ SHOWN = {
     "no context": "(n: int = 3) -> JobHandle[NoneType]",
     "no result": "(n: int) -> JobHandle",
     "a parameter self": "(self: int) -> JobHandle[int]",
+    "job type": "(ctx: 'Context', to: 'str', *, subject: 'str' = 'hi') -> 'dict[str, int]'",
+    "plain job type": "(n: 'int') -> 'int'",
 }
 
 
@@ -350,6 +359,24 @@ def test_help_shows_them_too() -> None:
 
     assert "enqueue(to: str, *, subject: str = 'hi') -> " in shown
     assert "Enqueue a job" in shown
+
+
+@pytest.mark.parametrize("what", ["job type", "plain job type"])
+def test_help_of_a_job_type_is_that_of_its_function(what: str) -> None:
+    job = declare(Windlass("sqlite:///nowhere.db"))[what]
+
+    shown = pydoc.plain(pydoc.render_doc(job)).partition("\n\n")[2]
+
+    text = "    Count to n.\n" if job.__doc__ else ""
+    assert shown == f"{job.__name__}{inspect.signature(job)}\n{text}"  # type: ignore[attr-defined,arg-type]
+
+
+def test_a_job_type_of_a_class_is_not_bound_to_its_instances() -> None:
+    class Shop:
+        count = Windlass("sqlite:///nowhere.db").job(documented)
+
+    assert Shop().count is Shop.count
+    assert Shop().count(3) == 3
 
 
 def test_a_job_type_and_its_configured_form_share_what_they_show_and_not_what_they_do() -> None:

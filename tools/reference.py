@@ -37,6 +37,12 @@ DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: (.+?))? -->$", re.MULTILINE)
 OPTIONS = re.compile(r"^Options:\n((?: +.*\n?|\n)+)", re.MULTILINE)
 NAMED = re.compile(r"(\S+) as (\w+)(?: without (\S+))?")
 MOST_KEYS = 10  # of a TypedDict that a signature spells out
+INTERNAL = {
+    "Job": {"token", "lease"},  # the right to finish an attempt, which only its worker has
+    "Call": {"definition", "input", "options", "registry", "new_job"},
+    "Limit": {"rule", "names"},
+}
+"""Members of a class, and of its subclasses, that are for the package itself: the page does not have them."""
 
 
 def render() -> str:
@@ -144,13 +150,18 @@ def write_options(name: str) -> Iterator[str]:
 # Classes
 
 
+def is_internal(cls: type, name: str) -> bool:
+    return any(name in INTERNAL.get(each.__name__, ()) for each in cls.__mro__)
+
+
 def members(cls: type) -> dict[str, Any]:
     """The public methods and properties that the package wrote, in order: the class's own, then those of its bases."""
     found: dict[str, Any] = {}
     for each in cls.__mro__:
         for name in vars(each) if each.__module__.startswith("windlass") else ():
             value = getattr(each, name)
-            if not name.startswith("_") and isinstance(value, FunctionType | MethodType | property):
+            hidden = name.startswith("_") or is_internal(cls, name)
+            if not hidden and isinstance(value, FunctionType | MethodType | property):
                 found.setdefault(name, value)
     return found
 
@@ -207,7 +218,8 @@ def write_fields(given: str) -> Iterator[str]:
     where = "" if cls.__name__ in windlass.__all__ else f" (`{cls.__module__}`)"
     yield f"\n### {cls.__name__}\n\n{text_of(cls)}{where}\n"
     mine = [each for each in cls.__mro__ if each.__module__.startswith("windlass")]
-    found = [(f"`{name}`", f"`{kind}`", text) for each in mine for name, kind, text in described(*parse(each))]
+    each_field = (field for each in mine for field in described(*parse(each)) if not is_internal(cls, field[0]))
+    found = [(f"`{name}`", f"`{kind}`", text) for name, kind, text in each_field]
     if 2 * len([text for _, _, text in found if text]) > len(found):
         yield from table(("name", "value" if hasattr(cls, "__members__") else "type", "what it is"), *found)
     elif found:

@@ -12,7 +12,7 @@ from windlass.admin import Operators
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
-from windlass.config import Settings, SettingsArguments, list_names
+from windlass.config import Settings, SettingsArguments
 from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
 from windlass.declare.options import check_declaration
@@ -24,6 +24,7 @@ from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.handles.job import JobHandle
 from windlass.model.flow import Moment
 from windlass.model.job import EdgePolicy
+from windlass.names import list_names
 from windlass.policy.limit import KeyBy, Limit, limit, rate
 from windlass.policy.unique import Scope
 from windlass.reads import Reads

@@ -12,7 +12,7 @@ import getpass
 import os
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -290,17 +290,6 @@ def suggest(name: str, known: Mapping[str, object]) -> str:
     """`; did you mean 'x'?` or a list of the known names."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
-
-
-def list_names(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Names that a program lists, such as `queues=["mail"]`. One text would be taken for a list of its letters."""
-    listed = None if given is None else tuple(given)
-    if isinstance(given, str):
-        raise ConfigError(f"{what}={given!r} is one name; write a list: {what}=[{given!r}]")
-    for name in listed or ():
-        if not isinstance(name, str):
-            raise ConfigError(f"{what} lists {name!r}, which is no name; write: {what}=['mail']")
-    return listed
 
 
 def _pace(value: object) -> Pace:

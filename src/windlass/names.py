@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+
+from windlass.errors import ConfigError
 
 LONGEST_NAME = 200  # characters
 
@@ -20,3 +23,14 @@ def name_problem(name: object, *, longest: int = LONGEST_NAME) -> str | None:
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         return f"contains a control character or half a surrogate pair: {name!a}"
     return None
+
+
+def list_names(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names that a program lists, such as `queues=["mail"]`. One text would be taken for a list of its letters."""
+    listed = None if given is None else tuple(given)
+    if isinstance(given, str):
+        raise ConfigError(f"{what}={given!r} is one name; write a list: {what}=[{given!r}]")
+    for name in listed or ():
+        if not isinstance(name, str):
+            raise ConfigError(f"{what} lists {name!r}, which is no name; write: {what}=['mail']")
+    return listed

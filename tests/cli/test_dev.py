@@ -21,7 +21,7 @@ from .conftest import Windlass as Command
 def test_it_migrates_runs_jobs_and_ends_with_exit_0_on_ctrl_c(windlass: Command, start: Start) -> None:
     dev = start("dev")
     dev.expect("applied \\d+ migrations?")
-    dev.expect(r"app\.py works on sqlite:///windlass\.db; job types: add, fail, greet, hold")
+    dev.expect(r"app\.py works on sqlite:///windlass\.db; job types: add, fail, greet, hold$")
 
     assert windlass("run", "app:add", "2", "3").stdout == "5\n"
     windlass("run", "app:fail")
@@ -71,6 +71,16 @@ ValueError: \x1b[31mno
         '  raise ValueError("\\x1b[31mno")',
     ]
     assert own_frames("ValueError: no frames") == []
+
+
+def test_pipelines_and_schedules_are_listed_where_there_are_some(start: Start, program_dir: Path) -> None:
+    (program_dir / "app.py").write_text(
+        f'{APP}\napp.pipeline("site", greet, hold)\napp.schedule("nightly", greet.call("ann"), cron="0 3 * * *")\n'
+    )
+
+    dev = start("dev")
+
+    dev.expect(r"; job types: add, fail, greet, hold; pipelines: site; schedules: nightly$")
 
 
 def test_the_command_for_the_rest_names_the_program_where_it_must(

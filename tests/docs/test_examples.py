@@ -37,7 +37,7 @@ NAME = re.compile(r"# ([\w/]+\.(?:py|toml|ini))$")
 SECONDS = 120  # for one document's examples
 
 EXCERPTS = {
-    ("README.md", "from windlass import Context, Dead, Retry"): "uses a mailer, a table and a server of the reader's",
+    ("README.md", "from windlass import Context, Dead, Snooze"): "uses a mailer, a table and a server of the reader's",
     ("README.md", "with Session.begin() as session:"): "uses a SQLAlchemy session and an order of the reader's",
 }
 """By document and the beginning of the block."""
@@ -59,19 +59,6 @@ ANSWERS = {
 """Lines that ask a question on a terminal, and what they answer without one: the exit code, and a part of stderr."""
 
 PROGRAMS = {
-    "cli.md": {
-        "app.py": """
-from windlass import Windlass
-
-app = Windlass()
-
-@app.job
-def add(a: int, b: int) -> int:
-    return a + b
-
-app.schedule("nightly", add.call(1, 2), cron="0 3 * * *")
-"""
-    },
     "frameworks.md": {
         "manage.py": """
 import os, sys

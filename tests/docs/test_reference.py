@@ -49,6 +49,15 @@ def test_every_public_member_of_a_class_is_there(cls: type) -> None:
     assert missing == [], f"docs/reference.md lacks these of {cls.__name__}; run: make reference"
 
 
+@pytest.mark.parametrize("name", ["Job", "JobRow", "TypedCall", "Limit"])
+def test_what_is_for_the_package_itself_is_not_there(name: str) -> None:
+    cls = PUBLIC[name]
+    hidden = {name for each in cls.__mro__ for name in reference.INTERNAL.get(each.__name__, ())}
+
+    assert hidden <= {*dir(cls)}, "tools/reference.py: INTERNAL names a member that does not exist"
+    assert [name for name in hidden if is_described(cls, name)] == []
+
+
 @pytest.mark.parametrize("option", JobOptions.__annotations__)
 def test_every_option_of_a_declaration_is_there(option: str) -> None:
     row = re.search(rf"^\| `{option}` \| .* \| (.*) \|$", section("@app.job"), re.MULTILINE)
@@ -112,7 +121,7 @@ def public_members(cls: type) -> set[str]:
     mine = [each for each in cls.__mro__ if each.__module__.startswith("windlass")]
     names = {name for each in mine for name in [*vars(each), *getattr(each, "__struct_fields__", ())]}
     names |= {name for each in mine for name in SET.findall(source_of(each))}
-    return {name for name in names if not name.startswith("_")}
+    return {name for name in names if not name.startswith("_") and not reference.is_internal(cls, name)}
 
 
 def source_of(cls: Any) -> str:

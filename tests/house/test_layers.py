@@ -18,7 +18,7 @@ PROGRAM = f"{MODEL} store connection client declare handler handles admin reads"
 LAYERS = {
     # part: the parts that it may import
     "errors": "",
-    "names": "",
+    "names": "errors",
     "address": "errors",
     "blocking": "errors words",
     "clock": "errors",

@@ -187,6 +187,12 @@ class JobType(ConfiguredJob[P, R_co]):
     def __repr__(self) -> str:
         return f"<job type {self._definition.type!r}>"
 
+    if not TYPE_CHECKING:  # a type checker would bind a job type that is an attribute of a class
+
+        def __get__(self, owner: object, kind: type | None = None) -> JobType[P, R_co]:
+            """Itself. `help` takes an object with `__get__` for a function: it shows its signature and its text."""
+            return self
+
 
 class PlainJob(JobType[P, R_co]):
     """`def f(a: int) -> R_co`"""

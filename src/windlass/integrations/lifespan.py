@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from windlass.config import list_names
 from windlass.errors import ConfigError
+from windlass.names import list_names
 from windlass.words import explain_arguments
 
 if TYPE_CHECKING:

@@ -99,8 +99,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True):
     """The record of a job, as `job.record()` returns it.
 
-    `input`, `output`, `error` and `attempts` are JSON as it is stored, with every digit of its numbers: an HTTP API can
-    pass them on as they are. The methods `arguments()`, `result()`, `failure()` and `history()` decode them.
+    `input`, `output`, `error` and `attempts` are JSON text as it is stored, with every digit of its numbers.
+    `arguments()`, `result()`, `failure()` and `attempts_made()` decode them. `document()` is the whole record for JSON.
     """
 
     # Positional, in the order of COLUMNS, for speed: one is made for every claimed job.
@@ -198,8 +198,69 @@ class Job(msgspec.Struct, frozen=True):
         """The recorded attempts, oldest first: without a first attempt that succeeded and logged nothing."""
         return attempts_in(self.attempts)
 
+    def document(self) -> dict[str, Any]:
+        """The job as a dict of plain JSON values, for an HTTP API: what `windlass jobs show --json` prints of it.
+
+        Ids and times are text. The input, output, error, attempts and follow-ups are decoded. The token of the lease is
+        left out. docs/cli.md lists the fields.
+        """
+        fields = {
+            "id": self.id,
+            "type": self.type,
+            "state": self.status,
+            "label": None,  # of a row, and of the command line
+            "queue": self.queue,
+            "tenant": self.tenant,
+            "priority": self.priority,
+            "attempt": self.attempt,
+            "max_attempts": self.max_attempts,
+            "retries": self.retries,
+            "crashes": self.crashes,
+            "rescues": self.rescues,
+            "reason": self.reason,
+            "cancel_requested": self.cancel_requested,
+            "worker": self.worker,
+            "fence": self.fence,
+            "key": self.key,
+            "parent": self.parent,
+            "copied_from": self.copied_from,
+            "pipeline": self.pipeline,
+            "phase": self.phase,
+            "trace": self.trace,
+            "cost_cents": self.cost_cents,
+            "limits": self.limits or [],
+            "parked_on": self.parked_on,
+            "progress": {"total": self.total, "processed": self.processed, "failed": self.failed},
+            "created_at": self.created_at,
+            "run_at": self.run_at,
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+            "updated_at": self.updated_at,
+        }
+        plain: dict[str, Any] = msgspec.to_builtins(fields)
+        return plain | {name: _decode(text) for name, text in stored_documents(self).items()}
+
 
 COLUMNS = Job.__struct_fields__
+
+
+def stored_documents(job: Job) -> dict[str, str | None]:
+    """The texts of a record that are JSON, by their names in `job.document()`."""
+    return {
+        "input": job.input,
+        "output": job.output,
+        "error": job.error,
+        "attempts": job.attempts or "[]",
+        "follow_ups": job.follow_ups or "{}",
+    }
+
+
+def _decode(text: str | None) -> Any:
+    """What a stored text contains; a text that is no JSON, or has a number that Python cannot hold, stays a text."""
+    try:
+        return None if text is None else msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError):
+        return text
 
 
 class Lease(msgspec.Struct, frozen=True):

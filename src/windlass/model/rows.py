@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -49,6 +50,14 @@ class JobRow(Job, frozen=True):
 
     label: str | None = None  # as the job's type or pipeline names the state; None: it has no name of its own
     why: WaitReason | None = None  # None: it runs, it has ended, or a worker may start it now
+
+    def document(self) -> dict[str, Any]:
+        """The job as a dict of plain JSON values, for an HTTP API: a job of `windlass jobs list --json`.
+
+        Ids and times are text. The input, output, error, attempts and follow-ups are decoded. docs/cli.md lists the
+        fields.
+        """
+        return super().document() | {"label": self.label, "why": msgspec.to_builtins(self.why)}
 
 
 class JobDetails(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.declare.registry import Registry
 
 GRACE = 2.0  # seconds for running jobs before a restart; jobs that have not ended by then are released
 CANCEL_GRACE = 1.0  # seconds for a cancelled handler to end
@@ -103,7 +104,7 @@ def _show_options(url: str, target: str) -> str:
 
 
 def _prepare(app: Windlass, target: str) -> bool:
-    """Migrate and print the job types; False while the database cannot be reached."""
+    """Migrate and print what the program declares; False while the database cannot be reached."""
     from windlass.errors import StoreUnavailable
     from windlass.observe.logs import escape
     from windlass.store import masked
@@ -117,6 +118,15 @@ def _prepare(app: Windlass, target: str) -> bool:
         app.close()
     if steps:
         click.echo(f"applied {len(steps)} migration{'s' if len(steps) > 1 else ''}", err=True)
-    types = ", ".join(sorted(app._registry.types)) or "none"
-    click.echo(escape(f"{target} works on {masked(app.settings.url)}; job types: {types}"), err=True)
+    click.echo(escape(f"{target} works on {masked(app.settings.url)}; {_describe(app._registry)}"), err=True)
     return True
+
+
+def _describe(registry: Registry) -> str:
+    """`job types: add, send; pipelines: site; schedules: nightly`, without a list that would be empty."""
+    declared = {
+        "job types": sorted(registry.types) or ["none"],
+        "pipelines": sorted(registry.pipelines),
+        "schedules": sorted(registry.schedules),
+    }
+    return "; ".join(f"{noun}: {', '.join(names)}" for noun, names in declared.items() if names)

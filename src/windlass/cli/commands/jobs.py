@@ -138,9 +138,9 @@ def list_jobs(
     took = time.monotonic() - began
     page, more = found[:limit], len(found) > limit
     if as_json:
-        from windlass.cli.show.job_json import row_document
+        from windlass.cli.show.job_json import job_document
 
-        jobs = [row_document(job) for job in page]
+        jobs = [job_document(job, job.label) for job in page]
         print_json({"filter": filter.text, "jobs": jobs, "next": page[-1].id if more else None})
         return
     if not page:

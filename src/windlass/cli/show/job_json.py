@@ -6,57 +6,15 @@ from typing import Any
 
 import msgspec
 
-from windlass.model.job import Failure, Job
-from windlass.model.rows import JobRow
+from windlass.model.job import Failure, Job, stored_documents
 
 LISTED = 120  # characters of an error in a list
 
 
 def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
-    """Everything about a job except its lease's token. `label` is the program's own name for the state."""
-    return {
-        "id": job.id,
-        "type": job.type,
-        "state": job.status,
-        "label": label,
-        "queue": job.queue,
-        "tenant": job.tenant,
-        "priority": job.priority,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "retries": job.retries,
-        "crashes": job.crashes,
-        "rescues": job.rescues,
-        "reason": job.reason,
-        "cancel_requested": job.cancel_requested,
-        "worker": job.worker,
-        "fence": job.fence,
-        "key": job.key,
-        "parent": job.parent,
-        "copied_from": job.copied_from,
-        "pipeline": job.pipeline,
-        "phase": job.phase,
-        "trace": job.trace,
-        "cost_cents": job.cost_cents,
-        "limits": job.limits or [],
-        "parked_on": job.parked_on,
-        "progress": {"total": job.total, "processed": job.processed, "failed": job.failed},
-        "created_at": job.created_at,
-        "run_at": job.run_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-        "updated_at": job.updated_at,
-        "input": _document(job.input),
-        "output": _document(job.output),
-        "error": _document(job.error),
-        "attempts": _document(job.attempts or "[]"),
-        "follow_ups": _document(job.follow_ups or "{}"),
-    }
-
-
-def row_document(row: JobRow) -> dict[str, Any]:
-    """A job in a list: the job, and why it does not start."""
-    return {**job_document(row, row.label), "why": None if row.why is None else msgspec.structs.asdict(row.why)}
+    """`job.document()`, with every digit of the stored numbers. `label` is the program's own name for the state."""
+    stored = {name: _document(text) for name, text in stored_documents(job).items()}
+    return {**job.document(), "label": label, **stored}
 
 
 def summarize_failure(failure: Failure) -> str:
