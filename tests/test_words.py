@@ -103,7 +103,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "pause": (
         lambda: loose.pause("mail"),
         TypeError,
-        'app.pause() takes names only; write: app.pause(queue="mail", reason="the server moves")',
+        'app.pause() takes its arguments by name; write: app.pause(queue="mail", reason="the server moves")',
     ),
     "jobs by state": (
         lambda: loose.jobs(state="dead"),

@@ -194,7 +194,11 @@ def explain_call(
         own = "self" in parameters
         most = len(by_place) - own
         plural = "s" * (most > 1)
-        text = f"takes {most} argument{plural} without a name, not {len(args) - own}" if most else "takes names only"
+        text = (
+            f"takes {most} argument{plural} without a name, not {len(args) - own}"
+            if most
+            else "takes its arguments by name"
+        )
     else:
         text = str(error).partition("() ")[2]
     described = fn if fn.__doc__ or not args else type(args[0])  # an `__init__` has the docstring of its class

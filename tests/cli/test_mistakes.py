@@ -98,6 +98,8 @@ MISTAKES = {
     "run app add 2 3": "app: say which job to run, for example app:add",
     "run app:ad 2 3": "app has no job 'ad'; did you mean 'add'?",
     "run app:add 2": "add() missing required argument 'b'; write it like: windlass run app:add a=… b=…",
+    "enqueue app:add 2 3 delay=5s": "add() has no argument 'delay'; write it like: windlass enqueue app:add a=… b=… "
+    "--delay …",
     "enqueue app:add 2 3 4": "takes 2 arguments but 3 were given; write it like: windlass enqueue app:add a=… b=…",
     "enqueue --type add 2 3": "--type add: name its program first: windlass enqueue app.py --type add",
     "enqueue app.py --type ad": "no job type 'ad' in this program; did you mean 'add'?",

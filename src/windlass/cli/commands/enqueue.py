@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.declare.jobtype import ConfiguredJob
     from windlass.handles.job import JobHandle
+    from windlass.payload.signature import Signature
 
 
 class Enqueued(NamedTuple):
@@ -104,9 +105,7 @@ def enqueue_given(
     except InvalidInput as error:
         if document is not None:
             raise
-        example = " ".join(f"{name}=…" for name in job_type._definition.signature.names)
-        line = f"windlass {command} {target} {example}".rstrip()
-        raise InvalidInput(f"{error}; write it like: {line}", path=error.path) from error
+        raise _with_line(error, job_type._definition.signature, f"windlass {command} {target}", options) from error
     if options.get("queue") is not None:
         suggest_name("queue", options["queue"], {definition.queue for definition in job_type._app._registry})
     named = app if type is None and app else (target or app or "")
@@ -131,6 +130,15 @@ def resolve(command: str, target: str | None, app: str | None, type: str | None)
         return find_job(target)
     except ProgramError as error:
         raise ProgramError(f"{error}{_suggest_job(command, target)}") from error
+
+
+def _with_line(error: InvalidInput, signature: Signature, command: str, options: dict[str, Any]) -> InvalidInput:
+    """The error with a command that is right; an option that was given as an argument becomes a flag."""
+    line, said = " ".join([command, *(f"{name}=…" for name in signature.names)]), str(error)
+    wrong = error.path.removeprefix("$.")
+    if wrong in options and wrong not in signature.names:
+        line, said = f"{line} --{wrong.replace('_', '-')} …", f"{signature.name}() has no argument {wrong!r}"
+    return InvalidInput(f"{said}; write it like: {line}", path=error.path)
 
 
 def _suggest_job(command: str, target: str) -> str:
