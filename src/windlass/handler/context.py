@@ -128,6 +128,7 @@ class BaseContext:
         handler. Its writes take effect exactly once: they are committed with the success of the attempt that wrote
         them, under its lease, and rolled back with any other outcome. Put it last: it may last a third of the lease.
         In a step it is a transaction of the step, and commits together with the step's result.
+        An SQL error is the driver's own: asyncpg's on PostgreSQL, a StoreError on SQLite.
         """
         step = step_of(self._memory)
         return (
