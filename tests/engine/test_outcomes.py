@@ -208,7 +208,7 @@ async def test_what_was_meant_to_be_raised_or_called_is_no_result(app: Windlass)
 
     assert ends == [
         "the handler returned the class Dead; return a value of it: Dead(…)",
-        "the handler returned the exception ValueError('no such customer'); raise it: raise ValueError(…)",
+        "the handler returned an exception, ValueError, and did not raise it; write: raise ValueError(…)",
     ]
 
 

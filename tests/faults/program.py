@@ -108,13 +108,17 @@ async def survivor(ctx: Context, then: str) -> None:
         raise Snooze("0.1s")
 
 
-class Mute(Exception):
-    """An error, or a result, that ends the process when its text is read."""
+class Silent:
+    """A result that ends the process when its text is read."""
 
     def __str__(self) -> str:
-        raise SystemExit("the words of an error ended the process")
+        raise SystemExit("the words of a value ended the process")
 
     __repr__ = __str__
+
+
+class Mute(Silent, Exception):
+    """An error that does so."""
 
 
 async def end(ctx: Context, how: str) -> object:
@@ -135,7 +139,7 @@ async def end(ctx: Context, how: str) -> object:
         case "mute":
             raise Mute
         case "mute result":
-            return Mute()
+            return Silent()
     return None
 
 

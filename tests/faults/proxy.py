@@ -78,6 +78,11 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A cancelled handler ends as one that returned: Python 3.11 logs the cancellation of this task as an error."""
+        with suppress(asyncio.CancelledError):
+            await self._carry(reader, writer)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
             writer.transport.abort()
             return

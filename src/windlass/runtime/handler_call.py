@@ -65,7 +65,8 @@ def _refuse_forgotten(value: object) -> object:
     if isinstance(value, type) and issubclass(value, Directive):
         raise TypeError(f"the handler returned the class {value.__name__}; return a value of it: {value.__name__}(…)")
     if isinstance(value, BaseException):
-        raise TypeError(f"the handler returned the exception {value!r}; raise it: raise {type(value).__name__}(…)")
+        kind = type(value).__name__
+        raise TypeError(f"the handler returned an exception, {kind}, and did not raise it; write: raise {kind}(…)")
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(
