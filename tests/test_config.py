@@ -254,6 +254,12 @@ def test_a_changed_lease_keeps_what_was_given_and_moves_what_follows() -> None:
     assert (following.with_(lease=60.0).beat, following.with_(lease=60.0).margin) == (10.0, 5.0)
 
 
+def test_a_change_of_something_else_moves_nothing() -> None:
+    made = Settings(lease=2.0, beat=0.5, margin=1.0)  # without origins: a margin that would not follow from the lease
+
+    assert (made.with_(concurrency=3).beat, made.with_(concurrency=3).margin) == (0.5, 1.0)
+
+
 def test_a_setting_that_follows_tells_what_it_follows() -> None:
     settings = Settings.load({"WINDLASS_LEASE": "6s"})
 

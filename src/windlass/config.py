@@ -200,6 +200,8 @@ class Settings:
 
     def with_(self, **changes: Any) -> Settings:
         """A copy with some settings given as arguments."""
+        if not {"lease", "beat"} & changes.keys():  # nothing moves that others follow
+            return replace(self, **changes, origins={**self.origins, **dict.fromkeys(changes, "argument")})
         stays = {name: origin for name, origin in self.origins.items() if not origin.startswith("follows")}
         usual = names()
         values: dict[str, Any] = {

@@ -16,7 +16,7 @@ from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import StoreUnavailable
 from windlass.model.outcome import Ending
-from windlass.observe.events import AttemptStarted, LeasesLost
+from windlass.observe.events import AttemptStarted, JobChanged, LeasesLost
 from windlass.store import make_store
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
@@ -201,6 +201,7 @@ async def test_a_result_under_a_stolen_lease_is_refused_and_the_worker_goes_on(
         record = await robbed.arecord()
 
     assert (record.status, record.output) == (State.RUNNING, None)
+    assert JobChanged(robbed.id, None) in events.recorded  # what waits for the end of this attempt need not wait on
 
 
 async def test_a_claim_whose_answer_was_lost_strands_nothing(app: Windlass) -> None:

@@ -198,6 +198,21 @@ async def test_a_returned_directive_does_what_a_raised_one_does(app: Windlass) -
     assert (dead.status, dead.reason, dead.output) == (State.DEAD, "no such customer", None)
 
 
+async def test_a_directive_that_a_module_keeps_does_not_grow(app: Windlass) -> None:
+    """A raised one would collect the frames of every run, and with them each job's arguments."""
+    later, runs = Snooze(0), []
+
+    @app.job
+    async def work() -> int | Snooze:
+        runs.append(1)
+        return later if len(runs) < 3 else 7
+
+    async with working(app):
+        assert await (await work.aenqueue()).aresult(timeout=PATIENCE) == 7
+
+    assert later.__traceback__ is None
+
+
 async def test_what_was_meant_to_be_raised_or_called_is_no_result(app: Windlass) -> None:
     @app.job(max_attempts=1)
     async def forgets(what: str) -> object:

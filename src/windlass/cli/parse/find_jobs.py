@@ -24,13 +24,6 @@ MOST_SUGGESTED = 20  # names
 ALTERNATIVES = 10  # jobs that are listed for an ambiguous id
 
 
-async def search_jobs(store: Store, filter: Filter, limit: int, below: UUID | None = None) -> list[Job]:
-    """At most `limit` jobs that match, newest first."""
-    return await read_pages(
-        lambda size, below: store.search(filter, page=size, below=below), limit, below, lambda job: job.id
-    )
-
-
 async def read_pages(
     read_page: Callable[[int, K | None], Awaitable[Sequence[T]]], limit: int, below: K | None, key: Callable[[T], K]
 ) -> list[T]:
