@@ -20,7 +20,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits demo clean
+.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,7 +56,10 @@ bench-quick: install ## Run the quick benchmark, with a private PostgreSQL that 
 bench-limits: install ## Measure what limits cost, on a private PostgreSQL that keeps fsync on; ARGS goes to it.
 	$(WITH_POSTGRES) --durable -- $(BIN)/python benchmarks/limits.py $(ARGS)
 
-demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; it needs only the package, and no PostgreSQL.
+bench-reads: install ## Measure what lists cost with a million jobs, on a private PostgreSQL; ARGS goes to it.
+	$(WITH_POSTGRES) -- $(BIN)/python benchmarks/reads.py $(ARGS)
+
+demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; with its dashboard; it needs no PostgreSQL.
 	$(BIN)/windlass demo $(ARGS)
 
 clean: ## Remove .venv, caches and built packages.
@@ -65,12 +68,12 @@ clean: ## Remove .venv, caches and built packages.
 
 $(PACKAGE_INSTALLED): pyproject.toml
 	sh tools/venv.sh $(PYTHON) $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[web]'
 	touch $@
 
 # pip understands dependency groups since 25.1.
 $(DEV_INSTALLED): pyproject.toml
 	sh tools/venv.sh $(PYTHON) $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[web]' --group dev
 	touch $@ $(PACKAGE_INSTALLED)

@@ -35,7 +35,8 @@ async def enqueue(connection: Any, jobs: int) -> float:
 async def drain(connection: Any) -> None:
     """Claim and finish until no job is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
-    await connection.execute(query("postgres", "register"), worker, "bare", LIMIT, BATCH, None, ["noop"], False)
+    row = (worker, "bare", LIMIT, BATCH, None, ["noop"], False, None, "")  # the last two: versions
+    await connection.execute(query("postgres", "register"), *row)
     while claimed := await connection.fetch(
         ordered_query("postgres", "claim", "run_at"), *_claim_parameters(worker, floor)
     ):

@@ -20,9 +20,10 @@ from windlass.testing.databases import drop_databases
 ROOT = Path(__file__).parent
 WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 
-SLOW = {"docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
+SLOW = {"dashboard", "docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
+BROWSER = {"page", "phone"}  # fixtures
 POSTGRES = {"postgres", "server_cli_store", "postgres_lab", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
@@ -31,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "postgres: needs the PostgreSQL server; set by the fixtures that a test asks for"
     )
+    config.addinivalue_line("markers", "browser: needs Chromium; set by the fixtures that a test asks for")
     config.addinivalue_line("markers", "slow: starts processes or waits for real time; `make test-fast` leaves it out")
     config.addinivalue_line("markers", "long: grows with WINDLASS_TEST_SCALE; `make test-long` runs it large")
     hear_ctrl_c()
@@ -63,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if needs_postgres(item):
             item.add_marker("postgres")
+        if not BROWSER.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("browser")
         folder = item.path.relative_to(ROOT).parts[0]
         if folder in SLOW or not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")

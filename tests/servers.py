@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
+import with_browser
 import with_postgres
 from windlass.testing.databases import PostgresDatabase
 
@@ -39,7 +40,13 @@ def _postgres() -> Iterator[str]:
         yield url
 
 
-STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"postgres": _postgres}
+@contextmanager
+def _browser() -> Iterator[str]:
+    with with_browser.PrivateBrowser() as url:
+        yield url
+
+
+STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"postgres": _postgres, "browser": _browser}
 
 
 @cache

@@ -47,6 +47,8 @@ def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -
             raw = "transaction"
         if item.name == "direct_url":
             raw = "postgresql://db/x"
+        if item.name == "redact":
+            raw = "iban,account_number"
 
         Settings.load({f"WINDLASS_{item.name.upper()}": raw})
 

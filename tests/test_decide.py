@@ -15,6 +15,7 @@ from windlass.model.job import Attempt, Job, NewJob, Wait, new_id
 from windlass.model.outcome import Ending, Outcome
 from windlass.model.state import State, Verb
 from windlass.policy.failure import Run, decide
+from windlass.policy.fingerprint import fingerprint
 from windlass.policy.retry import fixed
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -64,6 +65,13 @@ def test_an_ending_has_its_verb_its_attempts_and_its_audit_action(
     assert (transition.verb, transition.attempt, transition.action) == (verb, attempt, action)
     assert transition.followed
     assert transition.flow == (FLOW if verb in (Verb.SUCCEED, Verb.WAIT) else None)
+
+
+@pytest.mark.parametrize("ending", [Ending.RAISED, Ending.TIMED_OUT, Ending.RETRY, Ending.DEAD, Ending.CRASHED])
+def test_an_error_has_its_fingerprint_and_nothing_else_has_one(ending: Ending) -> None:
+    assert decided(run_of(), Outcome(ending=ending, **ERROR)).fingerprint == fingerprint("ValueError", "no")
+    for quiet in (Ending.SUCCEEDED, Ending.SNOOZED, Ending.WAITING, Ending.RELEASED, Ending.CANCELLED):
+        assert decided(run_of(), Outcome(ending=quiet)).fingerprint is None
 
 
 def test_the_last_attempt_that_fails_has_exhausted_its_retries() -> None:

@@ -9,9 +9,10 @@ from uuid import uuid4
 import pytest
 
 from windlass.model.job import Job, new_id
+from windlass.model.processors import ProcessorState
 from windlass.model.state import State
 from windlass.runtime.local_queue import LocalQueue, QueueRefusal
-from windlass.runtime.pool import PhasePools, ProcessorState
+from windlass.runtime.pool import PhasePools
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,9 +12,9 @@ import pytest
 
 from servers import url_of
 from windlass import JobType, Windlass
-from windlass.admin import Operators
 from windlass.errors import AdmissionError, BlockingCall
-from windlass.model.admission import Budget, Gate, GateKind, GateState
+from windlass.methods.admin import Operators
+from windlass.model.admission import Budget, Gate, GateKind, GateState, Rule
 from windlass.testing import Harness, harness
 
 Act = Callable[..., Any]
@@ -256,10 +256,25 @@ def test_every_call_has_an_awaited_form() -> None:
     plain = {name for name in public if f"a{name}" in public}
 
     assert plain | {f"a{name}" for name in plain} == public
-    assert plain == {"pause", "resume", "set_budget", "drop_budget", "set_weight", "wake"}
+    assert plain == {"pause", "resume", "set_budget", "drop_budget", "set_weight", "wake", "hold_back", "release"}
 
 
 def test_a_day_is_a_window() -> None:
-    from windlass.admin import budget
+    from windlass.methods.admin import budget
 
     assert budget("acme", None, 500, "day") == Budget(kind="tenant", name="acme", cents=500, seconds=86_400.0)
+
+
+# Holds
+
+
+def test_a_key_is_held_back_and_released_with_its_actor(app: Windlass, bench: Harness, act: Act) -> None:
+    app._client.ask(lambda store: store.declare([Rule(name="wikidata", most=1)]))
+
+    assert act("hold_back", "wikidata", "2m") == pytest.approx(120, abs=5)
+    assert act("release", "wikidata") is True
+    assert act("release", "wikidata") is False
+    assert [(action, subject, actor) for action, subject, actor, _ in audited(app)] == [
+        ("LIMIT_HELD", "limit:wikidata", "ann"),
+        ("LIMIT_RELEASED", "limit:wikidata", "ann"),
+    ]

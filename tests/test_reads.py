@@ -14,11 +14,11 @@ import pytest
 
 from servers import url_of
 from windlass import Context, JobType, State, Windlass, fixed, limit
-from windlass.errors import BlockingCall, FilterError, JobNotFound, ScheduleNotFound, UnknownLimit
+from windlass.errors import BlockingCall, FilterError, JobNotFound, ScheduleError, ScheduleNotFound, UnknownLimit
+from windlass.methods.reads import Reads
 from windlass.model.admission import GateState
 from windlass.model.filter import parse
 from windlass.model.rows import JobRow, Liveness, WaitKind
-from windlass.reads import Reads
 from windlass.store.protocol import NewWorker
 from windlass.testing import Harness, ManualClock, harness
 
@@ -283,6 +283,81 @@ def test_schedules_have_their_next_ticks_and_words(bench: Harness, read: Read) -
         read("ticks", "nightli")
 
 
+@pytest.fixture
+def stranger(bench: Harness) -> Iterator[Windlass]:
+    """A program on the same database that declares nothing."""
+    other = Windlass(bench.url, actor="eve", clock=bench.clock)
+    yield other
+    other.close()
+
+
+def test_a_schedule_is_operated_by_its_name_from_any_program(bench: Harness, stranger: Windlass) -> None:
+    nightly = stranger.find_schedule("nightly")
+
+    assert (nightly.pause("closing"), nightly.pause(), nightly.record().paused_by) == (True, False, "eve")
+    assert (nightly.edit(queue="late"), nightly.record().job.queue) == (True, "late")
+    assert (nightly.reset(), nightly.resume(), nightly.record().job.queue) == (True, True, "mail")
+    job = nightly.fire()
+    bench.drain()
+    assert (job.result(), [tick.job for tick in nightly.ticks()]) == ("sent to ann", [job.id])
+    assert {row.actor for row in stranger.audit() if row.subject == "schedule:nightly"} == {"eve"}
+
+
+async def test_a_schedule_is_found_awaited(bench: Harness, stranger: Windlass) -> None:
+    nightly = await stranger.afind_schedule("nightly")
+
+    assert await nightly.apause()
+    assert (await nightly.arecord()).paused
+    with pytest.raises(BlockingCall, match=r"find_schedule\(\) would block .*use: await app\.afind_schedule\(…\)"):
+        stranger.find_schedule("nightly")
+    await stranger.aclose()
+
+
+def test_a_schedule_of_this_program_is_found_with_its_results_type(bench: Harness, app: Windlass) -> None:
+    job = app.find_schedule("nightly").fire()
+
+    bench.drain()
+
+    assert job.result() == "sent to ann"
+
+
+def test_a_schedule_that_was_never_declared_is_not_found(bench: Harness, app: Windlass, stranger: Windlass) -> None:
+    with pytest.raises(
+        ScheduleNotFound, match=r"'nightli'; did you mean 'nightly'\? \(list them: windlass schedules\)$"
+    ):
+        stranger.find_schedule("nightli")
+    with pytest.raises(ScheduleNotFound, match="'yearly'; there are: nightly"):
+        app.find_schedule("yearly")
+
+
+def test_a_schedule_is_forgotten_when_no_worker_may_declare_it(
+    bench: Harness, app: Windlass, stranger: Windlass
+) -> None:
+    nightly = stranger.find_schedule("nightly")
+    register(app)
+
+    with pytest.raises(
+        ScheduleError, match=r"it is not late and a worker is alive(.|\n)*windlass schedules pause nightly"
+    ):
+        nightly.forget()
+    assert [row.name for row in stranger.schedules()] == ["nightly"]
+
+    bench.clock.advance("25h")  # it is late, and the worker is dead
+    nightly.forget()
+    assert stranger.schedules() == []
+    for act in (nightly.pause, nightly.fire, nightly.record, nightly.forget):
+        with pytest.raises(ScheduleNotFound, match="nor any other"):
+            act()
+
+
+def test_a_schedule_is_forgotten_by_force(bench: Harness, app: Windlass, stranger: Windlass) -> None:
+    register(app)
+
+    stranger.find_schedule("nightly").forget(force=True)
+
+    assert stranger.schedules() == []
+
+
 def test_the_audit_is_read_in_pages_by_job_and_by_action(
     bench: Harness, app: Windlass, send: JobType[[str], str], read: Read
 ) -> None:
@@ -306,7 +381,7 @@ def test_the_audit_is_read_in_pages_by_job_and_by_action(
 def test_every_read_waits_in_one_form_and_is_awaited_in_the_other(bench: Harness, app: Windlass) -> None:
     names = [name for name in vars(Reads) if name.startswith("a") and not name.startswith("aud")]
 
-    needed: dict[str, list[Any]] = {"alimit_use": ["slot"], "aticks": ["nightly"], "afind": [uuid4()]}
+    needed: dict[str, list[Any]] = {"alimit_use": ["slot"], "aticks": ["nightly"], "afind": [uuid4()], "astates": [[]]}
 
     async def call() -> None:
         for name in names:
@@ -314,7 +389,7 @@ def test_every_read_waits_in_one_form_and_is_awaited_in_the_other(bench: Harness
                 getattr(app, name[1:])(*needed.get(name, []))
 
     asyncio.run(call())
-    assert len(names) == 13
+    assert len(names) == 18
     assert all(
         "app." in (getattr(Reads, name).__doc__ or "") or "row." in (getattr(Reads, name).__doc__ or "")
         for name in names
@@ -341,3 +416,44 @@ def test_counts_have_every_state(bench: Harness, send: JobType[[str], str], read
     send.enqueue("ann")
 
     assert read("counts") == {**dict.fromkeys(State, 0), State.QUEUED: 1}
+
+
+# States
+
+
+def test_the_states_of_jobs_are_read_by_their_ids(bench: Harness, read: Read, send: JobType[[str], str]) -> None:
+    done = send.enqueue("ann")
+    bench.drain()
+    queued = send.enqueue("bob")
+
+    found = read("states", [str(done.id), queued.id, queued.id, uuid4()])
+
+    assert {id: row.state for id, row in found.items()} == {done.id: State.SUCCEEDED, queued.id: State.QUEUED}
+    assert (found[done.id].attempt, found[done.id].tenant) == (1, done.record().tenant)
+    assert read("states", []) == {}
+
+
+def test_states_of_too_many_jobs_or_of_no_list_are_refused(bench: Harness, read: Read) -> None:
+    assert read("states", [uuid4() for _ in range(1_000)]) == {}
+    with pytest.raises(FilterError, match="1,001 ids at once; 1,000 is the most"):
+        read("states", [uuid4() for _ in range(1_001)])
+    with pytest.raises(FilterError, match=r"is one id; write a list: app.states\(\[id\]\)"):
+        read("states", str(uuid4()))
+
+
+# The scope of a tenant
+
+
+def test_a_list_in_a_tenants_scope_has_only_its_jobs(bench: Harness, read: Read, send: JobType[[str], str]) -> None:
+    own = send.options(tenant="acme").enqueue("ann")
+    send.enqueue("bob")
+
+    assert [row.id for row in read("jobs", "tenant:*", tenant="acme")] == [own.id]
+    assert len(read("jobs", "tenant:*")) == 2
+
+
+@pytest.mark.parametrize("tenant", ["", "a\0b", 7])
+def test_a_scope_that_is_no_name_is_refused(bench: Harness, read: Read, tenant: Any) -> None:
+    """An empty scope must not mean "every tenant"."""
+    with pytest.raises(FilterError, match="tenant"):
+        read("jobs", tenant=tenant)

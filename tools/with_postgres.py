@@ -147,16 +147,30 @@ def install_binaries() -> Path:
         # Otherwise the package would also make a cluster for the whole machine and start it.
         CREATECLUSTER_CONF.parent.mkdir(parents=True, exist_ok=True)
         CREATECLUSTER_CONF.write_text("create_main_cluster = false\n")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-        # apt-get is not interrupted: half an installation would leave a broken machine.
-        code = spawn(["apt-get", *arguments], env=environment, death_signal=None).wait()
-        pause(0)
-        if code != 0:
-            raise UnavailableError(f"apt-get {arguments[0]} failed with exit code {code}.")
+    run_apt("postgresql")
     if (binaries := find_binaries()) is None:
         raise UnavailableError("The package postgresql is installed, but it contains no server.")
     return binaries
+
+
+def install_package(name: str, what: str, why: str) -> None:
+    """Install a Debian package as root; any other account is told its name."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise UnavailableError(f"{what} is not installed, and {why}. On Debian: sudo apt-get install {name}")
+    print_error(f"{what} is not installed; installing the package {name}", code=0)
+    run_apt(name)
+
+
+def run_apt(package: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Two installations may meet: each waits for the other's lock.
+    wait = ["-o", "DPkg::Lock::Timeout=600"]
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
+        # apt-get is not interrupted: half an installation would leave a broken machine.
+        code = spawn(["apt-get", *wait, *arguments], env=environment, death_signal=None).wait()
+        pause(0)
+        if code != 0:
+            raise UnavailableError(f"apt-get {arguments[0]} failed with exit code {code}.")
 
 
 def server_account() -> pwd.struct_passwd | None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from windlass.actor import acting_as
 from windlass.app import Windlass
 from windlass.clock import Duration
 from windlass.declare.jobtype import JobType, TypedCall
+from windlass.declare.named_calls import NamedCall
 from windlass.declare.pipeline_type import Pipeline, phase
 from windlass.errors import (
+    AccessDenied,
     AdmissionError,
     BlockingCall,
     ChildrenFailed,
@@ -30,7 +33,9 @@ from windlass.errors import (
     JobUnsuccessful,
     LeaseLost,
     ProgramError,
+    ReadTimeout,
     RegistrationError,
+    RequestRefused,
     ResultTimeout,
     ScheduleError,
     ScheduleNotFound,
@@ -43,6 +48,10 @@ from windlass.errors import (
     StoreError,
     StoreRefused,
     StoreUnavailable,
+    TokenError,
+    TokenExists,
+    TokenNotFound,
+    TokenRefused,
     TransitionRefused,
     UnknownLimit,
     UnknownType,
@@ -66,13 +75,41 @@ if TYPE_CHECKING:
     from windlass.handles.batch import Batch, BatchProgress
     from windlass.handles.graph import Graph
     from windlass.handles.schedule import Schedule
+    from windlass.methods.bulk import BulkProgress, Chosen
     from windlass.model.admission import BudgetRow, Gate, GateKind, GateState, LimitRow, TenantRow
+    from windlass.model.figures import DepthRow, FigureRow, PhaseRow
     from windlass.model.job import Attempt, Failure
+    from windlass.model.job_types import TypeRow
     from windlass.model.outcome import Ending
+    from windlass.model.processors import PoolRow, ProcessorRow, ProcessorState
+    from windlass.model.reports.error_groups import ErrorGroup, ErrorShare
+    from windlass.model.reports.health import Health, HealthFinding, HealthLevel, NextStep, QueueHealth, Trouble
+    from windlass.model.reports.overview import (
+        Deploy,
+        DryCheck,
+        Facets,
+        Overview,
+        OverviewFigure,
+        OverviewStep,
+        Suggestion,
+    )
+    from windlass.model.reports.story import (
+        GraphNode,
+        JobGraph,
+        JobLink,
+        JobStory,
+        Life,
+        LifeKind,
+        LinkGroup,
+        NextKind,
+        Relation,
+    )
     from windlass.model.rows import (
         AuditRow,
+        FoundJob,
         JobDetails,
         JobRow,
+        JobState,
         LimitUse,
         Liveness,
         QueueRow,
@@ -81,6 +118,7 @@ if TYPE_CHECKING:
         WorkerRow,
     )
     from windlass.model.schedule import CatchUp, Overlap, ScheduleRow, TickOutcome, TickRow
+    from windlass.model.token import NewToken, Role, TokenRow
     from windlass.observe.events import (
         AttemptEnded,
         AttemptStarted,
@@ -95,6 +133,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
     "AdmissionError",
     "Attempt",
     "AttemptEnded",
@@ -104,24 +143,38 @@ __all__ = [
     "BatchProgress",
     "BlockingCall",
     "BudgetRow",
+    "BulkProgress",
     "CatchUp",
     "Child",
     "ChildrenFailed",
+    "Chosen",
     "ConfigError",
     "Context",
     "Dead",
+    "Deploy",
+    "DepthRow",
+    "DryCheck",
     "DuplicateType",
     "Duration",
     "Ending",
     "EnqueueError",
+    "ErrorGroup",
+    "ErrorShare",
     "Event",
+    "Facets",
     "Failure",
+    "FigureRow",
     "FilterError",
     "FlowError",
+    "FoundJob",
     "Gate",
     "GateKind",
     "GateState",
     "Graph",
+    "GraphNode",
+    "Health",
+    "HealthFinding",
+    "HealthLevel",
     "IdempotencyConflict",
     "InvalidInput",
     "InvalidOption",
@@ -130,27 +183,50 @@ __all__ = [
     "JobChanged",
     "JobDead",
     "JobDetails",
+    "JobGraph",
     "JobHandle",
+    "JobLink",
     "JobNotFound",
     "JobRow",
+    "JobState",
+    "JobStory",
     "JobType",
     "JobUnsuccessful",
     "JobsRescued",
     "LeaseLost",
     "LeasesLost",
+    "Life",
+    "LifeKind",
     "Limit",
     "LimitRow",
     "LimitUse",
+    "LinkGroup",
     "Liveness",
+    "NamedCall",
+    "NewToken",
+    "NextKind",
+    "NextStep",
     "Overlap",
+    "Overview",
+    "OverviewFigure",
+    "OverviewStep",
     "Pace",
+    "PhaseRow",
     "Pipeline",
+    "PoolRow",
+    "ProcessorRow",
+    "ProcessorState",
     "ProgramError",
+    "QueueHealth",
     "QueueRow",
+    "ReadTimeout",
     "RegistrationError",
+    "Relation",
+    "RequestRefused",
     "ResultTimeout",
     "Retry",
     "RetryPolicy",
+    "Role",
     "Schedule",
     "ScheduleError",
     "ScheduleNotFound",
@@ -167,11 +243,19 @@ __all__ = [
     "StoreError",
     "StoreRefused",
     "StoreUnavailable",
+    "Suggestion",
     "SyncContext",
     "TenantRow",
     "TickOutcome",
     "TickRow",
+    "TokenError",
+    "TokenExists",
+    "TokenNotFound",
+    "TokenRefused",
+    "TokenRow",
     "TransitionRefused",
+    "Trouble",
+    "TypeRow",
     "TypedCall",
     "UnknownLimit",
     "UnknownType",
@@ -184,6 +268,7 @@ __all__ = [
     "WorkerRow",
     "WorkerStarted",
     "WorkerStopped",
+    "acting_as",
     "delays",
     "exponential",
     "fixed",
@@ -195,14 +280,25 @@ __all__ = [
 
 LAZY = {
     "windlass.config": "Pace Settings",
+    "windlass.methods.bulk": "BulkProgress Chosen",
     "windlass.handles.batch": "Batch BatchProgress",
     "windlass.handles.graph": "Graph",
     "windlass.handles.schedule": "Schedule",
     "windlass.model.admission": "BudgetRow Gate GateKind GateState LimitRow TenantRow",
+    "windlass.model.reports.error_groups": "ErrorGroup ErrorShare",
+    "windlass.model.figures": "DepthRow FigureRow PhaseRow",
     "windlass.model.job": "Attempt Failure",
+    "windlass.model.job_types": "TypeRow",
     "windlass.model.outcome": "Ending",
-    "windlass.model.rows": "AuditRow JobDetails JobRow LimitUse Liveness QueueRow WaitKind WaitReason WorkerRow",
+    "windlass.model.processors": "PoolRow ProcessorRow ProcessorState",
+    "windlass.model.reports.health": "Health HealthFinding HealthLevel NextStep QueueHealth Trouble",
+    "windlass.model.reports.overview": "Deploy DryCheck Facets Overview OverviewFigure OverviewStep Suggestion",
+    "windlass.model.rows": (
+        "AuditRow FoundJob JobDetails JobRow JobState LimitUse Liveness QueueRow WaitKind WaitReason WorkerRow"
+    ),
     "windlass.model.schedule": "CatchUp Overlap ScheduleRow TickOutcome TickRow",
+    "windlass.model.reports.story": "GraphNode JobGraph JobLink JobStory Life LifeKind LinkGroup NextKind Relation",
+    "windlass.model.token": "NewToken Role TokenRow",
     "windlass.observe.events": (
         "Event AttemptEnded JobChanged AttemptStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
     ),

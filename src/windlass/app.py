@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
-from windlass.admin import Operators
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, SettingsArguments
 from windlass.declare.follow_ups import check_follow_ups
 from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.declare.named_calls import NamedEnqueues
 from windlass.declare.options import check_declaration
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, PipelineOptions, make_plan
@@ -22,12 +22,14 @@ from windlass.declare.registry import JobOptions, Registry, define
 from windlass.handler.context import Context
 from windlass.handler.sync_context import CONTEXTS, SyncContext
 from windlass.handles.job import JobHandle
+from windlass.methods.bulk import BulkOperators
+from windlass.methods.reads import Reads
+from windlass.methods.tokens import TokenCalls
 from windlass.model.flow import Moment
 from windlass.model.job import EdgePolicy
 from windlass.names import list_names
 from windlass.policy.limit import KeyBy, Limit, limit, rate
 from windlass.policy.unique import Scope
-from windlass.reads import Reads
 from windlass.store import make_migrator
 from windlass.words import APP, answer_words, explain_arguments
 
@@ -69,7 +71,7 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> PlainJob[P, R]: ...
 
 
-class Windlass(Reads, Operators):
+class Windlass(Reads, BulkOperators, NamedEnqueues, TokenCalls):
     """Jobs on one database: declare job types, enqueue jobs, run workers, and operate them.
 
         app = Windlass("postgresql://localhost/shop")   # or Windlass(): WINDLASS_URL, else the file windlass.db

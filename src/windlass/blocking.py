@@ -105,7 +105,10 @@ class Portal:
         os.register_at_fork(after_in_child=lambda: _forget(portal()))
 
     def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]], *, async_name: str) -> T:
-        """Wait for `coroutine()`; `async_name` is what asynchronous code writes instead: `job.aenqueue(…)`."""
+        """Wait for `coroutine()`; `async_name` is what asynchronous code awaits instead, such as `job.aenqueue(…)`.
+
+        For a call that is not awaited it is the whole line: `async for progress in app.abulk(…)`.
+        """
         self.refuse_on_a_loop(async_name)
         future = self.submit(coroutine)
         try:
@@ -127,7 +130,8 @@ class Portal:
         except RuntimeError:
             return
         call = async_name.partition("(")[0].rpartition(".")[2].removeprefix("a")
-        raise BlockingCall(f"{call}() would block the running event loop; use: await {async_name}")
+        line = async_name if async_name.startswith("async for ") else f"await {async_name}"
+        raise BlockingCall(f"{call}() would block the running event loop; use: {line}")
 
     def close(self) -> None:
         """Cancel what is under way and end the thread. The next call starts a new one."""
@@ -151,7 +155,10 @@ class Portal:
         self._pid = os.getpid()
 
     def submit(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Start `coroutine()` on the portal's loop, and return without waiting."""
+        """Start `coroutine()` on the portal's loop, and return without waiting.
+
+        It runs in a copy of the caller's context, which asyncio makes on this thread: `acting_as` depends on it.
+        """
 
         async def call() -> T:
             return await coroutine()

@@ -137,6 +137,30 @@ def format_span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f}d"
 
 
+def in_words(seconds: float, *, coarse: bool = False) -> str:
+    """A duration for a sentence: `420 ms`, `6.2 s`, `38 s`, `7 m 52 s`, `3 h 12 m`, `2 d 4 h`; coarse: `7 m`, `3 h`.
+
+    Its spaces do not break, so that no line ends between a number and its unit.
+    """
+    seconds = max(0.0, seconds)
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if seconds < 0.9995:
+        text = f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
+    elif seconds < 9.95:
+        text = f"{round(seconds, 1):g} s"
+    elif days:
+        text = f"{days:,} d" + (f" {hour} h" if hour and not coarse else "")
+    elif hours:
+        text = f"{hours} h" + (f" {minute:02} m" if minute and not coarse else "")
+    elif minutes:
+        text = f"{minutes} m" + (f" {second:02} s" if second and not coarse else "")
+    else:
+        text = f"{second} s"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def to_local(moment: datetime) -> datetime:
     """The moment in this machine's time zone; unchanged at the ends of the calendar, where no zone can show it."""
     try:

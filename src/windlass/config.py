@@ -8,20 +8,19 @@ default. One function, `Settings.load`, reads all of them when an app is made; n
 from __future__ import annotations
 
 import difflib
-import getpass
 import os
-import socket
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from windlass.actor import current_actor
 from windlass.address import plain_url, read_address
 from windlass.clock import Duration, seconds, spell
 from windlass.errors import ConfigError
-from windlass.names import LONGEST_NAME, name_problem
+from windlass.names import listed_names, name_problem
 
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -94,6 +93,7 @@ class SettingsArguments(TypedDict, total=False):
     grace: Duration
     history: Duration
     audit: Duration
+    read_timeout: Duration
     actor: str | None
     idempotency_window: Duration
     cancel_grace: Duration
@@ -111,6 +111,8 @@ class SettingsArguments(TypedDict, total=False):
     pool_size: int | None
     local_queue: int | None
     ageing: int
+    redact: Iterable[str]
+    version: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ class Settings:
     grace: float = setting(25.0, duration, "how long a stopping worker waits for its handlers")
     history: float = setting(7 * 86_400.0, duration, "how long finished jobs are kept")
     audit: float = setting(90 * 86_400.0, duration, "how long the audit is kept")
+    read_timeout: float = setting(5.0, duration, "how long a list of jobs, queues, tenants or the audit may take")
     actor: str | None = setting(
         None, text, "the actor that the audit names for operations of this process; none: user@host"
     )
@@ -159,6 +162,10 @@ class Settings:
     local_queue: int | None = setting(None, whole, "claimed jobs that may wait in memory, per phase")
     ageing: int = setting(
         10, whole, "one claimed job in this many is the oldest due one, whatever its priority; 0: none"
+    )
+    redact: tuple[str, ...] = setting((), listed_names, "further names of secrets in jobs, which the HTTP API hides")
+    version: str | None = setting(
+        None, text, "the version of your program, such as a commit; its workers announce it, and lists show it"
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -214,8 +221,8 @@ class Settings:
 
     @property
     def acting(self) -> str:
-        """The actor that the audit names."""
-        return self.actor or user_and_host()
+        """The actor that the audit names: that of `acting_as`, else the setting, else user@host."""
+        return current_actor(self.actor)
 
 
 def _follow(values: dict[str, Any], origins: dict[str, str]) -> None:
@@ -264,16 +271,6 @@ PRESETS: dict[Pace, dict[str, Any]] = {
         "max_attempts": 2,
     },
 }
-
-
-def user_and_host() -> str:
-    """`ann@ship`; the user's number where the user has no name, as in many containers."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
-    name = "".join(letter if letter.isprintable() else "?" for letter in f"{user}@{socket.gethostname()}")
-    return name[:LONGEST_NAME]
 
 
 def memory_size(value: object) -> int:
@@ -376,7 +373,7 @@ def _check(settings: Settings) -> None:
         )
     if settings.margin >= settings.lease:
         raise ConfigError(f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})")
-    for name in ("lease", "beat", "sweep", "health", "poll", "history", "audit", "idempotency_window"):
+    for name in ("lease", "beat", "sweep", "health", "poll", "history", "audit", "read_timeout", "idempotency_window"):
         if getattr(settings, name) <= 0:
             raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")
     for name in ("concurrency", "max_attempts", "max_crashes", "connections"):
@@ -389,5 +386,8 @@ def _check(settings: Settings) -> None:
     wrong = None if settings.actor is None else name_problem(settings.actor)
     if wrong is not None:
         raise ConfigError(f"actor {wrong}{from_('actor')}; give a name such as 'ann@ship'")
+    wrong = None if settings.version is None else name_problem(settings.version)
+    if wrong is not None:
+        raise ConfigError(f"version {wrong}{from_('version')}; give one such as '4f2c1a9' or '2.1'")
     if settings.pooler not in (None, "transaction"):
         raise ConfigError(f"pooler={settings.pooler!r}: the only pooler mode is 'transaction'")

@@ -15,6 +15,7 @@ WindlassError
 ├── StoreError
 │   ├── StoreUnavailable  the database cannot be used now: transient, retried by workers
 │   │   └── StoreBusy     it answers, but one statement took too long, or met locks
+│   │       └── ReadTimeout  a list took longer than read_timeout
 │   ├── StoreRefused      the database refused a statement, whatever its values: a grant, a table, a disk
 │   ├── ValueRefused      the database refused a value: the same statement is refused again
 │   ├── StoreCorrupt      the file is not a database, or is read-only
@@ -30,11 +31,17 @@ WindlassError
 ├── UnknownLimit          no limit or rate of that name was declared
 ├── ScheduleError         a schedule is impossible: a cron line that never fires, an unknown time zone
 ├── ScheduleNotFound
+├── TokenError            an API token cannot be created so: its role is none, or an admin has a tenant
+│   └── TokenExists
+├── TokenNotFound
 ├── JobNotFound
 ├── JobUnsuccessful       result() of a job that ended without a result
 │   ├── JobDead
 │   └── JobCancelled
 ├── ResultTimeout
+├── AccessDenied          HTTP API: the caller's role or tenant does not allow this
+├── TokenRefused          HTTP API: no token, or one that is unknown, revoked or expired
+├── RequestRefused        HTTP API: the host, origin or body of a request; .status is the answer's
 └── BlockingCall          a blocking call on a running event loop
 """
 
@@ -62,11 +69,25 @@ class ProgramError(WindlassError):
 
 
 class FilterError(WindlassError, ValueError):
-    """A filter cannot be parsed; the message names the place and a correct form."""
+    """A filter cannot be parsed; the message names the place and a correct form.
+
+    `error.position` is the place as an index into the text, and `error.corrected` the whole filter with the name that
+    was probably meant; both are None where there is no such thing.
+    """
+
+    def __init__(self, message: str, *, position: int | None = None, corrected: str | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        self.corrected = corrected
 
 
 class EnqueueError(WindlassError, ValueError):
-    """An enqueue was refused; nothing was written."""
+    """An enqueue was refused; nothing was written.
+
+    `error.path` names the place in a call of `app.enqueue_named(…)`, as in `$[17].options`; None for other enqueues.
+    """
+
+    path: str | None = None
 
 
 class UnknownType(EnqueueError):
@@ -75,6 +96,8 @@ class UnknownType(EnqueueError):
 
 class InvalidInput(EnqueueError):
     """The input does not fit the handler's hints or the JSON profile; `error.path` names the place, as in `$.to[3]`."""
+
+    path: str
 
     def __init__(self, message: str, *, path: str = "$") -> None:
         super().__init__(message)
@@ -107,6 +130,10 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreUnavailable):
     """The database answers, but a statement took too long, or met deadlocks or a locked file. Trying again helps."""
+
+
+class ReadTimeout(StoreBusy):
+    """A list of jobs, queues, tenants or the audit took longer than `read_timeout`. Narrow it, or set a longer time."""
 
 
 class StoreRefused(StoreError):
@@ -179,6 +206,18 @@ class ScheduleNotFound(WindlassError, LookupError):
     """No schedule of that name was ever declared here."""
 
 
+class TokenError(WindlassError, ValueError):
+    """An API token cannot be created as asked; nothing was changed."""
+
+
+class TokenExists(TokenError):
+    """A live token has that name."""
+
+
+class TokenNotFound(WindlassError, LookupError):
+    """No token that could be revoked has that name or id."""
+
+
 class JobNotFound(WindlassError, LookupError):
     """No job has that id, or its history was deleted."""
 
@@ -197,6 +236,22 @@ class JobCancelled(JobUnsuccessful):
 
 class ResultTimeout(WindlassError, TimeoutError):
     """The job had not ended at the timeout; it goes on."""
+
+
+class AccessDenied(WindlassError, PermissionError):
+    """The caller's role or tenant does not allow what was asked; nothing was changed."""
+
+
+class TokenRefused(WindlassError, PermissionError):
+    """The request has no token, or one that is unknown, revoked or expired."""
+
+
+class RequestRefused(WindlassError):
+    """A request is refused before it is read: by its host, its origin, or the size or time of its body."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class BlockingCall(WindlassError, RuntimeError):

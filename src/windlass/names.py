@@ -34,3 +34,18 @@ def list_names(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None
         if not isinstance(name, str):
             raise ConfigError(f"{what} lists {name!r}, which is no name; write: {what}=['mail']")
     return listed
+
+
+def listed_names(value: object) -> tuple[str, ...]:
+    """Names of a setting: a list of texts, or a text with commas between them as an environment has it."""
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, Iterable):
+        raise ConfigError(f"{value!r} is no list of names; write it like ['iban', 'account_number']")
+    names = tuple(name.strip() if isinstance(name, str) else name for name in listed)
+    for name in names:
+        wrong = name_problem(name)
+        if wrong is None and not any(letter.isalpha() for letter in name):
+            wrong = "has no letter"
+        if wrong is not None:
+            raise ConfigError(f"the name {name!r} {wrong}; write it like ['iban', 'account_number']")
+    return names

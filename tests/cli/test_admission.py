@@ -227,7 +227,11 @@ def test_a_job_that_waits_behind_a_closed_gate_or_a_spent_budget_says_so(cli_sto
 
     output = cli_store.run("jobs", "show", str(job)).stdout
 
-    assert output.splitlines()[0] == "send  queued, queue mail is paused by ann: moving"
+    assert output.splitlines()[:3] == [
+        "Waits behind a gate: queue mail is paused by ann: moving. It starts when the gate is opened.",
+        "",
+        "send  queued, queue mail is paused by ann: moving",
+    ]
     assert "held up   the budget of tenant acme is 0: none of its jobs starts\n" in output
     assert "held up   no live worker serves queue mail\n" in output
     assert "\nwindlass gates resume --queue mail\n" in output

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from windlass.model.outcome import Transition
+from windlass.model.rows import COUNTED
 from windlass.model.state import Verb
 
 from .cli_store import CliStore
@@ -190,7 +191,9 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
     acme, bolt = cli_store.run_json("tenants")["tenants"]
 
     assert 0 <= acme.pop("lag") < 60
+    assert acme.pop("counted") == COUNTED
     assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "running": 0, "parked": 0, "cents": 7}
+    assert bolt.pop("counted") == COUNTED
     assert bolt == {
         "tenant": "bolt",
         "weight": 2.5,

@@ -215,7 +215,9 @@ def test_a_job_at_a_full_limit_says_what_it_waits_for(cli_store: CliStore) -> No
     output = cli_store.run("jobs", "show", waiting).stdout
     record = cli_store.run_json("jobs", "show", waiting)
 
-    assert output.splitlines()[0] == f"send  queued, waits for limit {KEY} (2 of 2 in use)"
+    assert output.startswith(
+        f"Waits for limit {KEY} (2 of 2 in use).\n\nsend  queued, waits for limit {KEY} (2 of 2 in use)\n"
+    )
     assert f"  limits    {KEY}\n" in output
     assert f", waits for limit {KEY} (2 of 2 in use)\n" in output
     assert (record["limits"], record["parked_on"]) == ([KEY], KEY)
@@ -229,11 +231,12 @@ def test_a_job_at_a_rate_and_at_a_hold_says_so(cli_store: CliStore) -> None:
     (waiting,) = [job["id"] for job in cli_store.run_json("jobs", "list", "state:queued")["jobs"]]
     assert waiting != str(held.id)
 
-    at_rate = cli_store.run("jobs", "show", waiting).stdout.splitlines()[0]
+    at_rate = cli_store.run("jobs", "show", waiting).stdout.splitlines()[2]
     cli_store.run("limits", "hold", "wikidata", "2h")
-    at_hold = cli_store.run("jobs", "show", waiting).stdout.splitlines()[0]
+    story, _, at_hold, *_ = cli_store.run("jobs", "show", waiting).stdout.splitlines()
 
     assert at_rate.startswith("send  queued, waits for rate wikidata (1 per 10m, next token in ")
+    assert re.fullmatch(r"Waits for wikidata, which is held back for (2 h|1 h \d\d m) more\.", story)
     assert re.fullmatch(r"send  queued, waits for rate wikidata \(held back for (2h|1\d\dm) more\)", at_hold)
 
 

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from windlass.model.admission import LimitRow
 from windlass.model.job import COLUMNS, Job, new_id
+from windlass.model.processors import ProcessorState
 from windlass.model.rows import QueueRow
 from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import State
-from windlass.runtime.pool import ProcessorState
 
 if TYPE_CHECKING:
     from windlass.cli.demo.scene import Scene

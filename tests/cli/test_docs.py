@@ -72,7 +72,7 @@ def test_the_paces_are_described_with_their_presets() -> None:
 
 
 def shown(name: str, value: object) -> str:
-    if value is None:
+    if value in (None, ()):
         return "none"
     if names()[name].metadata["read"] is duration:
         assert isinstance(value, float)

@@ -356,7 +356,7 @@ def test_a_cancel_of_a_parent_mentions_its_children(cli_store: CliStore) -> None
 def test_children_chosen_with_their_parent_are_counted_and_not_refused(
     cli_store: CliStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.cli.commands.bulk.AT_ONCE", 1)  # the parent is changed first
+    monkeypatch.setattr("windlass.methods.bulk.AT_ONCE", 1)  # the parent is changed first
     job, children = parent_of(cli_store, 3)
 
     done = cli_store.run_json("jobs", "cancel", str(job), *map(str, children))

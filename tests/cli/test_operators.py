@@ -35,7 +35,7 @@ def test_a_queue_is_shown_with_its_states_its_lag_and_its_workers(cli_store: Cli
 
     assert 0 <= queue.pop("lag") < 60
     jobs = {"queued": 2, "running": 0, "failed": 1, "waiting": 0, "dead": 1}
-    assert queue == {"queue": "mail", **jobs, "workers": 1, "gate": "open"}
+    assert queue == {"queue": "mail", **jobs, "workers": 1, "gate": "open", "counted": 10_000}
     assert cli_store.run("queues").stdout.startswith("mail\t2\t0\t1\t0\t1\t")
     assert cli_store.run("queues").stdout.endswith("\t1\topen\n")
     assert cli_store.run("queues").stderr == ""

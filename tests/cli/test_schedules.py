@@ -327,7 +327,8 @@ def test_an_unknown_name_is_answered_with_what_was_meant(cli_store: CliStore, co
     result = cli_store.run("schedules", command, "nihgtly", "--json")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "windlass: there is no schedule 'nihgtly'; did you mean 'nightly'?\n"
+    meant = "did you mean 'nightly'? (list them: windlass schedules)"
+    assert result.stderr == f"windlass: there is no schedule 'nihgtly'; {meant}\n"
 
 
 @pytest.mark.parametrize(

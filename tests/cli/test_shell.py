@@ -90,7 +90,7 @@ def complete(line: str, **environment: str) -> list[str]:
 def test_a_tab_offers_commands_fields_and_states(program_dir: Path) -> None:
     assert complete("windlass que") == ["queues"]
     assert {"list", "show", "replay", "state:", "age:", "input."} <= {*complete("windlass jobs ")}
-    assert complete("windlass jobs re") == ["replay", "resume", "retry", "reason:"]
+    assert complete("windlass jobs re") == ["replay", "rerun", "resume", "retry", "reason:"]
     assert complete("windlass jobs list state:de") == ["dead"]  # bash replaces what stands after the colon
     assert complete("windlass jobs state:dead,f") == ["dead,failed"]
     assert complete("windlass jobs -ten") == ["-tenant:"]

@@ -42,13 +42,13 @@ EXCERPTS = {
 }
 """By document and the beginning of the block."""
 
-STARTS = re.compile(r"(\S+ )*windlass (dev|worker)\b")
+STARTS = re.compile(r"(\S+ )*windlass (dev|worker|web)\b")
 """Lines that run until they are stopped: each is started, runs beside the lines after it, and is stopped at the end."""
-READY = re.compile(r"job types: |worker \S+ started as ")
+READY = re.compile(r"job types: |worker \S+ started as |HTTP API at http")
 
 STANDINS = {
     "make": f'exec {shutil.which("make")} --dry-run -C {ROOT} "$@"',  # the demo never ends, and `test` runs this suite
-    "pip": 'test "$*" = "install ."',  # installs from the network
+    "pip": 'test "$*" = "install .[web]"',  # installs from the network
     "uvicorn": 'test "$*" = "api:api"',  # serves until it is stopped
 }
 """Programs of the reader's that are not run: each line reaches them with the right arguments."""
@@ -220,7 +220,8 @@ class Terminal:
         assert not printed or ended.stdout == printed, line
 
     def start(self, line: str) -> None:
-        """Start the line, and wait until its worker has started."""
+        """Start the line, and wait until its worker or server has started; a server takes a free port."""
+        line = line.replace("windlass web", "windlass web --port 0")
         process = subprocess.Popen(
             ["bash", "-c", line],
             cwd=self._directory,

@@ -11,6 +11,7 @@ from typing import Any
 
 from windlass import Context, State, Windlass, fixed
 from windlass.errors import StoreError, StoreUnavailable, ValueRefused
+from windlass.policy.fingerprint import fingerprint
 
 from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, in_state, stores_of, working
 
@@ -124,7 +125,10 @@ async def test_one_transition_that_cannot_be_stored_does_not_keep_its_neighbours
             assert await jobs[n].aresult(timeout=PATIENCE) == n
         record = await in_state(jobs[3], State.DEAD)
 
+    failure = record.failure()
+    assert failure is not None
     assert record.reason == "succeeded, could not be stored"
+    assert record.fingerprint == fingerprint(failure.type, failure.message)
 
 
 async def test_a_fault_of_the_store_that_nobody_thought_of_does_not_end_the_completer(app: Windlass) -> None:

@@ -97,7 +97,7 @@ class Deaf:
     def __init__(self) -> None:
         self.closed = threading.Event()
 
-    async def beat(self, worker: UUID, lease: float, held: int, *, within: float) -> bool:
+    async def beat(self, worker: UUID, lease: float, held: int, pools: str | None, *, within: float) -> bool:
         raise StoreUnavailable("cut off")
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ async def test_a_worker_that_is_cut_off_stops_its_handlers_before_its_lease_ends
     seen = []
 
     class Silent(Deaf):
-        async def beat(self, worker: UUID, lease: float, held: int, *, within: float) -> bool:
+        async def beat(self, worker: UUID, lease: float, held: int, pools: str | None, *, within: float) -> bool:
             await asyncio.Event().wait()
             return True
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from windlass import Context, State, Windlass
 from windlass.model.outcome import Ending
+from windlass.model.processors import ProcessorState
 from windlass.observe.events import AttemptEnded, AttemptStarted
-from windlass.runtime.pool import ProcessorState
 from windlass.runtime.worker import Worker
 from windlass.testing.clock import ManualClock
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 from windlass import Context, State
-from windlass.runtime.pool import ProcessorState
+from windlass.model.processors import ProcessorState
 
 from .rig import Database, attempts
 from .timetable import Site

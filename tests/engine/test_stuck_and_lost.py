@@ -16,8 +16,8 @@ from uuid import uuid4
 import asyncpg
 
 from windlass import Context, State, phase
+from windlass.model.processors import ProcessorState
 from windlass.observe.events import JobsRescued
-from windlass.runtime.pool import ProcessorState
 from windlass.store.protocol import Claim, NewWorker
 
 from .rig import PATIENCE, Database, attempts, come, eventually, opened, working

@@ -7,8 +7,8 @@ import threading
 
 from windlass import Context, State, Windlass, fixed
 from windlass.model.outcome import Ending
+from windlass.model.processors import ProcessorState
 from windlass.model.state import FINAL
-from windlass.runtime.pool import ProcessorState
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, failure, in_state, working
 

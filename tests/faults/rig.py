@@ -172,7 +172,10 @@ class FaultLab:
     # Then
 
     def counts(self) -> dict[State, int]:
-        return {state: count for state, count in self._app.counts().items() if count}
+        """Exactly, where `app.counts()` stops at 10,000."""
+        both = "SELECT status FROM {}jobs UNION ALL SELECT status FROM {}history"
+        found = self.sql(f"SELECT status, count(*) FROM ({both}) AS job GROUP BY status")
+        return {State(status): count for status, count in found}
 
     def final(self) -> int:
         return sum(count for state, count in self.counts().items() if state in FINAL)

@@ -11,19 +11,20 @@ import pytest
 
 from .source import Import, expect_none, imports, modules
 
-BASE = "address blocking clock config errors failpoints names words"
+BASE = "actor address blocking clock config errors failpoints names words"
 MODEL = f"{BASE} model payload policy"
-PROGRAM = f"{MODEL} store connection client declare handler handles admin reads"
+PROGRAM = f"{MODEL} store connection client declare handler handles methods documents"
 
 LAYERS = {
     # part: the parts that it may import
     "errors": "",
     "names": "errors",
+    "actor": "errors names",
     "address": "errors",
     "blocking": "errors words",
     "clock": "errors",
     "failpoints": "errors",
-    "config": "address clock errors names",
+    "config": "actor address clock errors names",
     "words": "config",
     "model": BASE,
     "payload": BASE,
@@ -31,19 +32,20 @@ LAYERS = {
     "observe": f"{BASE} model",
     "store": f"{BASE} model policy",
     "connection": f"{BASE} model store",
+    "documents": MODEL,
     # What a program declares, calls and is given: these know each other.
     "client": PROGRAM,
     "declare": PROGRAM,
     "handler": PROGRAM,
     "handles": PROGRAM,
-    "admin": PROGRAM,
-    "reads": PROGRAM,
+    "methods": PROGRAM,
     "app": f"{PROGRAM} observe",
     "__init__": f"{PROGRAM} app observe",
     # What runs jobs.
     "runtime": f"{PROGRAM} app observe",
     # What nothing else imports.
-    "cli": f"{PROGRAM} app observe runtime __init__",
+    "web": f"{PROGRAM} app",
+    "cli": f"{PROGRAM} app observe runtime web __init__",
     "testing": f"{PROGRAM} app observe runtime __init__",
     "integrations": f"{PROGRAM} app observe runtime __init__ cli",
     "__main__": "cli",
@@ -55,16 +57,17 @@ APART = {
     "store.sqlite": "store.postgres",
     "store.parts": "store.postgres store.sqlite store.doctor",
     "declare": "store connection",
-    "runtime": "connection handles admin client",
+    "runtime": "connection handles methods client",
 }
 
 EXCEPTIONS = {
     ("app", "runtime.worker"): "app.worker() makes a worker; imported when called, so that an enqueue loads no worker",
     ("app", "integrations.lifespan"): "app.lifespan() is a method for the reader's sake; imported when called",
+    ("declare.named_calls", "store.protocol"): "types only: what the announced types are read from",
     ("declare.jobtype", "app"): "types only: a job type keeps the app that declared it",
     ("declare.pipeline_type", "app"): "types only: a pipeline keeps the app that declared it",
     ("declare.program", "app"): "looks for a `Windlass` in the user's module; imported when called",
-    ("handles.schedule", "app"): "types only: a schedule keeps its app",
+    ("model.rows", "policy.reports.life"): "row.life() is a method for the reader's sake; imported when called",
     ("policy.limit", "declare.registry"): "types only: limits are bound to a definition",
 }
 

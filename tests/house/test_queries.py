@@ -19,7 +19,7 @@ from .source import PACKAGE, expect_none, modules, nodes, short
 
 DIALECTS = ("postgres", "sqlite")
 QUERIES = {dialect: PACKAGE / "store" / dialect / "queries" for dialect in DIALECTS}
-HOLES = {"columns", "history_columns", "where", "order"}
+HOLES = {"brief_columns", "columns", "history_columns", "where", "names", "order"}
 """What a statement may leave open, besides the fragments of its own dialect."""
 
 IN_STEPS = "PostgreSQL does this inside one statement with several writes; SQLite has one write per statement"
@@ -46,6 +46,9 @@ ONE_DIALECT = {
     },
     "sqlite": {
         "count_wakes": "PostgreSQL has LISTEN",
+        "add_end": IN_STEPS,
+        "add_figures": IN_STEPS,
+        "attempts_of_jobs": IN_STEPS,
         "any_limit": "saves a read per finish; PostgreSQL reads it in finish_with_slots",
         "archive_cancelled": IN_STEPS,
         "claimed_jobs": IN_STEPS,

@@ -170,14 +170,20 @@ class World:
     connection: Any
     url: str
 
-    async def explain(self, name: str, arguments: tuple[Any, ...] = (), *, given: str = "") -> Plan:
-        """Run a statement as the engine does, prepared, and undo it.
+    async def explain(
+        self, name: str, arguments: tuple[Any, ...] = (), *, given: str = "", sql: str | None = None
+    ) -> Plan:
+        """Run a statement as the engine does, prepared, and undo it; with `sql`, that text of it.
 
         The cheapest of three runs: a session's first one reads the catalogue, too, and now and then one has to
         make the table longer.
         """
+        return await self.explain_text(sql or statement(name), arguments, given=given)
+
+    async def explain_text(self, sql: str, arguments: tuple[Any, ...] = (), *, given: str = "") -> Plan:
+        """As `explain`, for a statement with the condition of a filter."""
         values = f"({', '.join(map(literal, arguments))})" if arguments else ""
-        await self.connection.execute(f"PREPARE statement AS {statement(name)}")
+        await self.connection.execute(f"PREPARE statement AS {sql}")
         try:
             return min([await self._run(f"statement {values}", given) for _ in range(3)], key=lambda plan: plan.buffers)
         finally:

@@ -388,3 +388,32 @@ async def all_pages(rig: Rig, *, page: int, **options: Any) -> list[list[AuditRo
     while rows := await rig.store.audit(page=page, below=pages[-1][-1].number if pages else None, **options):
         pages.append(rows)
     return pages
+
+
+# One tenant, one actor
+
+
+async def test_pages_of_one_tenant_and_of_one_actor(rig: Rig) -> None:
+    jobs = {tenant: [await rig.enqueue(tenant=tenant) for _ in range(3)] for tenant in ("acme", "default")}
+    for tenant, ids in jobs.items():
+        for actor, job in zip(("ann", "bob", "ann"), ids, strict=True):
+            await rig.store.operate(Verb.CANCEL, job, actor=f"{actor} of {tenant}")
+
+    first = await rig.store.audit(tenant="acme", page=2)
+    rest = await rig.store.audit(tenant="acme", page=2, below=first[-1].number)
+
+    assert [row.job for row in (*first, *rest)] == jobs["acme"][::-1]
+    assert [row.job for row in await rig.store.audit(tenant="default")] == jobs["default"][::-1]
+    assert [row.job for row in await rig.store.audit(actor="ann of acme")] == [jobs["acme"][2], jobs["acme"][0]]
+    assert await rig.store.audit(tenant="default", actor="ann of acme") == []
+    assert await rig.store.audit(tenant="other") == []
+
+
+async def test_a_reveal_is_recorded_where_the_job_is(rig: Rig) -> None:
+    job = await rig.enqueue(tenant="acme")
+
+    assert await rig.store.record_reveal(job, actor="ann")
+    assert not await rig.store.record_reveal(new_id(), actor="ann")
+
+    (row,) = await rig.store.audit()
+    assert (row.action, row.actor, row.job, row.tenant) == (words.REVEALED, "ann", job, "acme")

@@ -8,7 +8,8 @@ import pytest
 
 from windlass.model.flow import Flow, Link, Linked, Memory, Recollection, Spawn
 from windlass.model.job import new_id
-from windlass.model.outcome import Transition
+from windlass.model.outcome import Progress, Transition
+from windlass.model.rows import JobState
 from windlass.model.state import State, Verb
 
 from .flows import LIMIT, be_discarded, decoded, end, fan_out, is_woken, unique, waiting_for
@@ -57,6 +58,7 @@ async def test_children_are_found_by_name_as_they_are_now(rig: Rig) -> None:
     }
     assert decoded(links["good"].output) == {"n": 1}
     assert decoded(links["bad"].error) == decoded(ERROR)
+    assert [link.name for link in await rig.store.links(job.id, page=2)] == ["good", "bad"]
 
 
 async def test_jobs_that_existed_already_are_linked_too(rig: Rig) -> None:
@@ -116,6 +118,31 @@ async def test_many_jobs_are_found_at_once(rig: Rig) -> None:
 
     assert found == {job: await rig.find(job) for job in jobs}
     assert await rig.store.find_many([]) == {}
+
+
+async def test_the_states_of_many_jobs_are_read_at_once_from_jobs_and_history(rig: Rig) -> None:
+    states = [State.QUEUED, State.RUNNING, State.SUCCEEDED, State.DEAD, State.CANCELLED]
+    jobs = [await rig.job_in(state, priority=0, tenant=f"tenant of {state}") for state in states]
+    running = await rig.find(jobs[1])
+    await rig.store.record([Progress(lease=running.lease, total=10, processed=4, failed=1)])
+
+    found = await rig.store.states([*jobs, new_id(), jobs[0]])
+
+    assert {id: row.state for id, row in found.items()} == dict(zip(jobs, states, strict=True))
+    for id, row in found.items():
+        job = await rig.find(id)
+        assert row == JobState(
+            id=id,
+            tenant=job.tenant,
+            state=job.status,
+            attempt=job.attempt,
+            total=job.total,
+            processed=job.processed,
+            failed=job.failed,
+            updated_at=job.updated_at,
+        )
+    assert (found[jobs[1]].total, found[jobs[1]].processed, found[jobs[1]].failed) == (10, 4, 1)
+    assert await rig.store.states([]) == {}
 
 
 # Spawns with a key that is held

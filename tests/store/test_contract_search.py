@@ -8,8 +8,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from windlass.errors import FilterError
 from windlass.model.filter import FIELDS, Kind, parse
+from windlass.model.rows import FoundJob
 from windlass.model.state import State, Verb
+from windlass.policy.fingerprint import fingerprint
+
+from .errors import fail
 
 if TYPE_CHECKING:
     from .rig import Rig
@@ -95,6 +100,22 @@ async def test_the_reason_of_a_death_is_a_name(rig: Rig) -> None:
 
     assert await found(rig, "reason:exhausted") == [job.id]
     assert await found(rig, "reason:crashed") == []
+
+
+async def test_a_fingerprint_is_exact_and_finds_also_what_went_on(rig: Rig) -> None:
+    failed = await fail(rig, "no such user 7")
+    went_on = await fail(rig, "no such user 8", delay=0.0)
+    await rig.write((await rig.take(went_on)).lease, Verb.SUCCEED)
+    other, none = await fail(rig, "timed out"), await rig.enqueue()
+    group = fingerprint("ValueError", "no such user 9")
+
+    assert set(await found(rig, f"fingerprint:{group}")) == {failed, went_on}
+    assert await found(rig, f"fingerprint:{group.upper()} state:failed") == [failed]
+    assert set(await found(rig, f"-fingerprint:{group}")) == {other, none}
+    assert await found(rig, f"fingerprint:{'0' * 12}") == []
+    for wrong in (group[:-1], f"{group[:-1]}*", "nothing"):
+        with pytest.raises(FilterError, match=r"character 13 .* 12 hex digits; see windlass errors"):
+            await found(rig, f"fingerprint:{wrong}")
 
 
 # Ids
@@ -284,6 +305,9 @@ LEADS_ELSEWHERE = [
     'input.nothing:"null"',
     "input.nothing:*",
     "input.address:Bonn",
+    "input.address:*Bonn*",  # a reader could guess a secret inside the object
+    "input.address:*",
+    "input.address.lines:*7*",
     "input.address.city.0:Bonn",
     "input.tags.1:red",
     "input.tags.9:red",
@@ -368,7 +392,7 @@ def test_every_field_is_covered_here() -> None:
         "crashes",
         "cost",
     }
-    documented |= {"age", "touched", "due", "error", "input", "output"}
+    documented |= {"age", "touched", "due", "error", "fingerprint", "input", "output"}
 
     assert set(FIELDS) == documented
     assert {kind for kind, _ in FIELDS.values()} == set(Kind)
@@ -408,5 +432,62 @@ async def test_a_filter_holds_on_every_page(rig: Rig) -> None:
 
     first = await found(rig, "queue:mail", page=2)
     second = await found(rig, "queue:mail", page=2, below=first[-1])
+
+    assert first + second == newest_first(*wanted)
+
+
+async def test_ids_are_found_like_jobs_with_what_a_bulk_action_needs(rig: Rig) -> None:
+    jobs = [await rig.enqueue(queue="mail", tenant=name) for name in ("acme", "other") * 3]
+    await rig.store.operate(Verb.CANCEL, jobs[0])
+
+    first = await rig.store.search_ids(parse("queue:mail"), page=4)
+    second = await rig.store.search_ids(parse("queue:mail"), page=4, below=first[-1].id)
+
+    assert [job.id for job in first + second] == newest_first(*jobs)
+    for found_job in first + second:
+        job = await rig.find(found_job.id)
+        assert found_job == FoundJob(job.id, job.queue, job.type, job.status, job.followed)
+    scoped = await rig.store.search_ids(parse("tenant:*"), tenant="acme")
+    assert [job.id for job in scoped] == newest_first(*jobs[::2])
+
+
+# The scope of a tenant
+
+ATTEMPTS_TO_WIDEN = (
+    "",
+    "tenant:*",
+    "tenant:other",
+    "tenant:other,acme",
+    "-tenant:acme",
+    "tenant:acme,*",
+    'tenant:"other"',
+    "state:queued,running,failed,waiting,dead,succeeded,cancelled",
+    "key:*",
+    "-key:*",
+    "input.to:*",
+)
+
+
+async def test_a_tenants_scope_holds_whatever_the_filter_says(rig: Rig) -> None:
+    """Each filter that finds the other tenant's jobs, by any field, finds none of them inside the scope."""
+    own = await rig.enqueue(tenant="acme", key="order-1")
+    ended = await rig.enqueue(tenant="acme")
+    foreign = [await rig.enqueue(tenant=name) for name in ("other", "Acme", "acme2", "*")]
+    for job in (ended, foreign[0]):
+        await rig.store.operate(Verb.CANCEL, job)
+
+    for text in (*ATTEMPTS_TO_WIDEN, f"id:{foreign[1]},{own}", f"{foreign[0]}"):
+        inside = await found(rig, text, tenant="acme")
+        assert set(inside) == set(await found(rig, text)) & {own, ended}, text
+    assert set(await found(rig, "", tenant="acme")) == {own, ended}
+    assert await found(rig, "", tenant="*") == [foreign[3]]
+    assert await found(rig, "", tenant="acm*") == await found(rig, "", tenant="nothing") == []
+
+
+async def test_a_tenants_scope_holds_on_every_page(rig: Rig) -> None:
+    wanted = [await rig.enqueue(tenant=name) for name in ("acme", "other") * 3][::2]
+
+    first = await found(rig, "age:0s..", page=2, tenant="acme")
+    second = await found(rig, "age:0s..", page=2, below=first[-1], tenant="acme")
 
     assert first + second == newest_first(*wanted)

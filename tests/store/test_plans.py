@@ -108,8 +108,8 @@ def test_a_claim_is_not_dearer_in_a_deep_queue_with_a_long_history(databases: Ca
 # PostgreSQL: a held snapshot, under which nothing dead can be removed
 
 DEAD = 5_000
-RESCUE: tuple[Any, ...] = (3, 30, 500, [], False, False, True)
-"""Most crashes, most rescues, page, all but these, crash_counts, blames."""
+RESCUE: tuple[Any, ...] = (3, 30, 500, [], False, False, True, "0" * 12)
+"""Most crashes, most rescues, page, all but these, crash_counts, blames, fingerprint."""
 LANE = [LaneOf("mail", 0, "default")]
 PASSED = (
     f"DELETE FROM windlass.jobs WHERE id IN (SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue = 'mail'"
@@ -258,6 +258,26 @@ async def test_a_job_is_found_by_its_id_wherever_it_is(world: World, table: str)
     assert plan.buffers <= MOST_BUFFERS
 
 
+LINKS = """
+INSERT INTO windlass.links (job, name, target)
+SELECT md5((i % 20)::text)::uuid, 'match[' || i || ']', id
+  FROM (SELECT id, row_number() OVER () AS i FROM windlass.jobs LIMIT 10000) AS target
+"""  # 500 links of each of 20 jobs
+
+
+async def test_the_page_of_a_job_reads_links_and_jobs_by_index_and_no_more_than_it_shows(world: World) -> None:
+    job = await world.connection.fetchval("SELECT md5('0')::uuid")
+
+    counted = await world.explain("link_groups", (job, 300), given=LINKS)
+    around = await world.explain("relatives", ([job], 200), given=LINKS)
+
+    assert counted.indexes("links") == around.indexes("links") == {"links_pkey"}
+    assert counted.indexes("jobs") == {"jobs_pkey"}
+    assert all(index.endswith("id_idx") for index in counted.indexes("history"))
+    assert (counted.rows_read("links"), around.rows_read("links")) == (300, 200)
+    assert counted.rows_read("jobs") <= 300
+
+
 async def test_the_lanes_are_found_without_reading_their_jobs(world: World) -> None:
     plan = await world.explain("lanes", (["usual", "rare"],))
 
@@ -297,6 +317,9 @@ def explained(statement: str) -> str:
         ("finish_staying", "sqlite_autoindex_windlass_jobs_1"),
         ("rescue", "windlass_jobs_running"),
         ("find", "windlass_history_id"),
+        ("find_brief", "windlass_history_id"),
+        ("link_groups", "windlass_history_id"),
+        ("relatives", "sqlite_autoindex_windlass_links_1"),
     ],
 )
 async def test_on_a_file_every_statement_finds_its_jobs_by_index(

@@ -118,6 +118,7 @@ class Hot:
             "delete_waits": (ids,),
             "due_waits": ("[20]",),
             "find_many": (jobs,),
+            "states": (jobs,),
             "finished_by_lease": (jobs[0], leases[0].token),
             "record_step": (jobs[0], leases[0].token, "two", "2"),
         }

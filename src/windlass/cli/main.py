@@ -19,15 +19,20 @@ from windlass.cli.commands.demo import demo
 from windlass.cli.commands.dev import dev, dev_worker
 from windlass.cli.commands.doctor import doctor
 from windlass.cli.commands.enqueue import enqueue
+from windlass.cli.commands.errors import errors
 from windlass.cli.commands.gates import gates
+from windlass.cli.commands.health import health
 from windlass.cli.commands.holds import hold, release
 from windlass.cli.commands.jobs import jobs
 from windlass.cli.commands.limits import limits
 from windlass.cli.commands.migrate import migrate
+from windlass.cli.commands.phases import phases
 from windlass.cli.commands.queues import queues
 from windlass.cli.commands.run import run
 from windlass.cli.commands.schedules import schedules
 from windlass.cli.commands.tenants import tenants
+from windlass.cli.commands.token import token
+from windlass.cli.commands.web import web
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
 from windlass.cli.exit_codes import INTERRUPTED, NO_READER
@@ -38,10 +43,10 @@ from windlass.errors import WindlassError
 
 EPILOG = """\b
 Exit codes:
-    0  done; a worker, dev or demo that was asked to stop
+    0  done; a worker, dev, web or demo that was asked to stop
     1  run: the job is dead or cancelled. jobs cancel, retry, …, signal: a job
        was refused, or you answered no. migrate --check: a migration is missing.
-       doctor: there is a problem. demo: the check at the end failed
+       health: something needs a look. doctor: there is a problem. demo: the check at the end failed
     2  a wrong command, filter, setting, program or database; stderr names it
   124  run: the time given by --timeout is up; the job goes on
   130  interrupted by Ctrl-C
@@ -124,15 +129,20 @@ for command in (
     run,
     enqueue,
     worker,
+    web,
     jobs,
+    errors,
     queues,
+    phases,
     workers,
     gates,
     limits,
     budgets,
     tenants,
     schedules,
+    token,
     audit,
+    health,
     doctor,
     config,
     migrate,

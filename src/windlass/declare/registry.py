@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PRIORITIES = range(-32_768, 32_768)
 ACTION = re.compile(r"[A-Z][A-Z0-9_]*")
-TAKEN = frozenset({actions.EXHAUSTED, actions.DEAD, actions.CANCELLED, *actions.OPERATIONS.values()})
+TAKEN = frozenset({actions.EXHAUSTED, actions.DEAD, actions.CANCELLED, actions.RERUN, *actions.OPERATIONS.values()})
 """Actions of the audit that are no success."""
 
 

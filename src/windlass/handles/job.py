@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,8 @@ from windlass.words import answer_words
 
 if TYPE_CHECKING:
     from windlass.client import Client
+    from windlass.model.reports.overview import DryCheck
+    from windlass.model.reports.story import JobStory
     from windlass.model.rows import JobDetails, WaitReason
     from windlass.store.protocol import Store
 
@@ -61,7 +63,9 @@ class JobHandle(Generic[R_co]):
         self._definition = definition
 
     @classmethod
-    def _of(cls, client: Client, job: NewJob, definition: Definition, existing: Mapping[UUID, UUID]) -> JobHandle[R_co]:
+    def _of(
+        cls, client: Client, job: NewJob, definition: Definition | None, existing: Mapping[UUID, UUID]
+    ) -> JobHandle[R_co]:
         """A handle for a new job, or for the existing job that has its key."""
         return cls(client, existing.get(job.id, job.id), definition, existing=job.id in existing)
 
@@ -105,16 +109,30 @@ class JobHandle(Generic[R_co]):
 
     async def adetails(self) -> JobDetails:
         """What the store holds beside the record: why it waits, its links, steps and signals, its rows of the audit."""
-        from windlass.reads import read_details
+        from windlass.methods.story import read_details
 
         async def read(store: Store) -> JobDetails:
             return await read_details(store, await self._find(store))
 
         return await self._client.aask(read)
 
+    async def astory(self) -> JobStory:
+        """The job as a page shows it: what happened to it in words, where its time went, and the jobs around it.
+
+        `print(job.story().text)` prints `Failed once: ValueError: no. Retries in 38 s, attempt 2 of 4.` What is read is
+        bounded: at most 200 jobs around this one, and 10,000 counted. Raises JobNotFound.
+        """
+        from windlass.methods.story import read_story
+
+        async def read(store: Store) -> JobStory:
+            return await read_story(store, await self._find(store))
+
+        return await self._client.aask(read)
+
     record = blocking(arecord)
     why = blocking(awhy)
     details = blocking(adetails)
+    story = blocking(astory)
     status = blocking(astatus)
     label = blocking(alabel)
 
@@ -159,6 +177,47 @@ class JobHandle(Generic[R_co]):
         """Remove a dead job for good: `job.discard()`. The audit keeps a row of it. Raises TransitionRefused."""
         await self._client.aask(self._operate(Verb.DISCARD))
 
+    async def arerun(self, input: Mapping[str, Any] | None = None, *, discard: bool = False) -> JobHandle[R_co]:
+        """Enqueue a copy of this job, with attempts from zero and another input if one is given: `job.rerun({"n": 5})`.
+
+        The copy has the same type, queue, tenant, priority and pipeline, and `record().copied_from` is this job's id. A
+        pipeline begins with its first phase. A new input replaces the old one and is checked by the type's hints. With
+        `discard`, this dead job is discarded in the same transaction; when it is not dead any more, TransitionRefused
+        is raised and nothing is written. The same is raised when another job holds the copy's unique key.
+        """
+        from windlass.handles.rerun import rerun
+
+        client = self._client
+
+        async def copy(store: Store) -> NewJob:
+            job = await self._find(store)
+            return await rerun(
+                store,
+                job,
+                self._definition,
+                client.settings,
+                input=input,
+                discard=discard,
+                actor=client.settings.acting,
+            )
+
+        return JobHandle(client, (await client.aask(copy)).id, self._definition)
+
+    async def adry_run(self, input: Mapping[str, Any] | None = None) -> list[DryCheck]:
+        """What a rerun with this input would meet, and nothing is written: `job.dry_run({"to": "ann"})[0].said`.
+
+        Without an input it is that of the job, as for a replay. The checks are those of `app.dry_run(…)`. The key of a
+        dead job counts as free, because `rerun(…, discard=True)` hands it over.
+        """
+        from windlass.methods.dry_run import try_copy
+
+        client, definition = self._client, self._definition
+
+        async def check(store: Store) -> list[DryCheck]:
+            return await try_copy(store, await self._find(store), definition, client.settings, input)
+
+        return await client.aask(check)
+
     async def asignal(self, name: str, value: object = None) -> bool:
         """Send the value that `ctx.wait_signal(name)` waits for, or will wait for: `job.signal("approved", True)`.
 
@@ -176,6 +235,8 @@ class JobHandle(Generic[R_co]):
     replay = blocking(areplay)
     resume = blocking(aresume)
     discard = blocking(adiscard)
+    rerun = blocking(arerun)
+    dry_run = blocking(adry_run)
     signal = blocking(asignal)
 
     # What they ask the store
@@ -190,8 +251,10 @@ class JobHandle(Generic[R_co]):
         return job
 
     def _operate(self, verb: Verb) -> Callable[[Store], Awaitable[State | None]]:
+        actor = self._client.settings.acting
+
         async def operate(store: Store) -> State | None:
-            state = await store.operate(verb, self.id, actor=self._client.settings.acting)
+            state = await store.operate(verb, self.id, actor=actor)
             if verb is Verb.CANCEL and state is State.RUNNING:
                 await store.wake(cancel_message(self.id))
             elif state is State.QUEUED:

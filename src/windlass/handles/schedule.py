@@ -6,27 +6,28 @@ line uses the same functions: a wrong schedule or edit is refused here.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack
 from zoneinfo import ZoneInfo
 
-from windlass.admin import checked_reason
 from windlass.blocking import blocking
 from windlass.client import Call, Client
-from windlass.clock import Duration, seconds
+from windlass.clock import Duration, format_span, seconds
 from windlass.config import suggest
 from windlass.declare.jobtype import ConfiguredJob, TypedCall
 from windlass.declare.registry import PRIORITIES
 from windlass.errors import ConfigError, ScheduleError, ScheduleNotFound, UnknownType
 from windlass.handles.job import JobHandle
+from windlass.methods.admin import checked_reason
 from windlass.model.schedule import CatchUp, Declaration, Edit, Overlap, ScheduleRow, TickRow
 from windlass.names import name_problem
 from windlass.policy.cron import parse_timing, upcoming
 from windlass.store.parts.schedules import not_found
 
 if TYPE_CHECKING:
-    from windlass.app import Windlass
+    from windlass.methods.reads import Reads
     from windlass.store.protocol import Store
 
 R = TypeVar("R")
@@ -53,18 +54,18 @@ class Change(TypedDict, total=False):
 
 
 class Schedule(Generic[R_co]):
-    """One schedule, by its name: what `app.schedule(…)` returns.
+    """One schedule, by its name: what `app.schedule(…)` and `app.find_schedule(name)` return.
 
     Changes are written to the store and survive a deploy. Each name has an awaited form: `await nightly.afire()`.
     """
 
     _noun = "schedule"
 
-    def __init__(self, app: Windlass, declaration: Declaration) -> None:
-        self.name = declaration.name
+    def __init__(self, app: Reads, name: str, declaration: Declaration | None) -> None:
+        self.name = name
         """The name in the store, and on the command line: `windlass schedules show NAME`."""
         self._app = app
-        self._declaration = declaration
+        self._declaration = declaration  # None: another program declares it
 
     def __repr__(self) -> str:
         return f"<schedule {self.name!r}>"
@@ -122,15 +123,24 @@ class Schedule(Generic[R_co]):
     async def afire(self) -> JobHandle[R_co]:
         """Enqueue a job of it now, paused or not: `job = nightly.fire()`. Its ticks do not change."""
         job, existing = await self._ask(lambda store: store.fire_schedule(self.name, actor=self._actor))
-        call = self._declaration.call
+        call = None if self._declaration is None else self._declaration.call
         definition = call.definition if isinstance(call, Call) else None
         return JobHandle(self._client, job, definition, existing=existing)
+
+    async def aforget(self, *, force: bool = False) -> None:
+        """Remove a schedule that no program declares any more: `app.find_schedule("nightly").forget()`.
+
+        Its edits and its pause go with it, and its jobs stay. A worker of a program that declares it would bring it
+        back: while a worker is alive and the schedule is not late, only `force=True` removes it. Raises ScheduleError.
+        """
+        await self._client.aask(lambda store: forget(store, self.name, force=force, actor=self._actor))
 
     pause = blocking(apause)
     resume = blocking(aresume)
     edit = blocking(aedit)
     reset = blocking(areset)
     fire = blocking(afire)
+    forget = blocking(aforget)
 
     # What they ask the store
 
@@ -152,12 +162,14 @@ class Schedule(Generic[R_co]):
         return self._app.settings.acting
 
     async def _ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
-        """Ask the store; a schedule that no worker has declared yet is declared by this call."""
+        """Ask the store; a schedule of this program that no worker has declared yet is declared by this call."""
 
         async def ask(store: Store) -> T:
             try:
                 return await question(store)
             except ScheduleNotFound:
+                if self._declaration is None:
+                    raise
                 await store.declare_schedules({self.name: self._declaration.declared(self._app.settings)})
                 return await question(store)
 
@@ -172,11 +184,31 @@ async def find(store: Store, name: str) -> ScheduleRow:
     return rows[0]
 
 
+async def forget(store: Store, name: str, *, force: bool, actor: str) -> None:
+    """Delete a schedule; without `force` only where no program seems to declare it. Raises ScheduleError.
+
+    The store does not know which program declares a schedule. One that ticks in time while a worker is alive may still
+    be declared.
+    """
+    row = await find(store, name)
+    if not force and row.late is None and any(worker.alive for worker in await store.workers()):
+        fired = None if row.last_at is None else format_span((row.now - row.last_at).total_seconds())
+        evidence = "it is not late" if fired is None else f"it fired {fired} ago"
+        quoted = shlex.quote(name)
+        raise ScheduleError(
+            f"schedule {name!r} is not forgotten: {evidence} and a worker is alive, so a program may still declare "
+            "it,\n  and would bring it back when its next worker starts\n"
+            f"  → windlass schedules pause {quoted}   to stop it, or, if no program declares it any more:\n"
+            f"  → windlass schedules forget {quoted} --yes"
+        )
+    await store.forget_schedule(name, actor=actor)
+
+
 # Checks
 
 
 def declare(
-    app: Windlass, name: str, call: TypedCall[R], *, catch_up: str, overlap: str, **when: Any
+    app: Reads, name: str, call: TypedCall[R], *, catch_up: str, overlap: str, **when: Any
 ) -> tuple[Declaration, Schedule[R]]:
     """A checked declaration, and the handle for its schedule."""
     problem = name_problem(name)
@@ -191,10 +223,10 @@ def declare(
         overlap=_choice(what, "overlap=", overlap, Overlap),
         call=call,
     )
-    return declaration, Schedule(app, declaration)
+    return declaration, Schedule(app, name, declaration)
 
 
-def _check_call(app: Windlass, what: str, call: object) -> None:
+def _check_call(app: Reads, what: str, call: object) -> None:
     if isinstance(call, str):
         _require(app, what, call)
     if isinstance(call, (str, ConfiguredJob)):
@@ -209,7 +241,7 @@ def _check_call(app: Windlass, what: str, call: object) -> None:
             raise ScheduleError(f"{what}: its call has {option}=, which a tick cannot have; leave it out")
 
 
-def _require(app: Windlass, what: str, type: str) -> None:
+def _require(app: Reads, what: str, type: str) -> None:
     try:
         app._registry.require(type)  # its error suggests a similar name
     except UnknownType as error:

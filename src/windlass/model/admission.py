@@ -166,7 +166,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant: its weight, its jobs, and what it cost in the last 24 hours."""
+    """A tenant: its weight, its jobs, and what it cost in the last 24 hours. A number above `counted` means: more."""
 
     name: str
     weight: float
@@ -175,6 +175,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     parked: int  # of the queued jobs: parked at a limit
     lag: float | None  # seconds since its oldest due job could have started
     cents: int
+    counted: int = 10_000  # the most jobs that were counted for a number: fewer in a list of more than four lanes
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,8 @@ DEAD = "JOB_DEAD"
 CANCELLED = "JOB_CANCELLED"
 
 SIGNALLED = "JOB_SIGNALLED"
+RERUN = "JOB_RERUN"  # of the old job
+REVEALED = "JOB_REVEALED"  # an admin saw the hidden values of a job
 
 GATES = {
     GateState.OPEN: "GATE_RESUMED",
@@ -28,6 +30,8 @@ SCHEDULE_EDITED = "SCHEDULE_EDITED"
 SCHEDULE_RESET = "SCHEDULE_RESET"
 SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by an operator; ticks have rows of their own
 SCHEDULE_FORGOTTEN = "SCHEDULE_FORGOTTEN"
+TOKEN_CREATED = "TOKEN_CREATED"
+TOKEN_REVOKED = "TOKEN_REVOKED"
 
 OPERATIONS = {
     Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; a job that is cancelled at once has JOB_CANCELLED

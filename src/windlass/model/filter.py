@@ -8,8 +8,9 @@ too. Stores turn a `Filter` into SQL with parameters only (`store/parts/search.p
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Never
 from uuid import UUID
@@ -38,6 +39,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     AGE = "age"
     ID = "id"
+    FINGERPRINT = "fingerprint"
     JSON = "json"
     TEXT = "text"  # contains, in any case
 
@@ -63,6 +65,7 @@ FIELDS: dict[str, tuple[Kind, str]] = {
     "touched": (Kind.AGE, "updated_at"),
     "due": (Kind.AGE, "run_at"),
     "error": (Kind.TEXT, "error"),
+    "fingerprint": (Kind.FINGERPRINT, "fingerprint"),
     "input": (Kind.JSON, "input"),
     "output": (Kind.JSON, "output"),
 }
@@ -84,6 +87,7 @@ JOINED = {
 """Words that join the terms of other filters, and what is written here."""
 STATES = {state.value: state for state in State}
 PARTIAL_ID = re.compile(r"[0-9a-f]{6,32}", re.ASCII)
+FINGERPRINT = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -130,13 +134,26 @@ def parse(text: str) -> Filter:
     """Parse what a user typed; every error names the place and a correct form."""
     if len(text) > LONGEST_FILTER:
         raise FilterError(f"the filter has {len(text):,} characters; {LONGEST_FILTER:,} is the most")
-    unusable = UNUSABLE.search(text)
-    if unusable is not None:
-        _refuse(unusable.start(), f"{unusable[0]!a} cannot be in the text of a job; take it out")
-    terms = tuple(_Scanner(text).terms())
+    try:
+        unusable = UNUSABLE.search(text)
+        if unusable is not None:
+            _refuse(unusable.start(), f"{unusable[0]!a} cannot be in the text of a job; take it out")
+        terms = tuple(_Scanner(text).terms())
+    except _Misspelt as mistake:
+        place = text.find(mistake.typed, mistake.place)
+        corrected = f"{text[:place]}{mistake.meant}{text[place + len(mistake.typed) :]}" if mistake.meant else None
+        raise FilterError(str(mistake), position=mistake.place, corrected=corrected) from None
     if len(terms) > MOST_TERMS:
         raise FilterError(f"the filter has {len(terms)} terms; {MOST_TERMS} is the most")
     return Filter(text.strip(), terms)
+
+
+class _Misspelt(Exception):
+    """What is wrong at a place, and what was probably meant by what was typed there."""
+
+    def __init__(self, message: str, place: int, typed: str = "", meant: str | None = None) -> None:
+        super().__init__(message)
+        self.place, self.typed, self.meant = place, typed, meant
 
 
 def partial_id(text: str) -> str | None:
@@ -182,7 +199,8 @@ class _Scanner:
             typed = self._text[start:].split(maxsplit=1)[0]
             field, equals, value = typed.removeprefix("-").partition("=")
             if equals and field in FIELDS:
-                _refuse(start, f"{_short(typed)} is not a term; write a colon: {field}:{_short(value)[1:-1]}")
+                what = f"{_short(typed)} is not a term; write a colon: {field}:{_short(value)[1:-1]}"
+                _refuse(start, what, typed=f"{field}=", meant=f"{field}:")
             if typed.upper() in JOINED:
                 _refuse(start, f"{typed} is not a term; {JOINED[typed.upper()]}")
             _refuse(start, f"{_short(typed)} is not a term; write terms like: {EXAMPLE}")
@@ -202,7 +220,8 @@ class _Scanner:
         field, path = steps[0], (*steps[1:], *more)
         known = FIELDS.get(field.lower())
         if known is None:
-            _refuse(start, f"there is no field {_short(field)}{suggest(field[:LONGEST_QUOTE], FIELDS)}")
+            what = f"there is no field {_short(field)}{suggest(field[:LONGEST_QUOTE], FIELDS)}"
+            _refuse(start, what, typed=field, meant=_closest(field, FIELDS))
         kind, column = known
         if kind is Kind.JSON and (not path or "" in path):
             _refuse(start, f"write {field}.<name>:<value>, for example {field}.user_id:42")
@@ -315,6 +334,8 @@ def _parse_value(value: Value, field: str, kind: Kind, comparison: str, place: i
             return Value(_state(value.text.lower(), place))
         case Kind.ID:
             return Value(_id(value.text, field, place))
+        case Kind.FINGERPRINT:
+            return Value(_fingerprint(value.text.lower(), place))
         case Kind.NUMBER:
             return msgspec.structs.replace(value, number=_number(value, field, place))
         case Kind.AGE:
@@ -329,7 +350,8 @@ def _parse_value(value: Value, field: str, kind: Kind, comparison: str, place: i
 
 def _state(text: str, place: int) -> str:
     if text not in STATES:
-        _refuse(place, f"there is no state {_short(text)}{suggest(text[:LONGEST_QUOTE], STATES)}")
+        what = f"there is no state {_short(text)}{suggest(text[:LONGEST_QUOTE], STATES)}"
+        _refuse(place, what, typed=text, meant=_closest(text, STATES))
     return text
 
 
@@ -338,6 +360,12 @@ def _id(text: str, field: str, place: int) -> str:
     if digits is None:
         _refuse(place, f"{_short(text)} is not an id; {field} takes a UUID, or {SHORTEST_ID} or more digits of one")
     return str(UUID(digits)) if len(digits) == 32 else digits
+
+
+def _fingerprint(text: str, place: int) -> str:
+    if not FINGERPRINT.fullmatch(text):
+        _refuse(place, f"{_short(text)} is not the fingerprint of an error: it has 12 hex digits; see windlass errors")
+    return text
 
 
 def _number(value: Value, field: str, place: int) -> int | float:
@@ -355,8 +383,12 @@ def _age(value: Value, field: str, place: int) -> float:
         )
 
 
-def _refuse(place: int, what: str) -> Never:
-    raise FilterError(f"at character {place + 1} of the filter: {what}")
+def _refuse(place: int, what: str, *, typed: str = "", meant: str | None = None) -> Never:
+    raise _Misspelt(f"at character {place + 1} of the filter: {what}", place, typed, meant)
+
+
+def _closest(typed: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(typed[:LONGEST_QUOTE], list(known), n=1)), None)
 
 
 def _short(text: str) -> str:

@@ -56,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A key that refuses a second job. The refused enqueue returns the job that holds the key."""
 
-    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>`; `*` when all tenants share it
+    scope: str  # `unique/<tenant>/<type>`, `idempotency/<tenant>[/call]`; `*` when all tenants share it
     key: str
     states: tuple[str, ...] | None = None  # the key refuses while its job is in one of these; None: in any state
     window: float | None = None  # seconds from the enqueue for which the key refuses; None: no end
@@ -146,6 +146,7 @@ class Job(msgspec.Struct, frozen=True):
     follow_ups: str | None = None  # as JSON, by `dead`, `cancelled` and `succeeded`
     limits: list[str] | None = None  # keys of limits and rates that it counts against
     parked_on: str | None = None  # the key that was full when a claim last tried the job
+    fingerprint: str | None = None  # of the last error: jobs with the same one are a group of `app.errors()`
 
     @property
     def lease(self) -> Lease:
@@ -218,6 +219,7 @@ class Job(msgspec.Struct, frozen=True):
             "crashes": self.crashes,
             "rescues": self.rescues,
             "reason": self.reason,
+            "fingerprint": self.fingerprint,
             "cancel_requested": self.cancel_requested,
             "worker": self.worker,
             "fence": self.fence,

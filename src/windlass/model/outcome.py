@@ -129,6 +129,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int = 0  # the number of crashes after this
     output: str | None = None
     error: str | None = None  # JSON of a Failure; None keeps the stored one
+    fingerprint: str | None = None  # of that error; None keeps the stored one
     entry: str | None = None  # JSON of an Attempt to store; None: not worth a record
     reason: str | None = None
     elapsed: float = 0.0  # seconds since the handler started

@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
+from windlass.clock import SystemClock
 from windlass.model.admission import GateState, LimitRow
 from windlass.model.flow import Linked, Waiting
 from windlass.model.job import Job
+from windlass.model.processors import PoolRow, ProcessorRow
+from windlass.model.state import State
+
+if TYPE_CHECKING:
+    from windlass.model.reports.story import Life
+
+COUNTED = 10_000
+"""The most jobs that are counted for one number of a list. 10,001 means: there are more."""
 
 
 class WaitKind(StrEnum):
@@ -59,18 +68,51 @@ class JobRow(Job, frozen=True):
         """
         return super().document() | {"label": self.label, "why": msgspec.to_builtins(self.why)}
 
+    def life(self, now: datetime | None = None) -> Life:
+        """Where its time went, as this row tells it: `row.life().sums` has seconds by kind. It reads nothing.
+
+        `now` is the end of the last part of a job that has not ended; without it, it is this machine's time.
+        """
+        from windlass.policy.reports.life import life_of
+
+        return life_of(self, SystemClock().now() if now is None else now, self.why)
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, without its input and output: one of the values of `app.states(ids)`."""
+
+    id: UUID
+    tenant: str
+    state: State
+    attempt: int  # counted attempts, the running one included
+    total: int | None  # progress: see `ctx.progress`
+    processed: int
+    failed: int
+    updated_at: datetime
+
+
+class FoundJob(msgspec.Struct, frozen=True):
+    """A job that a bulk action chose: what it needs of the record, so that 100,000 of them fit into memory."""
+
+    id: UUID
+    queue: str
+    type: str
+    status: State  # when it was chosen
+    followed: bool = False  # its end changes other rows: a waiting job, a key, a follow-up, a child
+
 
 class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What the store holds about a job beside its own row."""
 
     reasons: Sequence[WaitReason]  # everything that keeps it from starting; what has to end first comes first
     waits: Waiting | None  # of a waiting job: the jobs, signal and time that it waits for
-    links: Sequence[Linked]  # the jobs that it knows by name: its children, and the jobs that it depends on
+    links: Sequence[Linked]  # the first 1,000 jobs that it knows by name: its children, and the jobs it depends on
     foreign: frozenset[UUID]  # of the first links, the jobs that it did not create
     steps: Sequence[str]  # names of the steps, sleeps and waits for signals that it has behind it
     signals: Sequence[str]  # names of the signals that were sent to it
     audit: Sequence[AuditRow]  # newest first
     workers: Mapping[UUID, str]  # the names of the workers that still have a row
+    linked: Mapping[State | None, int] = {}  # how many links are in each state, of 10,001 at most; None: gone
 
 
 class LimitUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +147,21 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     running: int  # leases it holds
     now: datetime  # the store's
+    version: str | None = None  # of its program: the setting `version`
+    windlass: str | None = None  # the version of Windlass
+    reported_at: datetime | None = None  # its last beat: the time of what follows
+    pools: tuple[PoolRow, ...] = ()  # only `app.workers()` reads these and the processors
+    processors: tuple[ProcessorRow, ...] = ()  # 200 at most
+
+    @property
+    def in_memory(self) -> dict[str, int]:
+        """The jobs that it has claimed and not started, by phase; phases without such jobs are left out."""
+        return {pool.phase: pool.in_memory for pool in self.pools if pool.in_memory}
+
+    @property
+    def unlisted(self) -> int:
+        """How many of its processors `processors` leaves out."""
+        return sum(pool.idle + pool.busy + pool.error for pool in self.pools) - len(self.processors)
 
     @property
     def alive(self) -> bool:
@@ -130,7 +187,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with its jobs by state."""
+    """A queue with its jobs by state. A number above `counted` means: there are more."""
 
     queue: str
     queued: int
@@ -141,6 +198,15 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     lag: float | None  # seconds for which its oldest due job could have started
     workers: int = 0  # live ones that serve it; only `app.queues()` counts them
     gate: GateState = GateState.OPEN  # of the queue, or of everything; only `app.queues()` reads it
+    counted: int = COUNTED  # the most jobs that were counted for a number: fewer in a list of more than four queues
+
+
+class DueRow(msgspec.Struct, frozen=True):
+    """How many jobs of a queue are due. A number above `counted` means: there are more."""
+
+    queue: str
+    due: int
+    counted: int = COUNTED
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ bits; text as keys; at most 64 levels deep, because deep input crashes parsers; 
 from __future__ import annotations
 
 import math
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
+from typing import Any
 
 import msgspec
 
@@ -45,6 +46,16 @@ def encode(value: object, *, path: str = "$", largest: int = LARGEST) -> str:
             path=path,
         )
     return text.decode()
+
+
+def check_arguments(input: object) -> Mapping[str, Any]:
+    """An input that a caller gave as a whole: an object of arguments by their names."""
+    if not isinstance(input, Mapping):
+        raise InvalidInput(f"the input is {type(input).__name__}, not an object of arguments by their names")
+    for name in input:
+        if not isinstance(name, str):
+            raise InvalidInput(f"the input has the key {_shorten(name)}, and the names of arguments are text")
+    return input
 
 
 def check(value: object, *, path: str = "$") -> None:

@@ -106,6 +106,10 @@ class Signature:
         args, kwargs = self.unbind(text, lenient=lenient)
         return {**dict(zip(self.names, args, strict=False)), **kwargs}
 
+    def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
+        """The parameters with their hints and defaults, without the context."""
+        return msgspec.structs.fields(self._struct)
+
     def with_result_of(self, last: Signature, *, name: str) -> Signature:
         """The signature of a pipeline: arguments as here, the result as in its last phase."""
         whole = copy.copy(self)

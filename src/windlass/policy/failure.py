@@ -22,6 +22,7 @@ from windlass.model.job import Attempt, Failure, Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import Verb
 from windlass.payload.sanitise import describe
+from windlass.policy.fingerprint import fingerprint
 from windlass.policy.limit import LONGEST_HOLD
 from windlass.policy.retry import LONGEST_DELAY, RetryPolicy
 
@@ -158,6 +159,7 @@ def _transition(
         crashes=_crashes(job, outcome, verb) if crashes is None else crashes,
         output=outcome.output,
         error=None if error is None else encoder.encode(error).decode(),
+        fingerprint=None if error is None else fingerprint(error.type, error.message),
         entry=_attempt_entry(run, outcome, error, always=verb is Verb.ADVANCE),
         reason=reason,
         elapsed=run.elapsed,

@@ -126,6 +126,20 @@ def idempotency_key(text: str, *, tenant: str, type: str, input: str, window: fl
     return Key(scope=f"idempotency/{escape_tenant(tenant)}", key=text, window=window, fingerprint=fingerprint)
 
 
+def call_key(text: str, place: int, *, tenant: str, fingerprint: str, window: float) -> Key:
+    """The key of the job at this place of a call that makes several jobs. It has a scope apart from keys of one job."""
+    key = shorten_key(f"{text}#{place}")
+    return Key(scope=f"idempotency/{escape_tenant(tenant)}/call", key=key, window=window, fingerprint=fingerprint)
+
+
+def call_fingerprint(calls: Sequence[tuple[str, Any, Mapping[str, Any]]]) -> str:
+    """The fingerprint of all types, inputs and options of a call, in their order."""
+    try:
+        return hashlib.sha256(encoder.encode(calls)).hexdigest()
+    except Exception as error:  # hooks are the user's code and may raise anything
+        raise InvalidOption(f"with an idempotency key all options must be JSON: {error}") from error
+
+
 def shorten_key(text: str, longest: int = LONGEST_KEY) -> str:
     """A key that fits: a longer text is replaced by its beginning and the hash of the whole text."""
     if len(text) <= longest:
@@ -210,7 +224,7 @@ def _argument_names(by: object, signature: Signature, what: str) -> tuple[str, .
     if callable(by):
         return read_parameters(by, signature, what)
     names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Sequence) else ()
-    if not names:
+    if not names or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{what}={by!r}; give True, names of arguments, a function of them, or unique(…)")
     return select_arguments(names, signature, what)
 

@@ -84,7 +84,7 @@ class Coordinator(Service):
         advance = None
         if job.pipeline is not None:
             definition, advance = self._decide_next_phase(job, definition)
-        processor.job = job
+        processor.job, processor.since = job, None
         Execution(job, definition, processor, state, self._completer, advance).start()
 
     def _decide_next_phase(self, job: Job, definition: Definition) -> tuple[Definition, Advance | None]:

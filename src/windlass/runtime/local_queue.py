@@ -84,7 +84,7 @@ class PhaseQueue:
 
 
 class LocalQueue:
-    """Queues by phase and the processing map. Used from one event loop only."""
+    """Queues by phase and the processing map. Used from one event loop only; `sizes` from any thread."""
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity  # jobs per phase; None: the caller claims no more than it has room for
@@ -143,6 +143,10 @@ class LocalQueue:
         """Phases that have jobs waiting, the earliest of a pipeline first, with how many."""
         waiting = [(queue.phase_rank, phase, len(queue)) for phase, queue in self._queues.items() if queue]
         return ((phase, count) for _, phase, count in sorted(waiting))
+
+    def sizes(self) -> dict[str, int]:
+        """How many jobs wait in each phase that had one. From any thread: a copy is one step of the interpreter."""
+        return {phase: len(queue) for phase, queue in self._queues.copy().items()}
 
     def waiting(self, phase: str) -> int:
         return len(self._queues.get(phase, ()))

@@ -20,6 +20,7 @@ from windlass.runtime.duties.gate_watcher import GateWatcher
 from windlass.runtime.duties.health import HealthCheck
 from windlass.runtime.duties.leader import Leader
 from windlass.runtime.duties.progress import ProgressWriter
+from windlass.runtime.duties.report import ProcessorReport
 from windlass.runtime.duties.schedules import ScheduleTicker
 from windlass.runtime.duties.sweeper import Sweeper
 from windlass.runtime.duties.timers import Timers
@@ -79,6 +80,7 @@ class WorkerParts:
             state, self.completer, self.coordinator, queues=queues, types=types
         )
         self.sweeper = Sweeper(state)
+        self.report = ProcessorReport(state, queues=queues, types=types)
         services = self._make_services(queues)
         if not self.coordinator.assigns_at_once:
             services.append(self.coordinator)

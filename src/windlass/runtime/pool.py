@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 
 from windlass.model.job import Job
-
-
-class ProcessorState(StrEnum):
-    """What a processor is doing."""
-
-    IDLE = "idle"
-    BUSY = "busy"
-    ERROR = "error"  # its last handler could not be stopped, or exceeded its time limit; the health check resets it
+from windlass.model.processors import ProcessorState
 
 
 class Processor:
     """A named slot in a worker. What runs in it is an `Execution` of `runtime/processor.py`."""
 
-    __slots__ = ("job", "name", "phase", "state", "stuck")
+    __slots__ = ("job", "name", "number", "phase", "since", "state", "stuck")
 
     def __init__(self, phase: str, number: int) -> None:
         self.name = f"{phase}-processor-{number}"
+        self.number = number
         self.phase = phase
         self.state = ProcessorState.IDLE
         self.job: Job | None = None
+        self.since: float | None = None  # when its attempt began or ended, on the monotonic clock; None: neither yet
         self.stuck = False  # a thread or coroutine of a fenced-out attempt still runs in it
 
 
@@ -122,6 +116,14 @@ class PhasePools:
     def free(self) -> int:
         """Processors of the worker that could start a job now."""
         return self.total - self.busy
+
+    def used(self) -> dict[str, list[Processor]]:
+        """The processors that were made so far, by phase. From any thread.
+
+        Copies, because the worker's loop may add a pool or a processor meanwhile: a copy of a dict or a list is one
+        step of the interpreter, and a loop over it is not.
+        """
+        return {phase: list(pool) for phase, pool in self._pools.copy().items()}
 
     def __iter__(self) -> Iterator[Processor]:
         return (processor for pool in self._pools.values() for processor in pool)

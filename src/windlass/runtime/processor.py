@@ -148,7 +148,7 @@ class Execution:
 
     def _begin(self) -> None:
         state = self.state
-        self._started = state.clock.monotonic()
+        self._started = self.processor.since = state.clock.monotonic()
         limit = self.definition.limit(state.settings)
         if limit is not None:
             self._cancel_timer = state.later(limit, lambda: self.stop(Stop.TIMEOUT))
@@ -317,7 +317,7 @@ class Execution:
 
     def _decide(self, outcome: Outcome) -> Transition | None:
         state = self.state
-        now = state.clock.monotonic()
+        now = self.processor.since = state.clock.monotonic()
         started = now if self._started is None else self._started
         run = account(self.job, self.context, worker=state.worker, waited=self._waited(started), elapsed=now - started)
         return decide(

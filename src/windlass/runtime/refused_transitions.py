@@ -20,6 +20,7 @@ from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import ENDING_VERBS, Verb
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import encoder
+from windlass.policy.fingerprint import fingerprint
 from windlass.store.contact import jittered
 
 PATIENCE_SECONDS = 30.0  # for which a transition is refused while others are written, until it is the culprit
@@ -176,6 +177,7 @@ def burial_of(transition: Transition, error: Exception, clock: Clock) -> Transit
         attempt=transition.attempt,
         crashes=transition.crashes,
         error=encoder.encode(failure).decode(),
+        fingerprint=fingerprint(failure.type, failure.message),
         reason=reason,
         elapsed=transition.elapsed,
         action=audit.DEAD,

@@ -15,6 +15,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Never
 from uuid import UUID
@@ -22,6 +23,7 @@ from uuid import UUID
 from windlass import words
 from windlass.clock import Clock
 from windlass.config import Settings
+from windlass.declare.announced import announced_rows
 from windlass.declare.registry import Registry
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
 from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
@@ -63,6 +65,7 @@ class Worker:
         self._program = program
         self._queues = queues
         self._types = registry.types if types is None else tuple(registry.require(name).type for name in types)
+        self._announced = announced_rows(registry, settings)
         self._subscribers: list[Callable[[Event], object]] = list(registry.subscribers)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stepping = stepping
@@ -156,6 +159,7 @@ class Worker:
             began = self._clock.monotonic()
             try:
                 await state.store.declare(self._registry.rules())  # before it claims a job that counts against them
+                await state.store.announce(self._announced)
                 await state.store.register(self._row())
                 break
             except StoreError as error:
@@ -184,6 +188,8 @@ class Worker:
             types=self._types,
             concurrency=self.settings.concurrency if stepping is None else 1,
             isolates=self.parts.discovery.isolates,
+            version=self.settings.version,
+            windlass=installed_version(),
         )
 
     def _start_beat(self, registered_at: float) -> None:
@@ -197,6 +203,7 @@ class Worker:
             on_lost=self._beat_lost,
             on_beat=self._beat_ended,
             count_leases=lambda: len(state.leases),
+            report=self.parts.report,
         )
         self._beat.start()
         state.contact.beat(through=True)
@@ -318,3 +325,10 @@ class Worker:
         with suppress(StoreError):
             await state.store.close()
         state.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def installed_version() -> str | None:
+    """The version of Windlass; None where it was copied and not installed."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("windlass")
+    return None

@@ -27,7 +27,7 @@ def make_store(settings: Settings, clock: Clock) -> Store:
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.store import SqliteStore
 
-        return SqliteStore(settings.url, clock=clock, hold=settings.lease / 3)
+        return SqliteStore(settings.url, clock=clock, hold=settings.lease / 3, read_timeout=settings.read_timeout)
     _require_asyncpg()
     from windlass.store.postgres.store import PostgresStore
 
@@ -37,6 +37,7 @@ def make_store(settings: Settings, clock: Clock) -> Store:
         connections=settings.connections,
         direct_url=settings.direct_url,
         pooler=settings.pooler,
+        read_timeout=settings.read_timeout,
     )
 
 

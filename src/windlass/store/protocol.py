@@ -20,12 +20,17 @@ import msgspec
 
 from windlass.model.flow import Linked, Memory, Recollection, Waiting
 from windlass.model.job import Job, Lease, NewJob
+from windlass.model.job_types import TypeRow
 from windlass.model.outcome import Progress, Transition
-from windlass.model.rows import AuditRow, QueueRow, WorkerRow
+from windlass.model.rows import AuditRow, FoundJob, JobState, WorkerRow
 from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
 from windlass.store.protocol_admission import AdmissionStore
+from windlass.store.protocol_figures import FigureStore
+from windlass.store.protocol_links import LinkStore
+from windlass.store.protocol_overview import OverviewStore
 from windlass.store.protocol_schedules import ScheduleStore
+from windlass.store.protocol_tokens import TokenStore
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,6 +54,8 @@ class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[str, ...]
     concurrency: int
     isolates: bool = False  # it runs suspects in processes of their own
+    version: str | None = None  # of the user's program, where the setting names it
+    windlass: str | None = None  # the version of Windlass
 
 
 class Suspects(StrEnum):
@@ -109,8 +116,10 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 class Heartbeat(Protocol):
     """A connection that only renews a worker's lease. Used from a thread with its own event loop."""
 
-    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
-        """Renew the worker's lease for `lease` seconds, and record how many jobs it reports to hold.
+    async def beat(
+        self, worker: UUID, lease: float, held: int = 0, pools: str | None = None, *, within: float | None = None
+    ) -> bool:
+        """Renew the worker's lease for `lease` seconds, and record how many jobs it holds and what its processors do.
 
         False when its row is dead or deleted, and then nothing changed. The beat is cancelled after `within` seconds,
         and then the next beat uses a new connection.
@@ -160,7 +169,7 @@ class Transaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Store(AdmissionStore, ScheduleStore, Protocol):
+class Store(AdmissionStore, FigureStore, LinkStore, OverviewStore, ScheduleStore, TokenStore, Protocol):
     """What the client, the runtime and the operators call."""
 
     contact: Contact  # records each answer of the database
@@ -195,6 +204,14 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
 
     async def deregister(self, worker: UUID) -> None:
         """Delete the worker's row; only a worker that holds no job may do it."""
+        ...
+
+    async def announce(self, types: Sequence[TypeRow]) -> None:
+        """Write the job types and pipelines of a worker's program; the last announcement of a name counts."""
+        ...
+
+    async def types(self, *names: str) -> list[TypeRow]:
+        """The announced types by name; with names, only these. A document that this version cannot read is left out."""
         ...
 
     def heartbeat(self) -> Heartbeat: ...
@@ -248,8 +265,8 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         """The results of steps that earlier attempts of this job stored, and the signals sent to it."""
         ...
 
-    async def links(self, job: UUID) -> list[Linked]:
-        """The jobs that this one knows by name, with their states now."""
+    async def links(self, job: UUID, *, page: int | None = None) -> list[Linked]:
+        """The jobs that this one knows by name, with their states now; all of them, or the first of a page."""
         ...
 
     async def waits(self, jobs: Sequence[UUID]) -> dict[UUID, Waiting]:
@@ -257,6 +274,10 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         ...
 
     async def find_many(self, jobs: Sequence[UUID]) -> dict[UUID, Job]: ...
+
+    async def states(self, jobs: Sequence[UUID]) -> dict[UUID, JobState]:
+        """The state, attempt and progress of these jobs, in one statement; jobs that do not exist are left out."""
+        ...
 
     async def remember(self, lease: Lease, memory: Memory) -> bool:
         """Store a step's result under the lease, in a commit of its own; False when the lease is not current."""
@@ -325,20 +346,46 @@ class Store(AdmissionStore, ScheduleStore, Protocol):
         """
         ...
 
+    async def rerun(self, job: NewJob, *, discard: bool = False, actor: str | None = None) -> None:
+        """Write a copy of the job `job.copied_from`; with `discard`, the old job is discarded in the same transaction.
+
+        Raises JobNotFound or TransitionRefused, and writes nothing, when a job to discard is gone or not dead any more,
+        and TransitionRefused when another job holds the copy's unique key.
+        """
+        ...
+
     async def counts(self) -> dict[State, int]:
         """Jobs by state, history included."""
         ...
 
-    async def workers(self) -> list[WorkerRow]: ...
-
-    async def search(self, filter: Filter, *, page: int = 50, below: UUID | None = None) -> list[Job]:
-        """Jobs that match, newest first; the next page begins below the last id of this one."""
+    async def workers(self, *, processors: bool = False) -> list[WorkerRow]:
+        """Each worker with a row; with `processors`, also what they do: a report of some kilobytes per worker."""
         ...
 
-    async def queues(self) -> list[QueueRow]: ...
+    async def search(
+        self, filter: Filter, *, page: int = 50, below: UUID | None = None, tenant: str | None = None
+    ) -> list[Job]:
+        """Jobs that match, newest first; the next page begins below the last id of this one.
+
+        With `tenant`, only jobs of that tenant, whatever the filter says.
+        """
+        ...
+
+    async def search_ids(
+        self, filter: Filter, *, page: int = 10_000, below: UUID | None = None, tenant: str | None = None
+    ) -> list[FoundJob]:
+        """As `search`, with what a bulk action needs of each job; a page has 10,000 at most."""
+        ...
 
     async def audit(
-        self, *, job: UUID | None = None, action: str | None = None, page: int = 50, below: int | None = None
+        self,
+        *,
+        job: UUID | None = None,
+        action: str | None = None,
+        tenant: str | None = None,
+        actor: str | None = None,
+        page: int = 50,
+        below: int | None = None,
     ) -> list[AuditRow]:
         """Rows of the audit, newest first; the next page begins below the last number of this one."""
         ...

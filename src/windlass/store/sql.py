@@ -5,8 +5,9 @@
     -- then                separates the parts of a statement that SQLite has to run one after the other
 
 Both dialects have the same names; `tests/house/test_queries.py` lists the exceptions with their reasons. Besides the
-names of fragments a statement may hold `{columns}` (the columns of a job's record, in their order), `{where}` (the
-condition of a search) and `{order}` (the column that orders a lane). They are filled here and nowhere else.
+names of fragments a statement may hold `{columns}` (the columns of a job's record, in their order), `{brief_columns}`
+(the same without input and output), `{where}` (the condition of a search), `{names}` (that of its queues alone) and
+`{order}` (the column that orders a lane). They are filled here and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,28 +16,53 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from windlass.model.job import COLUMNS
+from windlass.model.job import COLUMNS, DEFAULT_TENANT
 
 LAST = 2**63 - 1
 """Greater than every number of the audit."""
+
+BRIEF = {"input": "'{}' AS input", "output": "NULL AS output"}
+"""What a row has instead of these columns where a list does not show them: a large one is stored apart from its row."""
 
 HEADING = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 COMMENT = re.compile(r"\A(\s*--[^\n]*\n)+")
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def audit_query(dialect: str, *, job: object, action: object) -> tuple[str, list[object]]:
+def audit_query(
+    dialect: str, *, job: object, action: object, tenant: object, actor: object
+) -> tuple[str, list[object]]:
     """The audit's statement with conditions for the given values only, so that each has an index; and the values."""
-    given = [(column, value) for column, value in (("job", job), ("action", action)) if value is not None]
+    where, given = _conditions(dialect, job=job, action=action, tenant=tenant, actor=actor)
+    if tenant is not None and tenant != DEFAULT_TENANT:
+        where += f" AND tenant <> '{DEFAULT_TENANT}'"  # else neither planner may use the partial index of tenants
+    return query(dialect, "audit").replace("{where}", where), given
+
+
+def errors_query(dialect: str, *, queue: object, tenant: object) -> tuple[str, list[object]]:
+    """The statement `errors` with conditions for the given values only, which its index contains; and the values."""
+    where, given = _conditions(dialect, queue=queue, tenant=tenant)
+    return query(dialect, "errors").replace("{where}", where), given
+
+
+def _conditions(dialect: str, **named: object) -> tuple[str, list[object]]:
+    """Conditions for the values that are given, as the parameters from the third on, and these values."""
+    given = {column: value for column, value in named.items() if value is not None}
     mark = "$" if dialect == "postgres" else "?"
-    where = "".join(f" AND {column} = {mark}{place}" for place, (column, _) in enumerate(given, start=3))
-    return query(dialect, "audit").replace("{where}", where), [value for _, value in given]
+    where = "".join(f" AND {column} = {mark}{place}" for place, column in enumerate(given, start=3))
+    return where, [*given.values()]
 
 
 @cache
-def search_query(dialect: str, where: str) -> str:
-    """The search with the condition that `store/parts/search.py` made; it holds fixed fragments and parameters only."""
-    return query(dialect, "search").replace("{where}", where)
+def search_query(dialect: str, name: str, where: str) -> str:
+    """A search with the condition that `store/parts/search.py` made; it holds fixed fragments and parameters only."""
+    return query(dialect, name).replace("{where}", where)
+
+
+@cache
+def facets_query(dialect: str, name: str, where: str, names: str = "") -> str:
+    """The statement of facets with the condition of a filter, and of the filter's queues alone."""
+    return query(dialect, name).replace("{where}", where).replace("{names}", names)
 
 
 @cache
@@ -78,7 +104,11 @@ def _read(dialect: str) -> tuple[dict[str, str], dict[str, str]]:
             if name in found[kind]:
                 raise ValueError(f"{kind} {name} stands twice in store/{dialect}/queries; the second is in {file.name}")
             found[kind][name] = text.strip() if kind == "name" else COMMENT.sub("", text).strip()
-    return found["name"], {**found["fragment"], "columns": ", ".join(f"jobs.{column}" for column in COLUMNS)}
+    return found["name"], {
+        **found["fragment"],
+        "columns": ", ".join(f"jobs.{column}" for column in COLUMNS),
+        "brief_columns": ", ".join(BRIEF.get(column, f"jobs.{column}") for column in COLUMNS),
+    }
 
 
 def _expand(text: str, fragments: dict[str, str]) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
 
+from windlass.cli.parse.complete import complete_name
 from windlass.cli.parse.filter_args import join_words
 from windlass.cli.parse.find_jobs import find_one, read_pages
 from windlass.cli.parse.options import USUAL_ROWS, count_option
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
 from windlass.cli.show.output import Cell, Column, id_cell, print_json, print_table, print_text
+from windlass.documents import audit_document
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -35,6 +37,8 @@ COLUMNS = (
 @click.command(short_help="Show how jobs ended, and what operators did.")
 @click.option("--job", metavar="ID", help="Only rows about this job.")
 @click.option("--action", metavar="ACTION", help="Only this action, such as JOB_DEAD.")
+@click.option("--tenant", metavar="TENANT", shell_complete=complete_name("tenant"), help="Only this tenant's jobs.")
+@click.option("--actor", metavar="ACTOR", help="Only what this actor did.")
 @count_option
 @click.option("--below", type=int, metavar="NUMBER", help="Begin below this row, for the next page.")
 @store_options
@@ -43,6 +47,8 @@ def audit(
     ctx: click.Context,
     job: str | None,
     action: str | None,
+    tenant: str | None,
+    actor: str | None,
     limit: int,
     below: int | None,
     app: str | None,
@@ -52,25 +58,28 @@ def audit(
     """Show the audit, newest first: the end of each job, and what operators did.
 
     The actions on a job are JOB_SUCCEEDED (or the job type's own action), JOB_EXHAUSTED_RETRIES, JOB_DEAD,
-    JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED, JOB_REPLAYED, JOB_RESUMED and JOB_DISCARDED. The rows of
-    GATE_PAUSED, GATE_DRAINED, GATE_RESUMED, LIMIT_HELD, LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED, TENANT_WEIGHED and
-    SCHEDULE_… name the gate, key, budget, tenant or schedule instead of a job. A row without an actor was written by
-    the engine. In a pipe: one line per row, with tabs between the columns and the time in UTC.
+    JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED, JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED and JOB_REVEALED. The
+    rows of GATE_PAUSED, GATE_DRAINED, GATE_RESUMED, LIMIT_HELD, LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED,
+    TENANT_WEIGHED, TOKEN_… and SCHEDULE_… name the gate, key, budget, tenant, token or schedule instead of a job. A row
+    without an actor was written by the engine. In a pipe: one line per row, with tabs between the columns and the time
+    in UTC.
     """
     settings = load_settings(url, app)
     id = None if job is None else _parse_job(ctx, settings, job)
     action = None if action is None else action.upper()
-    found = call_store(settings, lambda store: _read(store, id, action, limit + 1, below))
+    chosen = {"action": action, "tenant": tenant, "actor": actor}
+    found = call_store(settings, lambda store: _read(store, id, chosen, limit + 1, below))
     page, more = found[:limit], len(found) > limit
     if as_json:
         print_json({"audit": [*map(audit_document, page)], "next": page[-1].number if more else None})
         return
     if not page:
-        _print_nothing_found(settings, id, action, below)
+        _print_nothing_found(settings, id, chosen, below)
         return
     print_table(COLUMNS, [_row(row) for row in page])
     if more and sys.stdout.isatty():
-        given = {"--job": job, "--action": action, "-n": None if limit == USUAL_ROWS else str(limit)}
+        options = {"--job": job, "--action": action, "--tenant": tenant, "--actor": actor}
+        given = options | {"-n": None if limit == USUAL_ROWS else str(limit)}
         words = [word for name, value in given.items() if value is not None for word in (name, value)]
         print_text(f"more: windlass audit {join_words([*words, '--below', str(page[-1].number)])}", style="dim")
 
@@ -91,29 +100,15 @@ def _parse_job(ctx: click.Context, settings: Settings, typed: str) -> UUID:
         raise JobNotFound(f"{error}; for a job that no longer exists, write the whole id") from None
 
 
-async def _read(store: Store, job: UUID | None, action: str | None, limit: int, below: int | None) -> list[AuditRow]:
+async def _read(
+    store: Store, job: UUID | None, chosen: dict[str, str | None], limit: int, below: int | None
+) -> list[AuditRow]:
     return await read_pages(
-        lambda size, below: store.audit(job=job, action=action, page=size, below=below),
+        lambda size, below: store.audit(job=job, **chosen, page=size, below=below),
         limit,
         below,
         lambda row: row.number,
     )
-
-
-def audit_document(row: AuditRow) -> dict[str, Any]:
-    """A row as `--json` prints it."""
-    return {
-        "number": row.number,
-        "at": row.at,
-        "action": row.action,
-        "actor": row.actor,
-        "job": row.job,
-        "type": row.type,
-        "queue": row.queue,
-        "tenant": row.tenant,
-        "reason": row.reason,
-        "subject": row.subject,
-    }
 
 
 def _row(row: AuditRow) -> list[Cell]:
@@ -133,11 +128,15 @@ def action_style(action: str) -> str:
     return {SUCCEEDED: "green", DEAD: "red", EXHAUSTED: "red", CANCELLED: "magenta"}.get(action, "")
 
 
-def _print_nothing_found(settings: Settings, job: UUID | None, action: str | None, below: int | None) -> None:
+def _print_nothing_found(
+    settings: Settings, job: UUID | None, chosen: dict[str, str | None], below: int | None
+) -> None:
     from windlass.clock import spell
     from windlass.store import masked
 
-    what = " ".join(filter(None, (f"of job {job}" if job else "", f"with the action {action}" if action else "")))
+    terms = [f"of job {job}"] if job else []
+    terms += [f"with the {name} {value}" for name, value in chosen.items() if value is not None]
+    what, action = " ".join(terms), chosen["action"]
     place = f" below {below}" if below is not None else ""
     print_text(
         f"the audit has no row {what}{place}".rstrip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +30,7 @@ from windlass.cli.show.output import (
     print_table,
     print_text,
 )
+from windlass.documents import budget_document
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -107,20 +108,6 @@ def format_window(seconds: float | None) -> str:
     return spelled_window(seconds)
 
 
-def budget_document(row: BudgetRow) -> dict[str, Any]:
-    """A budget as `--json` prints it."""
-    return {
-        "kind": row.kind,
-        "name": row.name,
-        "cents": row.cents,
-        "seconds": row.seconds,
-        "spent": row.spent,
-        "left": row.left,
-        "open": not row.is_spent,
-        "until": row.until,
-    }
-
-
 # Changes
 
 
@@ -143,7 +130,7 @@ def set_budget(
     CENTS is a whole number; with 0 no job starts. Windows are counted in UTC: days begin at midnight, months on the
     first, spans and weeks from the beginning of 1970. Cents already spent in the current window count.
     """
-    from windlass.admin import budget
+    from windlass.methods.admin import budget
 
     parse_spender("set", tenant, queue)
     if per is None:

@@ -93,4 +93,6 @@ def _format_value(settings: Settings, name: str, item: Field[Any]) -> str:
         return f"{value / 2**20:g}M"
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "–"
     return str(value)

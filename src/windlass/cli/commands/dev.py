@@ -7,17 +7,22 @@ waits for the next change.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from windlass.cli.commands.web import LOOPBACK, PORT
 from windlass.cli.exit_codes import NO_READER, TRY_AGAIN
 from windlass.cli.parse.options import lifeline_option
 from windlass.cli.parse.program_argument import find_program, program_argument
 from windlass.cli.show.output import print_note
+from windlass.errors import ConfigError
 
 if TYPE_CHECKING:
+    import socket
+
     from windlass.app import Windlass
     from windlass.declare.registry import Registry
 
@@ -39,8 +44,14 @@ concurrency = click.option("--concurrency", type=click.IntRange(min=1), help="Jo
 @program_argument("target")
 @concurrency
 @level
+@click.option("--port", type=click.IntRange(1, 65_535), help=f"The dashboard's port; {PORT} or the next free one.")
+@click.option(
+    "--web/--no-web", default=True, show_default=True, help="Whether to serve the dashboard and the HTTP API."
+)
 @click.pass_context
-def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_level: str) -> None:
+def dev(
+    ctx: click.Context, target: str | None, concurrency: int | None, log_level: str, port: int | None, web: bool
+) -> None:
     """Run a program while you write it: migrate, run its jobs, print them, and restart when a file changes.
 
     TARGET is a file such as app.py, or package.module:app; also -a or WINDLASS_APP. Without it, the command takes the
@@ -55,12 +66,16 @@ def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_lev
     target = find_program("dev", target)
     parsed = parse(target)
     arguments = ["_dev", target, "--log-level", log_level]
+    listening = _listen(port) if web else None
+    if listening is not None:
+        arguments += ["--listening", str(listening.fileno())]
     if concurrency is not None:
         arguments += ["--concurrency", str(concurrency)]
     watched = [Path.cwd()]
     if parsed.root is not None and not parsed.root.is_relative_to(Path.cwd()):
         watched.append(parsed.root)
-    ctx.exit(asyncio.run(Reloader(arguments, watched).run()))
+    kept = () if listening is None else (listening.fileno(),)
+    ctx.exit(asyncio.run(Reloader(arguments, watched, kept).run()))
 
 
 @click.command("_dev", hidden=True)
@@ -68,8 +83,16 @@ def dev(ctx: click.Context, target: str | None, concurrency: int | None, log_lev
 @concurrency
 @level
 @lifeline_option
+@click.option("--listening", type=int)
 @click.pass_context
-def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_level: str, lifeline: int | None) -> None:
+def dev_worker(
+    ctx: click.Context,
+    target: str,
+    concurrency: int | None,
+    log_level: str,
+    lifeline: int | None,
+    listening: int | None,
+) -> None:
     """The child process of `windlass dev`."""
     from windlass.cli.process.child import leave_interrupts_to_parent
     from windlass.cli.process.run_worker import run_worker
@@ -87,13 +110,43 @@ def dev_worker(ctx: click.Context, target: str, concurrency: int | None, log_lev
     if not _prepare(app, target):
         ctx.exit(TRY_AGAIN)
     lines = JobLines(stop_own_process, options=_show_options(settings.url, target))
-    run_worker(
-        lambda: app.worker(concurrency=concurrency),
-        subscribers=(lines,),
-        lifeline=lifeline,
-        interrupts=False,
-    )
+    with _serve(app, listening):
+        run_worker(
+            lambda: app.worker(concurrency=concurrency),
+            subscribers=(lines,),
+            lifeline=lifeline,
+            interrupts=False,
+        )
     ctx.exit(NO_READER if lines.has_no_reader else 0)
+
+
+def _listen(port: int | None) -> socket.socket | None:
+    """The socket that every child serves: the link stays the same when the program restarts. None without the extra."""
+    from windlass.cli.commands.web import check_installed, take_port
+
+    try:
+        check_installed()
+    except ConfigError as error:
+        print_note(str(error))
+        return None
+    return take_port(port)
+
+
+def _serve(app: Windlass, inherited: int | None) -> AbstractContextManager[object]:
+    """The HTTP API beside the worker, for this machine alone."""
+    if inherited is None:
+        return nullcontext()
+    import os
+    import socket
+
+    from windlass.web.server import BackgroundServer, address
+
+    os.set_inheritable(inherited, False)
+    listening = socket.socket(fileno=inherited)
+    link = address(LOOPBACK, listening)
+    click.echo(f"dashboard: {link}", err=True)
+    click.echo(f"HTTP API: {link}/api/v1", err=True)
+    return BackgroundServer(app, listening)
 
 
 def _show_options(url: str, target: str) -> str:

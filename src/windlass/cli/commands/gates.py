@@ -21,11 +21,12 @@ from windlass.cli.show.output import (
     print_table,
     print_text,
 )
+from windlass.documents import gate_document
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from windlass.admin import GateName
+    from windlass.methods.admin import GateName
     from windlass.model.admission import Closure, Gate
     from windlass.store.protocol import Store
 
@@ -113,18 +114,6 @@ def audit_subject(gate: Gate) -> str:
     return "all" if gate.kind == "all" else f"{gate.kind}:{gate.name}"
 
 
-def gate_document(gate: Gate) -> dict[str, Any]:
-    """A gate as `--json` prints it."""
-    return {
-        "kind": gate.kind,
-        "name": gate.name,
-        "state": gate.state,
-        "reason": gate.reason,
-        "actor": gate.actor,
-        "since": gate.since,
-    }
-
-
 # Changes
 
 
@@ -179,7 +168,7 @@ def _change(
     url: str | None,
     as_json: bool,
 ) -> None:
-    from windlass.admin import checked_reason
+    from windlass.methods.admin import checked_reason
 
     target = parse_target(verb, queue, type, tenant, everything)
     why = checked_reason(reason)
@@ -197,7 +186,7 @@ def _change(
 async def _set_gate(
     store: Store, target: GateName, state: str, reason: str | None, actor: str
 ) -> tuple[bool, list[Gate], set[str]]:
-    from windlass.admin import turn
+    from windlass.methods.admin import turn
     from windlass.model.admission import GateState
 
     known = await read_known_names(store, target.kind)

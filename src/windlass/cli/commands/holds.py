@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -64,24 +63,13 @@ def _parse_duration(time: str) -> float:
 
 
 async def _hold(store: Store, key: str, span: float, actor: str) -> float:
+    from windlass.methods.admin import refuse_bare_name
+
     rows = await store.limits()
-    _refuse_bare_name(key, rows)
+    refuse_bare_name(key, rows)
     await store.hold_back(key, span, actor=actor)
     suggest_name("key", key, [row.key for row in rows])
     return await store.held_for(key)
-
-
-def _refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
-    """Where a limit has a key per value, no job counts against the bare name: a hold of it would have no effect."""
-    from windlass.errors import AdmissionError
-
-    own = [row.key for row in rows if row.name == key and row.key != key]
-    shared = any(row.key == key and (row.used or row.waiting) for row in rows)
-    if own and not shared:
-        raise AdmissionError(
-            f"{key} has a key per value; name one, as in {own[0]} (windlass limits {join_words([key])} lists them); "
-            "for all of them: windlass gates pause --type …"
-        )
 
 
 @click.command("release", short_help="End a hold of a key.")
@@ -105,7 +93,7 @@ def release(key: str, app: str | None, url: str | None, as_json: bool) -> None:
 
 
 async def _release(store: Store, key: str, actor: str) -> tuple[bool, LimitRow]:
-    from windlass.reads import unknown_key
+    from windlass.methods.reads import unknown_key
 
     released = await store.end_hold(key, actor=actor)
     for row in await store.limits(key):

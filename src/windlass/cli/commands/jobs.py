@@ -12,6 +12,7 @@ from uuid import UUID
 import click
 
 from windlass.cli.commands.bulk import COMMANDS
+from windlass.cli.commands.rerun import rerun
 from windlass.cli.commands.signal import signal
 from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, filter_argument, join_words, parse_filter, parse_ids
@@ -98,7 +99,7 @@ def jobs() -> None:
     """
 
 
-for command in (*COMMANDS, signal):
+for command in (*COMMANDS, rerun, signal):
     jobs.add_command(command)
 
 
@@ -123,7 +124,7 @@ def list_jobs(
     In a pipe: one line per job, with the whole id first and tabs between the columns.
     """
     from windlass.clock import SystemClock
-    from windlass.reads import read_jobs
+    from windlass.methods.reads import read_jobs
 
     filter = parse_filter(words)
     settings, label = load_settings(url, app), load_labels(app)
@@ -168,9 +169,9 @@ def _row(job: JobRow, now: datetime) -> list[Cell]:
 
 def describe_job(job: JobRow) -> str:
     """The most important facts about a job in its state; of a job that does not start, the reason."""
-    from windlass.cli.show.job_json import summarize_failure
     from windlass.clock import spell
     from windlass.model.state import State
+    from windlass.policy.reports.story import summarize_failure
 
     failure, held = job.failure(), "" if job.why is None else job.why.text
     error = "" if failure is None else summarize_failure(failure)
@@ -256,8 +257,8 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
     settings, label = load_settings(url, app), load_labels(app)
     job, details = call_store(settings, lambda store: _read_job(ctx, store, id))
     if as_json:
-        from windlass.cli.show.job_details import details_document
         from windlass.cli.show.job_json import job_document
+        from windlass.documents import details_document
 
         print_json({**job_document(job, label(job)), **details_document(details)})
         return
@@ -268,7 +269,7 @@ def show(ctx: click.Context, id: str, full: bool, app: str | None, url: str | No
 
 
 async def _read_job(ctx: click.Context, store: Store, id: str) -> tuple[Job, JobDetails]:
-    from windlass.reads import read_details
+    from windlass.methods.story import read_details
 
     job = await find_one(ctx, store, id)
     return job, await read_details(store, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +24,7 @@ from windlass.cli.show.output import (
     print_table,
     print_text,
 )
+from windlass.documents import limit_document, limit_use_document
 
 if TYPE_CHECKING:
     from windlass.model.admission import LimitRow
@@ -108,21 +109,6 @@ def _print_nothing_found(name: str | None) -> None:
         print_text(f"no key of {name!r} is in use; see all keys: windlass limits", err=True)
 
 
-def limit_document(row: LimitRow) -> dict[str, Any]:
-    """A key as `--json` prints it."""
-    return {
-        "key": row.key,
-        "name": row.name,
-        "most": row.most,
-        "used": row.used,
-        "period": row.period,
-        "burst": row.burst if row.period is not None else None,
-        "waiting": row.waiting,
-        "free_in": row.room_in,
-        "held": row.held,
-    }
-
-
 # One key
 
 
@@ -132,14 +118,12 @@ def limit_document(row: LimitRow) -> dict[str, Any]:
 def show(key: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Show the jobs that hold a slot of KEY, and the next ten jobs that wait for one, in the order they will start."""
     from windlass.clock import SystemClock
-    from windlass.reads import read_limit_use
+    from windlass.methods.reads import read_limit_use
 
     found = call_store(load_settings(url, app), lambda store: read_limit_use(store, key))
     now = SystemClock().now()
     if as_json:
-        holders = [_holder_document(found, job) for job in found.holders]
-        waiters = [_waiter_document(job) for job in found.waiters]
-        print_json({**limit_document(found.limit), "holders": holders, "waiters": waiters})
+        print_json(limit_use_document(found))
         return
     _print_key(found.limit)
     _print_holders(found, now)
@@ -210,26 +194,3 @@ def _print_waiters(found: LimitUse, now: datetime) -> None:
             for job in found.waiters
         ],
     )
-
-
-def _holder_document(found: LimitUse, job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "type": job.type,
-        "tenant": job.tenant,
-        "queue": job.queue,
-        "worker": job.worker,
-        "worker_name": None if job.worker is None else found.workers.get(job.worker),
-        "since": job.claimed_at,
-    }
-
-
-def _waiter_document(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "type": job.type,
-        "tenant": job.tenant,
-        "queue": job.queue,
-        "priority": job.priority,
-        "run_at": job.run_at,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +22,7 @@ from windlass.cli.show.output import (
     print_text,
 )
 from windlass.clock import format_span
+from windlass.documents import queue_document
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,7 +61,7 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
     rows, gates = call_store(settings, _read)
     now = SystemClock().now()
     if as_json:
-        print_json({"queues": [_document(row) for row in rows]})
+        print_json({"queues": [queue_document(row) for row in rows]})
         return
     for gate in gates:
         _print_gate(gate, now)
@@ -78,7 +79,7 @@ def queues(app: str | None, url: str | None, as_json: bool) -> None:
 
 async def _read(store: Store) -> tuple[list[QueueRow], list[Gate]]:
     """The queues, and the closed gates of queues and of everything."""
-    from windlass.reads import read_queues
+    from windlass.methods.reads import read_queues
 
     gates = [gate for gate in await store.gates() if gate.is_closed and gate.kind in ("all", "queue")]
     return await read_queues(store), gates
@@ -98,11 +99,11 @@ def _row(row: QueueRow) -> list[Cell]:
     abandoned = row.lag is not None and not row.workers
     return [
         Cell(row.queue, "bold red" if abandoned else ""),
-        number_cell(row.queued),
-        number_cell(row.running),
-        number_cell(row.failed, "yellow" if row.failed else "dim"),
-        number_cell(row.waiting, "" if row.waiting else "dim"),
-        number_cell(row.dead, "red" if row.dead else "dim"),
+        number_cell(row.queued, most=row.counted),
+        number_cell(row.running, most=row.counted),
+        number_cell(row.failed, "yellow" if row.failed else "dim", most=row.counted),
+        number_cell(row.waiting, "" if row.waiting else "dim", most=row.counted),
+        number_cell(row.dead, "red" if row.dead else "dim", most=row.counted),
         lag_cell(row.lag, "yellow" if (row.lag or 0.0) > LATE else ""),
         Cell(str(row.workers), "bold red" if abandoned else ""),
         Cell(row.gate, STYLES[row.gate]),
@@ -116,17 +117,3 @@ def _print_unserved(row: QueueRow, app: str | None) -> None:
         err=True,
     )
     print_text(f"  → windlass worker {app or 'app.py'} --queue {shlex.quote(row.queue)}", err=True)
-
-
-def _document(row: QueueRow) -> dict[str, Any]:
-    return {
-        "queue": row.queue,
-        "queued": row.queued,
-        "running": row.running,
-        "failed": row.failed,
-        "waiting": row.waiting,
-        "dead": row.dead,
-        "lag": row.lag,
-        "workers": row.workers,
-        "gate": row.gate,
-    }

@@ -53,8 +53,8 @@ def list_schedules(app: str | None, url: str | None, as_json: bool) -> None:
     `late`: a tick is due for more than 30 seconds, so no worker of its program is running. `over`: the schedule does
     not tick again. In a pipe: one line per schedule, with tabs between the columns and times in UTC.
     """
-    from windlass.cli.show.schedule_report import schedule_document
-    from windlass.reads import read_schedules
+    from windlass.documents import schedule_document
+    from windlass.methods.reads import read_schedules
 
     settings = load_settings(url, app)
     rows = call_store(settings, read_schedules)
@@ -118,7 +118,8 @@ def show(name: str, app: str | None, url: str | None, as_json: bool) -> None:
 
     Times are in the schedule's own time zone, and in this machine's where that is another time.
     """
-    from windlass.cli.show.schedule_report import print_schedule, schedule_document, tick_document
+    from windlass.cli.show.schedule_report import print_schedule
+    from windlass.documents import schedule_document, tick_document
 
     row, ticks = call_store(load_settings(url, app), lambda store: _read(store, name))
     if as_json:
@@ -150,7 +151,7 @@ def pause(name: str, reason: str | None, app: str | None, url: str | None, as_js
 
     Repeating the command changes nothing, unless another --reason is given.
     """
-    from windlass.admin import checked_reason
+    from windlass.methods.admin import checked_reason
 
     why = checked_reason(reason)
     _operate(
@@ -295,37 +296,14 @@ def forget(name: str, yes: bool, app: str | None, url: str | None, as_json: bool
     the command refuses while the schedule is not late and a worker is alive, unless you add --yes. To stop a schedule:
     windlass schedules pause.
     """
+    from windlass.handles.schedule import forget as forget_schedule
+
     settings = load_settings(url, app)
-
-    async def act(store: Store) -> None:
-        if not yes:
-            await _check_forgettable(store, name)
-        await store.forget_schedule(name, actor=settings.acting)
-
-    call_store(settings, act)
+    call_store(settings, lambda store: forget_schedule(store, name, force=yes, actor=settings.acting))
     if as_json:
         print_json({"name": name, "forgotten": True})
     else:
         print_text(f"{name} is forgotten", style="green")
-
-
-async def _check_forgettable(store: Store, name: str) -> None:
-    """The store does not know which program declares a schedule. One that ticks in time while a worker is alive may
-    still be declared."""
-    from windlass.cli.show.schedule_report import format_relative
-    from windlass.errors import ScheduleError
-
-    row = await _find(store, name)
-    if row.late is not None or not any(worker.alive for worker in await store.workers()):
-        return
-    evidence = f"it fired {format_relative(row.last_at, row.now)}" if row.last_at is not None else "it is not late"
-    quoted = shlex.quote(name)
-    raise ScheduleError(
-        f"schedule {name!r} is not forgotten: {evidence} and a worker is alive, so a program may still declare it,\n"
-        "  and would bring it back when its next worker starts\n"
-        f"  → windlass schedules pause {quoted}   to stop it, or, if no program declares it any more:\n"
-        f"  → windlass schedules forget {quoted} --yes"
-    )
 
 
 def _operate(
@@ -340,7 +318,8 @@ def _operate(
     hint: str | None = None,
 ) -> None:
     """Change the schedule, and print its new state."""
-    from windlass.cli.show.schedule_report import describe_state, print_fires, schedule_document
+    from windlass.cli.show.schedule_report import describe_state, print_fires
+    from windlass.documents import schedule_document
     from windlass.policy.cron import describe
 
     settings = load_settings(url, app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +22,7 @@ from windlass.cli.show.output import (
     print_text,
     wrap,
 )
+from windlass.documents import tenant_document
 
 if TYPE_CHECKING:
     from windlass.model.admission import TenantRow
@@ -58,7 +59,7 @@ def list_tenants(app: str | None, url: str | None, as_json: bool) -> None:
     settings = load_settings(url, app)
     rows = call_store(settings, lambda store: store.tenants())
     if as_json:
-        print_json({"tenants": [_document(row) for row in rows]})
+        print_json({"tenants": [tenant_document(row) for row in rows]})
         return
     if not rows:
         from windlass.store import masked
@@ -74,24 +75,12 @@ def _row(row: TenantRow) -> list[Cell]:
     return [
         Cell(row.name),
         Cell(f"{row.weight:g}"),
-        number_cell(row.queued),
-        number_cell(row.running),
-        number_cell(row.parked, "yellow" if row.parked else "dim"),
+        number_cell(row.queued, most=row.counted),
+        number_cell(row.running, most=row.counted),
+        number_cell(row.parked, "yellow" if row.parked else "dim", most=row.counted),
         lag_cell(row.lag),
         number_cell(row.cents, "" if row.cents else "dim"),
     ]
-
-
-def _document(row: TenantRow) -> dict[str, Any]:
-    return {
-        "tenant": row.name,
-        "weight": row.weight,
-        "queued": row.queued,
-        "running": row.running,
-        "parked": row.parked,
-        "lag": row.lag,
-        "cents": row.cents,
-    }
 
 
 @tenants.command("weigh", cls=NegativeNumbersCommand, short_help="Set the weight of a tenant.")
@@ -100,7 +89,7 @@ def _document(row: TenantRow) -> dict[str, Any]:
 @store_options
 def weigh(tenant: str, weight: str, app: str | None, url: str | None, as_json: bool) -> None:
     """Set the weight of TENANT: a number above 0, such as 3 or 0.5. Without one, a tenant has weight 1."""
-    from windlass.admin import check_name, checked_weight
+    from windlass.methods.admin import check_name, checked_weight
 
     check_name("tenant", tenant)
     given = _parse_weight(remove_shield(weight))

@@ -1,8 +1,9 @@
-"""`windlass workers`: each worker with its state, queues, running jobs and lease."""
+"""`windlass workers`: each worker with its state, queues, running jobs and lease, or each of its processors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,14 +11,18 @@ from windlass.cli.parse.store_option import call_store, load_settings, store_opt
 from windlass.cli.show.output import (
     Cell,
     Column,
+    age_cell,
     format_age,
+    format_count,
     id_cell,
     print_json,
     print_table,
     print_text,
 )
+from windlass.documents import worker_document
 
 if TYPE_CHECKING:
+    from windlass.model.processors import ProcessorRow
     from windlass.model.rows import WorkerRow
 
 COLUMNS = (
@@ -32,26 +37,43 @@ COLUMNS = (
 )
 STYLES = {"busy": "green", "idle": "green", "silent": "yellow", "dead": "red"}
 
+PROCESSOR_COLUMNS = (
+    Column("WORKER", spare=1),
+    Column("PROCESSOR", flexible=True),
+    Column("STATE"),
+    Column("FOR", right=True),
+    Column("TYPE", flexible=True, spare=2),
+    Column("JOB"),
+)
+PROCESSOR_STYLES = {"busy": "green", "idle": "dim", "error": "red"}
+
 
 @click.command(short_help="Show each worker: state, queues, running jobs, lease.")
+@click.option("--processors", is_flag=True, help="Show each processor of the live workers, with its job.")
 @store_options
-def workers(app: str | None, url: str | None, as_json: bool) -> None:
+def workers(app: str | None, url: str | None, as_json: bool, processors: bool) -> None:
     """Show each worker in the store.
 
     Busy and idle workers are alive. The lease of a silent worker has expired: a sweep will mark it dead. The jobs of
     a dead worker are released, and its row is removed when it holds no job.
+
+    With --processors, each processor of the live workers is shown as it was at the last beat: idle, busy with a job, or
+    in error, because its last job did not stop in time.
     """
     settings = load_settings(url, app)
-    rows = call_store(settings, lambda store: store.workers())
+    rows = call_store(settings, lambda store: store.workers(processors=processors or as_json))
     if as_json:
-        print_json({"workers": [_document(row) for row in rows]})
+        print_json({"workers": [worker_document(row) for row in rows]})
         return
     if not rows:
         from windlass.store import masked
 
         print_text(f"no worker is registered in {masked(settings.url)}; start one: windlass worker app.py", err=True)
         return
-    print_table(COLUMNS, [_row(row) for row in rows])
+    if processors:
+        _print_processors([row for row in rows if row.alive])
+    else:
+        print_table(COLUMNS, [_row(row) for row in rows])
 
 
 def _row(row: WorkerRow) -> list[Cell]:
@@ -74,15 +96,23 @@ def _row(row: WorkerRow) -> list[Cell]:
     ]
 
 
-def _document(row: WorkerRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "state": row.state,
-        "queues": row.queues,
-        "types": row.types,
-        "running": row.running,
-        "concurrency": row.concurrency,
-        "started_at": row.started_at,
-        "alive_until": row.alive_until,
-    }
+def _print_processors(rows: Sequence[WorkerRow]) -> None:
+    cells = [_processor(row, processor) for row in rows for processor in row.processors]
+    if not cells:
+        print_text("no live worker has reported its processors yet; workers report them with each beat", err=True)
+        return
+    print_table(PROCESSOR_COLUMNS, cells)
+    for row in rows:
+        if row.unlisted:
+            print_text(f"{format_count(row.unlisted, 'processor')} more of {row.name}", style="dim", err=True)
+
+
+def _processor(row: WorkerRow, processor: ProcessorRow) -> list[Cell]:
+    return [
+        Cell(row.name),
+        Cell(processor.name),
+        Cell(processor.state, PROCESSOR_STYLES[processor.state]),
+        age_cell(processor.since, row.now),
+        Cell(processor.type or ""),
+        Cell("") if processor.job is None else id_cell(processor.job),
+    ]

@@ -19,9 +19,9 @@ from windlass.cli.demo.scene import AttemptGroup, Scene, Sentence, Throughput, T
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import SHORT_ID
 from windlass.cli.show.output import name_command
+from windlass.model.processors import ProcessorState
 from windlass.model.rows import QueueRow
 from windlass.model.state import State
-from windlass.runtime.pool import ProcessorState
 
 STATES = {  # in the order of the bar: colour, sign, name
     State.SUCCEEDED: ("green", "●", "succeeded"),
@@ -49,7 +49,8 @@ def header(scene: Scene, columns: int) -> RenderableType:
     line = Table.grid(expand=True)
     line.add_column()
     line.add_column(justify="right")
-    name = Text.assemble((" windlass demo ", "bold white on blue"), ("  two workers, one SQLite file", "bright_black"))
+    said = (f"  {scene.dashboard}", "bold") if scene.dashboard else ("  two workers, one SQLite file", "bright_black")
+    name = Text.assemble((" windlass demo ", "bold white on blue"), said)
     name.append(f"  ♥ {len(scene.beats)}", "red" if scene.beats else "bright_black")
     if columns >= WITH_IDS:
         name.append(f" heartbeats, every {program.BEAT} s", "bright_black")

@@ -15,8 +15,8 @@ from windlass.cli.demo.scene import Scene, Sentence, Tone, WorkerHealth
 from windlass.cli.demo.summary import Summary
 from windlass.cli.show.live_log import COLOURS, SHORT_ID, uses_colour
 from windlass.cli.show.output import format_count
+from windlass.model.processors import ProcessorState
 from windlass.model.state import State
-from windlass.runtime.pool import ProcessorState
 
 STATUS = 2.0  # seconds between two status lines
 PHASES = 1.0  # seconds between two lines about orders and about jobs at a limit

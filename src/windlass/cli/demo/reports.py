@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.model.processors import ProcessorState
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, Event, JobsRescued, WorkerStarted
 from windlass.observe.logs import EndingTracker, describe_end, escape, shorten_error
-from windlass.runtime.pool import ProcessorState
 
 if TYPE_CHECKING:
     from windlass.runtime.worker import Worker

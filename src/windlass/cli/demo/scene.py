@@ -18,10 +18,10 @@ from windlass.cli.demo import program
 from windlass.cli.demo.reports import Processors, Report, ReportedEnd, Rescued, Slot
 from windlass.model.admission import LimitRow
 from windlass.model.job import Job
+from windlass.model.processors import ProcessorState
 from windlass.model.rows import QueueRow
 from windlass.model.schedule import TickOutcome, TickRow
 from windlass.model.state import FINAL, State
-from windlass.runtime.pool import ProcessorState
 
 KEPT = 200  # attempts, sentences and samples that are kept
 UNREAD_MOST = 2_000  # pieces of news that are kept where the screen takes none
@@ -138,6 +138,7 @@ class Scene:
         self.limits: Sequence[LimitRow] = ()  # of domains, those in use
         self.beats: dict[datetime, UUID] = {}  # ticks that fired, and the job of each
         self.enqueued = 0
+        self.dashboard: str | None = None  # its link; None without the extra `web`
         self._unread: deque[Sentence | ReportedEnd] = deque(maxlen=UNREAD_MOST)
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,9 @@ class Show:
         drawing.add_done_callback(self._on_drawing_end)
         try:
             await self._app.amigrate()
-            with ReportReader(self._folder, self._scene.receive):
+            with self._dashboard(), ReportReader(self._folder, self._scene.receive):
                 await self._perform()
-            summary = await self._sum_up()
+                summary = await self._sum_up()
             self._stage.show(self._scene)
         finally:
             drawing.cancel()
@@ -71,6 +71,19 @@ class Show:
         await _cancel(drawing)
         self._stage.conclude(summary)
         return summary.holds
+
+    def _dashboard(self) -> AbstractContextManager[object]:
+        """The dashboard on this machine, for as long as the demo plays; nothing without the extra `web`."""
+        from windlass.cli.commands.web import LOOPBACK, is_installed, take_port
+
+        if not is_installed():
+            return nullcontext()
+        from windlass.web.server import BackgroundServer, address
+
+        listening = take_port(None)
+        self._scene.dashboard = address(LOOPBACK, listening)
+        self._scene.narrate(f"open the dashboard in a browser: {self._scene.dashboard}/?range=15m", Tone.GOOD)
+        return BackgroundServer(self._app, listening)
 
     def _interrupt(self, number: int) -> None:
         """First signal: stop gracefully. Further signals: the supervisor ends the workers at once."""

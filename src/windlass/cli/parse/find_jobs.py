@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
-from uuid import UUID
 
 import click
 
@@ -37,16 +36,6 @@ async def read_pages(
             break
         below = key(page[-1])
     return found
-
-
-async def for_each_page(store: Store, filter: Filter, use: Callable[[list[Job]], None]) -> None:
-    """Call `use` with each page of the jobs that match; no more than one page is in memory."""
-    below: UUID | None = None
-    while page := await store.search(filter, page=PAGE, below=below):
-        use(page)
-        if len(page) < PAGE:
-            return
-        below = page[-1].id
 
 
 async def find_misspelt_names(store: Store, filter: Filter) -> list[str]:

@@ -12,7 +12,7 @@ from windlass.cli.parse.mistakes import EXAMPLES, HelpfulGroup
 from windlass.cli.show.output import print_note
 
 if TYPE_CHECKING:
-    from windlass.admin import GateName
+    from windlass.methods.admin import GateName
     from windlass.store.protocol import Store
 
 SOON = "workers know within a second"
@@ -69,7 +69,7 @@ def _apply_options(options: Iterable[Callable[[Any], Any]], command: Any) -> Any
 
 def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | None, everything: bool) -> GateName:
     """The one gate that the options name."""
-    from windlass.admin import gate_of
+    from windlass.methods.admin import gate_of
 
     given = {"--queue": queue, "--type": type, "--tenant": tenant, "--all": "" if everything else None}
     named = [option for option, value in given.items() if value is not None]
@@ -85,7 +85,7 @@ def parse_target(verb: str, queue: str | None, type: str | None, tenant: str | N
 
 def parse_spender(verb: str, tenant: str | None, queue: str | None) -> tuple[str, str]:
     """The budget that the options name: `tenant` or `queue`, and its name."""
-    from windlass.admin import spender
+    from windlass.methods.admin import spender
 
     if (tenant is None) == (queue is None):
         what = "name a budget" if tenant is None else "a budget belongs to a tenant or to a queue"

@@ -41,9 +41,9 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("call", "send", "submit", "push", "add", "delay", "apply", "apply_async", "create"), ENQUEUE),
     **dict.fromkeys(("beat", "scheduler", "cron", "rqscheduler", "periodic"), SCHEDULES),
     **dict.fromkeys(("init", "setup", "install", "upgrade", "db", "schema", "makemigrations", "createdb"), MIGRATE),
-    **dict.fromkeys(("check", "health", "healthcheck", "ping", "test", "diagnose"), CHECK),
+    **dict.fromkeys(("check", "healthcheck", "ping", "test", "diagnose"), CHECK),
     **dict.fromkeys(("pause", "open", "drain", "unpause", "suspend"), GATES),
-    **dict.fromkeys(("flower", "dashboard", "web", "ui", "admin", "monitor", "events"), PAGE),
+    **dict.fromkeys(("flower", "dashboard", "ui", "admin", "monitor", "events"), PAGE),
     **dict.fromkeys(("logs", "log", "history", "tail"), HISTORY),
     **{
         verb: f"it is a command of jobs: windlass jobs {verb} ID, or with a filter: windlass jobs {verb} queue:mail"
@@ -52,7 +52,8 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("show", "signal"), "it is a command of jobs: windlass jobs show ID, windlass jobs signal ID NAME"),
     **dict.fromkeys(
         ("requeue", "rerun", "redo"),
-        "to start dead jobs over: windlass jobs replay ID; a failed one: windlass jobs retry ID",
+        "to start dead jobs over: windlass jobs replay ID; a failed one: windlass jobs retry ID; with another input: "
+        "windlass jobs rerun ID",
     ),
     **dict.fromkeys(("revoke", "abort"), "to cancel a job: windlass jobs cancel ID"),
     **dict.fromkeys(("fire", "forget"), "it is a command of schedules: windlass schedules --help"),
@@ -71,7 +72,7 @@ _JOBS: dict[str, str] = {
     ),
     **dict.fromkeys(("stop", "kill", "abort", "revoke"), "to end a job: windlass jobs cancel ID"),
     **dict.fromkeys(
-        ("requeue", "rerun", "restart", "run"),
+        ("requeue", "restart", "run"),
         "to start a dead job over: windlass jobs replay ID; to make a failed one due now: windlass jobs retry ID",
     ),
     **dict.fromkeys(("add", "enqueue", "create", "new"), "to enqueue a job: windlass enqueue app:add 2 3"),
@@ -114,12 +115,19 @@ _TENANTS: dict[str, str] = {
     "show": "windlass tenants lists them; the jobs of one: windlass jobs tenant:acme",
 }
 
+_TOKEN: dict[str, str] = {
+    **dict.fromkeys(("add", "new", "make"), "to create a token: windlass token create ci --role operator"),
+    **dict.fromkeys(("delete", "remove", "rm", "drop"), "to refuse a token from now on: windlass token revoke ci"),
+    "show": "a secret is shown once, when it is created; windlass token lists the tokens without their secrets",
+}
+
 ELSEWHERE: dict[str, dict[str, str]] = {
     "cli": _COMMANDS,
     "jobs": _JOBS,
     "gates": _GATES,
     "schedules": _SCHEDULES,
     "tenants": _TENANTS,
+    "token": _TOKEN,
 }
 """By group: words that other tools use, and what to write."""
 
@@ -139,6 +147,8 @@ EXAMPLES = {
     "schedules edit": "windlass schedules edit nightly --cron '0 3 * * *'",
     "schedules": "windlass schedules {command} nightly",
     "tenants weigh": "windlass tenants weigh acme 3",
+    "token create": "windlass token create ci --role operator",
+    "token revoke": "windlass token revoke ci",
     "worker": "windlass worker app.py --processes 4",
     "workers": "windlass workers; to start one: windlass worker app.py",
 }

@@ -22,8 +22,9 @@ COMMAND = "_WINDLASS_COMMAND"
 class WindlassProcess:
     """One child process: started once, waited for once."""
 
-    def __init__(self, arguments: Sequence[str], *, foreground: bool = False) -> None:
+    def __init__(self, arguments: Sequence[str], *, foreground: bool = False, kept: Sequence[int] = ()) -> None:
         self._arguments = tuple(arguments)
+        self._kept = tuple(kept)  # file descriptors of this process that a foreground child gets under the same numbers
         self._foreground = foreground  # it shares the terminal: a debugger in a handler can read from it
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
@@ -75,7 +76,7 @@ class WindlassProcess:
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,), env=environment)
+            return await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline, *self._kept), env=environment)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

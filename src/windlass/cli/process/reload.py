@@ -24,8 +24,9 @@ MAX_NAMED = 3  # files named in a message
 class Reloader:
     """Starts the child, watches the files, and stops at a signal."""
 
-    def __init__(self, arguments: Sequence[str], directories: Iterable[Path]) -> None:
+    def __init__(self, arguments: Sequence[str], directories: Iterable[Path], kept: Sequence[int] = ()) -> None:
         self._arguments = arguments
+        self._kept = kept  # file descriptors that every child gets
         self._watch = FileWatch(directories)
         self._stopping = asyncio.Event()
         self._signals = 0
@@ -67,7 +68,7 @@ class Reloader:
 
     async def _run_child(self) -> tuple[list[Path], int]:
         """Run one child to its end; returns the files that changed meanwhile, and the exit status."""
-        self._child = child = WindlassProcess(self._arguments, foreground=True)
+        self._child = child = WindlassProcess(self._arguments, foreground=True, kept=self._kept)
         await child.start()
         ended = asyncio.ensure_future(child.wait())
         changed = await self._wait_for_change(ended)

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from windlass.cli.commands.audit import action_style, audit_document
+from windlass.cli.commands.audit import action_style
 from windlass.cli.show.output import format_origin, print_text
 from windlass.clock import to_local
+from windlass.documents import AUDIT_SHOWN
 from windlass.model.flow import FollowUps, Linked
 from windlass.model.job import UNREADABLE, Job
-from windlass.model.rows import JobDetails
+from windlass.model.rows import COUNTED, JobDetails
+from windlass.model.state import State
 
-SHOWN = 20  # children, and rows of the audit
+SHOWN = AUDIT_SHOWN  # children, and rows of the audit
 INDENT = "  "
 
 
 # JSON
-
-
-def details_document(details: JobDetails) -> dict[str, Any]:
-    """What `jobs show --json` adds to a job."""
-    reasons = [msgspec.structs.asdict(reason) for reason in details.reasons]
-    return {
-        "why": reasons[0] if reasons else None,
-        "reasons": reasons,
-        "waits": None if details.waits is None else msgspec.structs.asdict(details.waits),
-        "links": [{"name": link.name.strip(), "id": link.id, "state": link.status} for link in details.links],
-        "steps": details.steps,
-        "signals": details.signals,
-        "audit": [audit_document(row) for row in details.audit[:SHOWN]],
-    }
 
 
 # Text
@@ -63,20 +49,21 @@ def print_links(job: Job, details: JobDetails) -> None:
     """Print the jobs that this job has links to: its children, and the jobs that it depends on."""
     if not details.links:
         return
-    shown, hidden = details.links[:SHOWN], len(details.links) - SHOWN
-    states = Counter(_state(link) for link in details.links)
-    reasons = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+    shown, total = details.links[:SHOWN], sum(details.linked.values())
+    states = sorted(details.linked.items(), key=lambda each: -each[1])
+    reasons = ", ".join(f"{count:,} {_state(state)}" for state, count in states)
     print_text(f"\n{'Linked jobs' if details.foreign else 'Children'}  ({reasons})", style="bold")
     width = max(len(link.name.strip()) for link in shown)
     for link in shown:
-        foreign = "  not its child" if link.id in details.foreign else ""
-        print_text(f"{INDENT}{link.name.strip():<{width}}  {link.id}  {_state(link)}{foreign}", style=_style(link))
-    if hidden > 0:
-        print_text(f"{INDENT}… {hidden:,} more: windlass jobs list parent:{job.id}", style="dim")
+        told = f"{_state(link.status)}{'  not its child' if link.id in details.foreign else ''}"
+        print_text(f"{INDENT}{link.name.strip():<{width}}  {link.id}  {told}", style=_style(link))
+    if total > SHOWN:
+        more = f"{total - SHOWN:,} more" if total <= COUNTED else f"more than {COUNTED - SHOWN:,} more"
+        print_text(f"{INDENT}… {more}: windlass jobs list parent:{job.id}", style="dim")
 
 
-def _state(link: Linked) -> str:
-    return "gone" if link.status is None else link.status.value
+def _state(state: State | None) -> str:
+    return "gone" if state is None else state.value
 
 
 def _style(link: Linked) -> str | None:

@@ -6,22 +6,13 @@ from typing import Any
 
 import msgspec
 
-from windlass.model.job import Failure, Job, stored_documents
-
-LISTED = 120  # characters of an error in a list
+from windlass.model.job import Job, stored_documents
 
 
 def job_document(job: Job, label: str | None = None) -> dict[str, Any]:
     """`job.document()`, with every digit of the stored numbers. `label` is the program's own name for the state."""
     stored = {name: _document(text) for name, text in stored_documents(job).items()}
     return {**job.document(), "label": label, **stored}
-
-
-def summarize_failure(failure: Failure) -> str:
-    """An error on one line: its type, and the first line of its message."""
-    first = failure.message.strip().partition("\n")[0]
-    text = f"{failure.type.rpartition('.')[2]}: {first}" if first else failure.type
-    return text if len(text) <= LISTED else f"{text[:LISTED]}…"
 
 
 def _document(text: str | None) -> msgspec.Raw | str | None:

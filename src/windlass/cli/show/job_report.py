@@ -15,13 +15,13 @@ from windlass.cli.show.job_details import (
     print_audit,
     print_links,
 )
-from windlass.cli.show.job_json import summarize_failure
 from windlass.cli.show.live_log import COLOURS, short_id
 from windlass.cli.show.output import escape_text, format_age, format_count, print_text
 from windlass.clock import format_span, spell, to_local
 from windlass.model.job import DEFAULT_TENANT, Attempt, Job
 from windlass.model.rows import JobDetails, WaitKind
 from windlass.model.state import State
+from windlass.policy.reports.story import story_of, summarize_failure
 from windlass.store.parts.refusals import OPERATIONS
 
 SHOWN_LINES = 20  # of a document or a traceback
@@ -52,6 +52,8 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 def print_job(job: Job, details: JobDetails, now: datetime, *, label: str | None, full: bool) -> None:
     """Print the whole report."""
     why = describe_reason(details)
+    print_text(escape_text(story_of(job, details, now).replace("\N{NO-BREAK SPACE}", " ")))
+    print_text("")
     print_text(f"{job.type}  {_describe_state(job, why, now)}", style=f"bold {COLOURS.get(job.status) or ''}")
     print_text(str(job.id), style="dim")
     print_text("")

@@ -53,8 +53,10 @@ def id_cell(id: UUID, style: str = "") -> Cell:
     return Cell(short_id(id), style, raw=str(id))
 
 
-def number_cell(number: int, style: str = "") -> Cell:
-    return Cell(f"{number:,}", style, raw=str(number))
+def number_cell(number: int, style: str = "", *, most: int | None = None) -> Cell:
+    """A number; one above `most`, up to which the store counted, is shown as `10,000+`."""
+    text = f"{number:,}" if most is None or number <= most else f"{most:,}+"
+    return Cell(text, style, raw=str(number))
 
 
 def age_cell(moment: datetime | None, now: datetime) -> Cell:

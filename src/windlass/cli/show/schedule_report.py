@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -52,46 +51,6 @@ def format_moment(moment: datetime, timing: Timing) -> str:
 
 
 # JSON
-
-
-def schedule_document(row: ScheduleRow) -> dict[str, Any]:
-    """A schedule as `--json` prints it."""
-    timing, job, edited = row.timing, row.job, row.edited
-    return {
-        "name": row.name,
-        "when": describe(timing),
-        "cron": timing.cron,
-        "every": timing.every,
-        "at": timing.at,
-        "tz": timing.tz if timing.cron is not None else None,
-        "catch_up": row.catch_up,
-        "overlap": row.overlap,
-        "type": job.type,
-        "input": msgspec.Raw(job.input.encode()),
-        "queue": job.queue,
-        "tenant": job.tenant,
-        "priority": job.priority,
-        "edited": [] if edited is None else [name for name, _ in _list_edits(row)],
-        "edited_by": row.edited_by,
-        "paused": row.paused,
-        "paused_by": row.paused_by,
-        "paused_at": row.paused_at,
-        "reason": row.reason,
-        "next": list_fires(row),
-        "late": row.late,
-        "last_at": row.last_at,
-        "last_job": row.last_job,
-    }
-
-
-def tick_document(tick: TickRow) -> dict[str, Any]:
-    return {
-        "at": tick.at,
-        "outcome": tick.outcome,
-        "job": tick.job,
-        "noted_at": tick.noted_at,
-        "reason": tick.reason,
-    }
 
 
 # Text

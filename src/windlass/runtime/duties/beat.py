@@ -40,6 +40,7 @@ class Beat:
         on_lost: Callable[[UUID, str], None],
         on_beat: Callable[[Exception | None], None],
         count_leases: Callable[[], int],
+        report: Callable[[], str | None],
     ) -> None:
         self._store = store
         self._worker = worker
@@ -48,6 +49,7 @@ class Beat:
         self._on_lost = on_lost  # called once
         self._on_beat = on_beat  # called after each beat, with the error of one that did not get through
         self._count_leases = count_leases
+        self._report = report  # what the processors do, for the worker's row
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -96,7 +98,9 @@ class Beat:
                 failpoints.hit("beat.before")
             within = left / TRIES_LEFT
             async with asyncio.timeout(within):
-                alive = await heartbeat.beat(self._worker, self._settings.lease, self._count_leases(), within=within)
+                alive = await heartbeat.beat(
+                    self._worker, self._settings.lease, self._count_leases(), self._report(), within=within
+                )
         except Exception as error:  # whatever it was: without its beat a worker would work on, fenced out
             self.cut_off = True
             waited = self._clock.monotonic() - self.renewed

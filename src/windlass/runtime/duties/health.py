@@ -30,6 +30,7 @@ class HealthCheck(Service):
     def _reset_processors(self) -> None:
         reset = self._state.pools.reset()
         for processor in reset:
+            processor.since = self.clock.monotonic()
             log.info("processor %s is idle again", processor.name)
         if reset:  # jobs may wait in memory for just these, and then nothing else would start them
             self._state.signals.processors_reset()

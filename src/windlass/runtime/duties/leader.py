@@ -7,10 +7,11 @@ from windlass.runtime.state import WorkerState
 
 HOUSEKEEPING = "housekeeping"  # the leadership's name in the store
 PRUNE_EVERY = 600.0  # seconds
+SAMPLE_EVERY = 10.0  # seconds: one sample of the depths per span of the figures
 
 
 class Leader(Service):
-    """While it leads: prepares the partitions of history and audit, and drops the old ones."""
+    """While it leads: folds figures, samples depths, prepares partitions of history and audit, drops old ones."""
 
     name = "leader"
 
@@ -25,7 +26,11 @@ class Leader(Service):
         self.leads = await state.store.lead(HOUSEKEEPING, state.worker, state.settings.lease)
         if self.leads:
             now = self.clock.monotonic()
-            if self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY:
+            prunes = self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY
+            if prunes:
                 await state.store.prune(history=state.settings.history, audit=state.settings.audit)
                 self._pruned_at = now
-        return state.settings.lease / 3
+            # After the prune: depths that cannot be read in time must not keep old rows.
+            await state.store.fold_figures(minutes=prunes)
+            await state.store.sample_depths()
+        return min(SAMPLE_EVERY, state.settings.lease / 3)

@@ -36,7 +36,7 @@ from windlass.model.admission import (
 )
 from windlass.model.outcome import Progress, Transition
 from windlass.store.parts.messages import WAKE_GATES
-from windlass.store.parts.statements import Statements, run
+from windlass.store.parts.statements import Rows, Statements, run
 
 T = TypeVar("T")
 
@@ -58,6 +58,10 @@ class AdmissionPart:
 
     async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
         """Run the statements without a transaction: each commits alone."""
+        raise NotImplementedError
+
+    async def _run_list(self, what: str, name: str) -> Rows:
+        """Run one statement that a person asked for, within `read_timeout`."""
         raise NotImplementedError
 
     async def wake(self, message: str) -> None:
@@ -175,10 +179,9 @@ class AdmissionPart:
     # Tenants
 
     async def tenants(self) -> list[TenantRow]:
-        return [
-            TenantRow(name=name, weight=weight, queued=queued, running=running, parked=parked, lag=lag, cents=cents)
-            for name, weight, queued, running, parked, lag, cents in await self._run_one_by_one(lambda: run("tenants"))
-        ]
+        names = TenantRow.__struct_fields__
+        found = await self._run_list("the tenants", "tenants")
+        return [TenantRow(**dict(zip(names, row, strict=True))) for row in found]
 
     async def weigh(self, tenant: str, weight: float, *, actor: str | None = None) -> None:
         def set_it() -> Statements[None]:

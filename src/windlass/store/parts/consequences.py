@@ -230,9 +230,12 @@ def wake_due_jobs(page: int) -> Statements[int]:
 # Operators
 
 
-def record_job_action(action: str, actor: str | None, job: UUID) -> Statements[None]:
-    """Write a row of the audit for an operation; the statement copies queue, type and tenant from the job's row."""
-    yield from run("record_job_action", [{"action": action, "actor": actor, "job": job}])
+def record_job_action(action: str, actor: str | None, job: UUID) -> Statements[bool]:
+    """Write a row of the audit for an operation; the statement copies queue, type and tenant from the job's row.
+
+    Returns False where there is no such job.
+    """
+    return bool((yield from run("record_job_action", [{"action": action, "actor": actor, "job": job}])))
 
 
 def after_operation(verb: Verb, job: UUID, state: State | None, actor: str | None) -> Statements[None]:
@@ -248,6 +251,16 @@ def after_operation(verb: Verb, job: UUID, state: State | None, actor: str | Non
         yield from reopen_waits(job)
     elif verb is Verb.DISCARD:
         yield from run("free_keys", [{"job": job, "status": "discarded"}])
+
+
+def copy_job(new: NewJob, old: UUID) -> Statements[None]:
+    """Write the copy of an old job; a key that another job holds refuses it."""
+    for holder in (yield from enqueue_jobs([new])).values():
+        also = "; discard the old job with it" if holder == old else ""
+        raise TransitionRefused(
+            f"cannot re-run job {old}: the unique key {new.key!r} of its copy belongs to job {holder}{also}; nothing "
+            "was written"
+        )
 
 
 def _retake_key(verb: Verb, job: UUID) -> Statements[None]:

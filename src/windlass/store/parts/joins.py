@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from windlass.model.job import Edge, Policy, Wait
+from windlass.model.job import ABANDONED, Edge, Policy, Wait
 from windlass.model.state import FINAL, State
+from windlass.policy.fingerprint import fingerprint
 from windlass.store.parts.statements import Statements, run, uuid_of
 
 
@@ -232,7 +233,8 @@ def _write_decisions(decided: Decisions) -> Statements[list[UUID]]:
     if decided.wake:
         yield from wake_jobs(decided.wake)
     if decided.bury:
-        ended += [uuid_of(row[0]) for row in (yield from run("bury_waiting", decided.bury))]
+        dead = [{**each, "fingerprint": fingerprint(ABANDONED, str(each["reason"]))} for each in decided.bury]
+        ended += [uuid_of(row[0]) for row in (yield from run("bury_waiting", dead))]
     if decided.cancel:
         ended += [uuid_of(row[0]) for row in (yield from run("cancel_many", decided.cancel))]
     return ended

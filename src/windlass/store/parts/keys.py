@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from windlass.errors import IdempotencyConflict
 from windlass.model.job import Key, NewJob
 from windlass.store.parts.statements import Statements, run, uuid_of
@@ -86,6 +88,11 @@ def _holders(wanted: list[dict[str, object]]) -> Statements[list[Any]]:
             if rest:
                 known |= {(row[0], row[1]): row for row in (yield from run(statement, rest))}
     return list(known.values())
+
+
+def encode_keys(keys: Sequence[Key]) -> str:
+    """The parameter of `held_keys`."""
+    return msgspec.json.encode([{"scope": key.scope, "key": key.key} for key in keys]).decode()
 
 
 def _conflict(key: str, holder: UUID) -> IdempotencyConflict:

@@ -15,8 +15,13 @@ from uuid import UUID
 
 from windlass import failpoints
 from windlass.model.state import State
+from windlass.policy.fingerprint import fingerprint
 
 log = logging.getLogger("windlass")
+
+CRASH = ("WorkerDied", "the worker that held this job died or lost its lease")
+"""The type and the message of the error that a rescue writes. PostgreSQL has them in windlass.crash()."""
+CRASH_FINGERPRINT = fingerprint(*CRASH)
 
 
 class CrashRules(NamedTuple):

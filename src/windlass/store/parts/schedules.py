@@ -211,7 +211,7 @@ def _lock(name: str) -> Statements[ScheduleRow]:
 def not_found(name: str, known: Iterable[str]) -> ScheduleNotFound:
     others = dict.fromkeys(known)
     if others:
-        return ScheduleNotFound(f"there is no schedule {name!r}{suggest(name, others)}")
+        return ScheduleNotFound(f"there is no schedule {name!r}{suggest(name, others)} (list them: windlass schedules)")
     return ScheduleNotFound(
         f"there is no schedule {name!r}, nor any other: declare it with app.schedule({name!r}, …), and start a worker"
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from windlass.model.filter import RANGE, Filter, Kind, Term, Value
+from windlass.model.state import State
 
 MOST_ROWS = 1_000
+MOST_IDS = 10_000
 WHOLE_ID = 36  # characters
 OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "="}
 """A greater age is an earlier time."""
@@ -23,6 +25,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """
 
     any_of: str
+    equal: str
     any_id: str
     part_of_id: str
     like: str
@@ -39,15 +42,79 @@ class Dialect(msgspec.Struct, frozen=True):
     numeral: Callable[[int | float], Any]
 
 
-def where(filter: Filter, dialect: Dialect, first: int) -> tuple[str, list[Any]]:
-    """The condition and its parameters, numbered from `first`."""
+def where(filter: Filter, dialect: Dialect, first: int, tenant: str | None = None) -> tuple[str, list[Any]]:
+    """The condition and its parameters, numbered from `first`.
+
+    With `tenant` only jobs of that tenant match. It is a condition of its own, joined by "and" to the filter's terms,
+    and its value is a parameter: no text of a filter can widen it.
+    """
     conditions: list[str] = ["true"]
     parameters: list[Any] = []
+    if tenant is not None:
+        conditions.append(dialect.any_of.format(column="tenant", n=first))
+        parameters.append(dialect.array([tenant]))
     for term in filter.terms:
         condition, values = _condition(term, dialect, first + len(parameters))
         conditions.append(f"NOT coalesce({condition}, false)" if term.negated else condition)
         parameters += values
     return " AND ".join(conditions), parameters
+
+
+# Facets
+
+MOST_FACETED = 10_001  # jobs: one more than is counted
+MOST_READ = 50_000  # rows of each part, where a filter has only names
+FACETS = ("state", "queue", "type", "tenant", "phase", "pipeline", "reason", "key", "error")
+"""The fields by which matching jobs are counted: those of the statement's fragment `facets_of_matching`."""
+NAMED = {"status", "queue", "type", "tenant"}
+
+
+class FacetParts(msgspec.Struct, frozen=True):
+    """Which parts of the jobs can match a filter of states: each part has an index of its own."""
+
+    claimable: bool  # queued and failed jobs, parked ones included
+    running: bool
+    aside: list[str]
+    ended: bool
+    cancelled: bool
+
+
+def has_only_names(filter: Filter) -> bool:
+    """Whether a filter has only states, queues, types and tenants."""
+    return all(term.column in NAMED for term in filter.terms)
+
+
+def queues_of(filter: Filter) -> Filter:
+    """The terms by which an index of a queue's jobs can be entered."""
+    return Filter("", tuple(term for term in filter.terms if term.column == "queue" and not term.negated))
+
+
+def parts_of(filter: Filter) -> FacetParts:
+    """Failed jobs are read with the queued ones, or alone by the index of jobs that are set aside, and never twice."""
+    states = {state.value for state in State}
+    for term in filter.terms:
+        if term.kind is Kind.STATE:
+            named = {value.text for value in term.values}
+            states = states - named if term.negated else states & named
+    claimable, aside = "queued" in states, {"waiting", "dead"}
+    return FacetParts(
+        claimable=claimable,
+        running="running" in states,
+        aside=sorted(states & (aside if claimable else aside | {"failed"})),
+        ended="succeeded" in states,
+        cancelled="cancelled" in states and "succeeded" not in states,
+    )
+
+
+def collect_facets(fields: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
+    """By field and value, in the order of the rows."""
+    found: dict[str, dict[str, int]] = {field: {} for field in fields}
+    for field, value, jobs in rows:
+        found[field][value] = jobs
+    return found
+
+
+# A condition
 
 
 def _condition(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
@@ -57,6 +124,9 @@ def _condition(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
             conditions.add(dialect.any_of, dialect.array([value.text for value in term.values]))
         case Kind.ID:
             _add_ids(conditions, term, dialect)
+        case Kind.FINGERPRINT:
+            for value in term.values:
+                conditions.add(dialect.equal, value.text)
         case Kind.NUMBER:
             for value, comparison in _compared(term):
                 conditions.add(dialect.number, _float(value), comparison=comparison)
@@ -153,17 +223,21 @@ def glob_pattern(pieces: list[str]) -> str:
 
 
 def _postgres_json(path: Sequence[str], n: int, test: str) -> tuple[str, list[Any]]:
+    # An object or array is no text: `input.login:*a*` would compare the secrets in it, and a reader could guess them.
     walk = (
         f"EXISTS (SELECT FROM (SELECT jobs.{{column}} #> ${n}::text[] AS found) AS place,"
         " LATERAL json_array_elements(CASE json_typeof(place.found) WHEN 'array' THEN place.found"
         " ELSE json_build_array(place.found) END) AS element (found)"
-        f" WHERE place.found IS NOT NULL AND {test})"
+        " WHERE place.found IS NOT NULL AND json_typeof(element.found) NOT IN ('object', 'array')"
+        f" AND {test})"
     )
     return walk, [list(path)]
 
 
 POSTGRES = Dialect(
     any_of="jobs.{column} = ANY (${n}::text[])",
+    # An index on the column and the id has the order of the list; with a list of values it has not.
+    equal="jobs.{column} = ${n}::text",
     any_id="jobs.{column} = ANY (${n}::uuid[])",
     part_of_id="replace(jobs.{column}::text, '-', '') LIKE ${n}::text",
     like="jobs.{column} LIKE ${n}::text ESCAPE '\\'",
@@ -210,6 +284,7 @@ SQLITE_ELEMENT = "CASE element.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'f
 
 SQLITE = Dialect(
     any_of="jobs.{column} IN (SELECT value FROM json_each(?{n}))",
+    equal="jobs.{column} = ?{n}",
     any_id="jobs.{column} IN (SELECT value FROM json_each(?{n}))",
     part_of_id="replace(jobs.{column}, '-', '') LIKE ?{n}",
     like="jobs.{column} GLOB ?{n}",

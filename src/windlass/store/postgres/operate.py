@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from windlass.model import audit
+from windlass.model.job import NewJob
 from windlass.model.state import State, Verb, sources, target
-from windlass.store.parts.consequences import after_operation, record_job_action
+from windlass.store.parts.consequences import after_operation, copy_job, record_job_action
 from windlass.store.postgres import rows
 from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.sql import query
@@ -24,6 +25,20 @@ async def operate(runner: PostgresRunner, connection: Any, verb: Verb, job: UUID
     state = await _change(connection, verb, job)
     await runner.execute(after_operation(verb, job, state, actor))
     return state
+
+
+async def rerun(
+    runner: PostgresRunner, connection: Any, new: NewJob, old: UUID, *, discard: bool, actor: str | None
+) -> None:
+    """Write a copy of the job `old`, which is discarded before if it is still dead.
+
+    The race: two operators discard, or one replays the job meanwhile. The discard waits for the row's lock and finds
+    the job gone or not dead, and then this transaction is rolled back with the copy.
+    """
+    await runner.execute(record_job_action(audit.RERUN, actor, old))  # first: the statement copies from the job's row
+    if discard:
+        await operate(runner, connection, Verb.DISCARD, old, actor)
+    await runner.execute(copy_job(new, old))
 
 
 async def _change(connection: Any, verb: Verb, job: UUID) -> State | None:

@@ -11,7 +11,8 @@ import msgspec
 from windlass.model.flow import Advance
 from windlass.model.job import COLUMNS, Job, NewJob
 from windlass.model.outcome import Transition
-from windlass.model.rows import WorkerRow
+from windlass.model.processors import decode_pools, pool_rows, processor_rows
+from windlass.model.rows import JobState, WorkerRow
 from windlass.model.state import State, target
 from windlass.store.parts.consequences import is_simple
 from windlass.store.postgres.floors import Lane
@@ -38,6 +39,22 @@ def job_to_show(record: Sequence[Any]) -> Job:
         for value in record[:WIDTH]
     ]
     return job(values)
+
+
+def job_state(record: Sequence[Any]) -> JobState:
+    """A record of the statement `states`."""
+    id, tenant, status, attempt, total, processed, failed, updated_at = record
+    at = updated_at if updated_at.tzinfo is not None else updated_at.replace(tzinfo=UTC)  # infinite: as in job_to_show
+    return JobState(
+        id=id,
+        tenant=tenant,
+        state=STATES[status],
+        attempt=attempt,
+        total=total,
+        processed=processed,
+        failed=failed,
+        updated_at=at,
+    )
 
 
 def claim_order(job: Job) -> tuple[Any, ...]:
@@ -115,6 +132,7 @@ def finish_staying_arguments(transitions: Sequence[Transition], *, reach: int) -
         [t.elapsed for t in transitions],
         [t.action for t in transitions],
         reach,
+        [t.fingerprint for t in transitions],
     )
 
 
@@ -148,4 +166,5 @@ def worker(record: Any) -> WorkerRow:
     values = dict(record)
     values["types"] = tuple(values["types"])
     values["queues"] = None if values["queues"] is None else tuple(values["queues"])
-    return WorkerRow(**values)
+    pools = decode_pools(values.pop("pools"))
+    return WorkerRow(**values, pools=pool_rows(pools), processors=processor_rows(pools, values["reported_at"]))

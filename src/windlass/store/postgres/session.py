@@ -10,27 +10,43 @@ from typing import Any, TypeVar
 from windlass.errors import StoreError
 from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
-from windlass.store.parts.statements import Statements
+from windlass.store.parts.statements import Rows, Statements
+from windlass.store.parts.tokens import TokensPart
+from windlass.store.parts.types import TypesPart
 from windlass.store.postgres.connections.pool import ConnectionPool
 from windlass.store.postgres.runner import PostgresRunner
+from windlass.store.read_limit import READ_TIMEOUT, timed_out
 from windlass.store.sql import query
 
 T = TypeVar("T")
 
 
-class Session(AdmissionPart, SchedulesPart):
+class Session(AdmissionPart, SchedulesPart, TypesPart, TokensPart):
     """What every part of the store uses to reach the database."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
         self._pool = pool
         self.contact = pool.contact
+        self.read_timeout = READ_TIMEOUT
         self._to_wake: set[str] = set()
         self._waking: asyncio.Task[None] | None = None
 
     async def _fetch(self, sql: str, *args: Any) -> list[Any]:
         records: list[Any] = await self._pool.run(lambda connection: connection.fetch(sql, *args))
         return records
+
+    async def _fetch_list(self, what: str, sql: str, *args: Any) -> list[Any]:
+        """Read for a person, within `read_timeout`. The driver cancels the statement on the server."""
+
+        async def fetch(connection: Any) -> list[Any]:
+            try:
+                records: list[Any] = await connection.fetch(sql, *args, timeout=self.read_timeout)
+            except TimeoutError as error:
+                raise timed_out(what, self.read_timeout) from error
+            return records
+
+        return await self._pool.run(fetch)
 
     async def _value(self, sql: str, *args: Any) -> Any:
         return await self._pool.run(lambda connection: connection.fetchval(sql, *args))
@@ -55,6 +71,9 @@ class Session(AdmissionPart, SchedulesPart):
     async def _run_in_transaction(self, statements: Callable[[], Statements[T]]) -> T:
         """Run a generator's statements in a transaction of their own. Each try makes the generator anew."""
         return await self._transact(lambda runner, _: runner.execute(statements()))
+
+    async def _run_list(self, what: str, name: str) -> Rows:
+        return await self._fetch_list(what, query("postgres", name))
 
     async def _run_one_by_one(self, statements: Callable[[], Statements[T]]) -> T:
         """Run a generator's statements without a transaction: each statement commits by itself.

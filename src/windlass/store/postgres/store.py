@@ -50,6 +50,7 @@ from windlass.store.postgres.migrator import current
 from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.protocol import Finished, Held, NewWorker, Swept
+from windlass.store.read_limit import READ_TIMEOUT
 from windlass.store.sql import query
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class PostgresStore(PostgresClaims, RescuePart):
         connections: int = 4,
         direct_url: str | None = None,
         pooler: str | None = None,
+        read_timeout: float = READ_TIMEOUT,
     ) -> None:
         self.url = url
         self.direct_url = direct_url or (None if pooler else url)
@@ -81,6 +83,7 @@ class PostgresStore(PostgresClaims, RescuePart):
         super().__init__(ConnectionPool(url, size=size, pooler=self.pooler, contact=Contact(clock)), clock)
         self._for_handlers = asyncio.Semaphore(connections)
         self._sweeps = 0
+        self.read_timeout = read_timeout
 
     async def open(self) -> None:
         await self._pool.open()
@@ -154,6 +157,8 @@ class PostgresStore(PostgresClaims, RescuePart):
             worker.queues,
             worker.types,
             worker.isolates,
+            worker.version,
+            worker.windlass,
         )
 
     async def deregister(self, worker: UUID) -> None:
@@ -359,7 +364,9 @@ class PostgresStore(PostgresClaims, RescuePart):
         for table, age in ((partitions.HISTORY, history), (partitions.AUDIT, audit)):
             await self._pool.run(table.prepare)
             await self._pool.run(partial(table.prune, age=age))
-        for step in ("prune_flow", "prune_admission"):
+        await self.fold_figures(minutes=True)
+        await self._execute(query("postgres", "drop_figures"), history)
+        for step in ("prune_flow", "prune_admission", "prune_types"):
             while await self._value(query("postgres", step), history, PRUNE_PAGE) == PRUNE_PAGE:
                 pass
 
@@ -374,6 +381,16 @@ class PostgresStore(PostgresClaims, RescuePart):
             )
         except operate.NotAllowed:
             raise refusal(verb, job, await self.find(job)) from None
+
+    async def rerun(self, job: NewJob, *, discard: bool = False, actor: str | None = None) -> None:
+        assert job.copied_from is not None
+        old = job.copied_from
+        try:
+            await self._transact(
+                lambda runner, connection: operate.rerun(runner, connection, job, old, discard=discard, actor=actor)
+            )
+        except operate.NotAllowed:
+            raise refusal(Verb.DISCARD, old, await self.find(old)) from None
 
 
 def _is_unreadable(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 from windlass.model.state import State
 from windlass.store.parts.admission import release_slots
 from windlass.store.parts.consequences import bury_crashed
-from windlass.store.parts.rescue import CrashRules
+from windlass.store.parts.rescue import CRASH_FINGERPRINT, CrashRules
 from windlass.store.postgres import rows
 from windlass.store.postgres.runner import PostgresRunner
 from windlass.store.protocol import RESCUES_PER_CRASH
@@ -25,7 +25,7 @@ async def rescue(
     """
     max_rescues = RESCUES_PER_CRASH * rules.max_crashes
     arguments = (rules.max_crashes, max_rescues, page, list(jobs), only, rules.crash_counts, rules.blames)
-    records = await connection.fetch(query("postgres", "rescue"), *arguments)
+    records = await connection.fetch(query("postgres", "rescue"), *arguments, CRASH_FINGERPRINT)
     await runner.execute(bury_crashed((r["id"], r["reason"]) for r in records if r["status"] == State.DEAD))
     await runner.execute(release_slots(r["limits"] for r in records))
     return [rows.STATES[record["status"]] for record in records]

@@ -6,10 +6,12 @@ Times are microseconds since the epoch. PostgreSQL has functions of the same nam
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import msgspec
 
 from windlass.model.job import Failure
+from windlass.store.parts.rescue import CRASH
 from windlass.store.sqlite.rows import micros, moment, span
 
 UNLIMITED = 1_000_000
@@ -92,16 +94,40 @@ def _past(attempts: str | None) -> list[msgspec.Raw]:
 
 def crash(attempt: int, now: int) -> str:
     """The error that a rescue writes for an attempt that ended with its worker."""
+    type, message = CRASH
     failure = Failure(
-        type="WorkerDied",
-        message="the worker that held this job died or lost its lease",
+        type=type,
+        message=message,
         attempt=attempt,
         attempted_at=moment(now),
     )
     return msgspec.json.encode(failure).decode()
 
 
+def add_up(one: str, other: str) -> str:
+    """Two histograms, added up."""
+    return msgspec.json.encode(sum_lists(msgspec.json.decode(one), msgspec.json.decode(other))).decode()
+
+
+def sum_lists(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(one, other, fillvalue=0)]
+
+
+class Total:
+    """The aggregate sum_of_histograms(). SQLite has a total() of its own."""
+
+    def __init__(self) -> None:
+        self._sum: list[int] = []
+
+    def step(self, histogram: str, /) -> None:
+        self._sum = sum_lists(self._sum, msgspec.json.decode(histogram))
+
+    def finalize(self) -> str:
+        return msgspec.json.encode(self._sum).decode()
+
+
 FUNCTIONS = (
+    ("add_up", 2, add_up),
     ("remember", 2, remember),
     ("crash", 2, crash),
     ("rfc3339", 1, rfc3339),

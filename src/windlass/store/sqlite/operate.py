@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from windlass.model import audit
 from windlass.model.state import State, Verb, sources, target
-from windlass.store.parts.consequences import after_operation, record_job_action
+from windlass.store.parts.consequences import after_operation, copy_job, record_job_action
 from windlass.store.parts.refusals import OPERATIONS, refusal
 from windlass.store.sql import query
 from windlass.store.sqlite import rows
+from windlass.store.sqlite.finish import add_end
 from windlass.store.sqlite.rows import Parameters, array
 
 if TYPE_CHECKING:
     import sqlite3
     from uuid import UUID
 
+    from windlass.model.job import NewJob
     from windlass.store.sqlite.session import Runner
 
 
@@ -38,11 +40,29 @@ def operate(
     raise refusal(verb, job, None if row is None else rows.job(row))
 
 
+def rerun(
+    runner: Runner,
+    connection: sqlite3.Connection,
+    now: int,
+    new: NewJob,
+    old: UUID,
+    *,
+    discard: bool,
+    actor: str | None,
+) -> None:
+    """Write a copy of the job `old`, which is discarded before if it is still dead."""
+    runner.execute(record_job_action(audit.RERUN, actor, old))  # first: the statement copies from the job's row
+    if discard:
+        operate(runner, connection, now, Verb.DISCARD, old, actor)
+    runner.execute(copy_job(new, old))
+
+
 def archive_cancelled(connection: sqlite3.Connection, parameters: Parameters) -> bool:
     """Move one job to the history as cancelled; False when its state does not allow it."""
     if not connection.execute(query("sqlite", "archive_cancelled"), parameters).rowcount:
         return False
     connection.execute(query("sqlite", "delete_archived"), parameters)
+    add_end(connection, parameters["now"], parameters["id"], State.CANCELLED)
     return True
 
 

@@ -12,7 +12,9 @@ import msgspec
 
 from windlass.model.flow import Waiting
 from windlass.model.job import COLUMNS, Job, Lease
-from windlass.model.rows import AuditRow, WorkerRow
+from windlass.model.processors import decode_pools, pool_rows, processor_rows
+from windlass.model.reports.error_groups import FailedJob
+from windlass.model.rows import AuditRow, JobState, WorkerRow
 from windlass.model.state import State, sources, target
 from windlass.store.protocol import NewWorker
 
@@ -133,6 +135,7 @@ def transition_parameters(transition: Transition, now: int) -> Parameters:
         "crashes": transition.crashes,
         "output": transition.output,
         "error": transition.error,
+        "fingerprint": transition.fingerprint,
         "entry": transition.entry,
         "reason": transition.reason,
         "elapsed": span(transition.elapsed),
@@ -176,13 +179,17 @@ def worker_parameters(worker: NewWorker, now: int) -> Parameters:
         "queues": None if worker.queues is None else array(worker.queues),
         "types": array(worker.types),
         "isolates": worker.isolates,
+        "version": worker.version,
+        "windlass": worker.windlass,
         "now": now,
     }
 
 
 def worker_row(row: Sequence[Any], now: int) -> WorkerRow:
     """A row of the statement `workers`."""
-    ident, name, started_at, alive_until, dead, idle, queues, types, concurrency, running = row
+    (ident, name, started_at, alive_until, dead, idle, queues, types, concurrency, running, *about, held_at, text) = row
+    version, windlass = about
+    pools, reported_at = decode_pools(text), None if held_at is None else moment(held_at)
     return WorkerRow(
         id=UUID(ident),
         name=name,
@@ -195,6 +202,42 @@ def worker_row(row: Sequence[Any], now: int) -> WorkerRow:
         concurrency=concurrency,
         running=running,
         now=moment(now),
+        version=version,
+        windlass=windlass,
+        reported_at=reported_at,
+        pools=pool_rows(pools),
+        processors=processor_rows(pools, reported_at),
+    )
+
+
+def job_state(row: Sequence[Any]) -> JobState:
+    """A row of the statement `states`."""
+    ident, tenant, status, attempt, total, processed, failed, updated_at = row
+    return JobState(
+        id=UUID(ident),
+        tenant=tenant,
+        state=State(status),
+        attempt=attempt,
+        total=total,
+        processed=processed,
+        failed=failed,
+        updated_at=moment(updated_at),
+    )
+
+
+def failed_job(row: Sequence[Any], now: int) -> FailedJob:
+    """A row of the statement `errors`."""
+    ident, fingerprint, status, queue, type, tenant, worker, at = row
+    return FailedJob(
+        id=UUID(ident),
+        fingerprint=fingerprint,
+        state=State(status),
+        queue=queue,
+        type=type,
+        tenant=tenant,
+        worker=None if worker is None else UUID(worker),
+        at=moment(at),
+        ago=(now - at) / SECOND,
     )
 
 

@@ -7,12 +7,15 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreRefused, StoreUnavailable
 from windlass.store import migrate
 from windlass.store.contact import Contact
 from windlass.store.parts.admission import AdmissionPart
 from windlass.store.parts.schedules import SchedulesPart
-from windlass.store.parts.statements import Rows, Statement, Statements, execute
+from windlass.store.parts.statements import Rows, Statement, Statements, execute, run
+from windlass.store.parts.tokens import TokensPart
+from windlass.store.parts.types import TypesPart
+from windlass.store.read_limit import READ_TIMEOUT, timed_out
 from windlass.store.sql import query_parts
 from windlass.store.sqlite.connections.file import (
     LOCKED,
@@ -24,6 +27,7 @@ from windlass.store.sqlite.connections.file import (
     connect,
     locate,
     translate_errors,
+    within,
     write_transaction,
 )
 from windlass.store.sqlite.connections.wakeups import notify
@@ -61,7 +65,7 @@ class Runner:
         return answer
 
 
-class Session(AdmissionPart, SchedulesPart):
+class Session(AdmissionPart, SchedulesPart, TypesPart, TokensPart):
     """Runs what the other parts of the store write and read."""
 
     def __init__(self, url: str, *, clock: Clock) -> None:
@@ -69,6 +73,7 @@ class Session(AdmissionPart, SchedulesPart):
         self.url = url
         self.clock = clock
         self.contact = Contact(clock)
+        self.read_timeout = READ_TIMEOUT
         self._path = locate(url)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
@@ -116,17 +121,29 @@ class Session(AdmissionPart, SchedulesPart):
         self.contact.answered()
         return answer
 
+    async def _read_list(self, what: str, step: Step[T]) -> T:
+        """Read for a person, within `read_timeout`."""
+        try:
+            return await self._read(lambda connection, now: within(self.read_timeout, connection, now, step))
+        except StoreRefused as error:
+            if isinstance(error.__cause__, sqlite3.Error) and code(error.__cause__) == sqlite3.SQLITE_INTERRUPT:
+                raise timed_out(what, self.read_timeout) from error.__cause__
+            raise
+
+    async def _run_list(self, what: str, name: str) -> Rows:
+        return await self._read_list(what, lambda connection, now: Runner(connection, now).execute(run(name)))
+
     async def _transact(self, step: Callable[[Runner, sqlite3.Connection, int], T]) -> T:
         """Run `step` in a transaction; workers are woken after the commit."""
         queues: set[str] = set()
 
-        def run(connection: sqlite3.Connection, now: int) -> T:
+        def work(connection: sqlite3.Connection, now: int) -> T:
             runner = Runner(connection, now)
             answer = step(runner, connection, now)
             queues.update(runner.queues)
             return answer
 
-        answer = await self._write(run)
+        answer = await self._write(work)
         self.wake_later(queues)
         return answer
 

@@ -20,12 +20,13 @@ from windlass.store.parts.refusals import signal_refusal
 from windlass.store.parts.rescue import CrashRules, RescuePart
 from windlass.store.parts.statements import run
 from windlass.store.protocol import Claim, Claimed, Finished, NewWorker, Swept
+from windlass.store.read_limit import READ_TIMEOUT
 from windlass.store.sql import query
 from windlass.store.sqlite import bulk, operate, rows, sweep
 from windlass.store.sqlite.claim import Claimer
 from windlass.store.sqlite.connections.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.connections.wakeups import listen, notify
-from windlass.store.sqlite.finish import bury_unreadable, check_verb, record_step, write_all
+from windlass.store.sqlite.finish import bury_unreadable, check_verb, drop_figures, record_step, write_all
 from windlass.store.sqlite.reads import SqliteReads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.session import Runner
@@ -48,9 +49,10 @@ HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get 
 class SqliteStore(SqliteReads, RescuePart):
     """Implements `store.protocol.Store`."""
 
-    def __init__(self, url: str, *, clock: Clock, hold: float = HOLD) -> None:
+    def __init__(self, url: str, *, clock: Clock, hold: float = HOLD, read_timeout: float = READ_TIMEOUT) -> None:
         super().__init__(url, clock=clock)
         self._hold = hold
+        self.read_timeout = read_timeout
         self._claimer = Claimer(clock)
         # Handlers' transactions take turns here. At the file's lock they would use up the busy timeout.
         self._turn = asyncio.Lock()
@@ -231,7 +233,12 @@ class SqliteStore(SqliteReads, RescuePart):
         def prune_admission(connection: sqlite3.Connection, now: int) -> int:
             return sweep.prune_admission(connection, now, span(history), HISTORY_PAGE)
 
-        for step in (drop, drop_audit, prune, prune_admission):
+        def prune_types(connection: sqlite3.Connection, now: int) -> int:
+            return sweep.prune_types(connection, now, span(history), HISTORY_PAGE)
+
+        await self.fold_figures(minutes=True)
+        await self._write(lambda connection, now: drop_figures(connection, now, span(history)))
+        for step in (drop, drop_audit, prune, prune_admission, prune_types):
             while await self._write(step) == HISTORY_PAGE:
                 pass
 
@@ -246,3 +253,12 @@ class SqliteStore(SqliteReads, RescuePart):
         elif state is State.QUEUED:
             notify(self._path, "*")
         return state
+
+    async def rerun(self, job: NewJob, *, discard: bool = False, actor: str | None = None) -> None:
+        assert job.copied_from is not None
+        old = job.copied_from
+        await self._transact(
+            lambda runner, connection, now: operate.rerun(
+                runner, connection, now, job, old, discard=discard, actor=actor
+            )
+        )

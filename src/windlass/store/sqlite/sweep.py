@@ -8,8 +8,10 @@ from uuid import UUID
 from windlass.model.state import CLAIMABLE, State, Verb
 from windlass.store.parts.admission import release_slots
 from windlass.store.parts.consequences import after_operation, bury_crashed
+from windlass.store.parts.rescue import CRASH_FINGERPRINT
 from windlass.store.protocol import RESCUES_PER_CRASH
 from windlass.store.sql import query, query_parts
+from windlass.store.sqlite.finish import add_end
 from windlass.store.sqlite.operate import archive_cancelled
 from windlass.store.sqlite.rows import SECOND, array, keys_of, named, numbered
 
@@ -51,9 +53,13 @@ def rescue(
         "page": page,
         "jobs": array(jobs),
         "only": only,
+        "fingerprint": CRASH_FINGERPRINT,
         "now": now,
     }
     rows = connection.execute(query("sqlite", "rescue"), parameters).fetchall()
+    for ident, status, *_ in rows:
+        if status == State.DEAD:
+            add_end(connection, now, ident, State.DEAD)
     runner.execute(bury_crashed((UUID(ident), reason) for ident, status, _, reason in rows if status == State.DEAD))
     runner.execute(release_slots(keys_of(limits) for _, _, limits, _ in rows))
     return [State(status) for _, status, _, _ in rows]
@@ -69,6 +75,8 @@ def rescue_bare(runner: Runner, connection: sqlite3.Connection, now: int, rules:
     """Give back one orphan with the smallest possible write."""
     parameters = {"id": str(job), **rules._asdict(), "now": now}
     rows = connection.execute(query("sqlite", "rescue_bare"), parameters).fetchall()
+    if any(status == State.DEAD for status, _ in rows):
+        add_end(connection, now, job, State.DEAD)
     runner.execute(release_slots(keys_of(limits) for _, limits in rows))
     return [State(status) for status, _ in rows]
 
@@ -100,6 +108,11 @@ def prune_flow(connection: sqlite3.Connection, now: int, history: int, page: int
 def prune_admission(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
     """Delete one page of each kind of admission's old rows; returns the size of the largest page."""
     return _prune(connection, "prune_admission", history, now, page)
+
+
+def prune_types(connection: sqlite3.Connection, now: int, history: int, page: int) -> int:
+    """Delete one page of types that no worker announced for `history` microseconds, and that none runs."""
+    return _prune(connection, "prune_types", history, now, page)
 
 
 def _prune(connection: sqlite3.Connection, step: str, history: int, now: int, page: int) -> int:

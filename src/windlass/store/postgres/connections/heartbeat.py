@@ -19,16 +19,18 @@ class PostgresHeartbeat:
         self._pooler = pooler
         self._connection: Any = None
 
-    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
+    async def beat(
+        self, worker: UUID, lease: float, held: int = 0, pools: str | None = None, *, within: float | None = None
+    ) -> bool:
         try:
             async with asyncio.timeout(within):
-                return await self._beat(worker, lease, held, within or CONNECT_TIMEOUT)
+                return await self._beat((worker, lease, held, pools), within or CONNECT_TIMEOUT)
         except Exception as error:
             raise translate_error(error, self._address) from error
 
-    async def _beat(self, worker: UUID, lease: float, held: int, within: float) -> bool:
+    async def _beat(self, values: tuple[Any, ...], within: float) -> bool:
         async def renew(connection: Any) -> bool:
-            return bool(await connection.fetchval(query("postgres", "beat"), worker, lease, held))
+            return bool(await connection.fetchval(query("postgres", "beat"), *values))
 
         try:
             if self._connection is None or self._connection.is_closed():

@@ -103,30 +103,6 @@ UPDATE windlass.budgets
  WHERE budgets.kind = locked.kind AND budgets.name = locked.name
 RETURNING budgets.kind, budgets.name
 
--- name: tenants
--- List the tenants that have a weight or jobs, or that cost something in the last 24 hours.
-WITH counted AS (
-    SELECT tenant,
-           count(*) FILTER (WHERE {claimable_status})::int AS queued,
-           count(*) FILTER (WHERE status = 'running')::int AS running,
-           count(*) FILTER (WHERE parked_on IS NOT NULL)::int AS parked,
-           extract(epoch FROM windlass.now() - min(run_at) FILTER (WHERE {overdue}))::float8 AS lag
-      FROM windlass.jobs
-     GROUP BY tenant
-), cost AS (
-    SELECT tenant, sum(cents)::bigint AS cents
-      FROM windlass.ledger
-     WHERE at > windlass.now() - interval '24 hours'
-     GROUP BY tenant
-)
-SELECT name, coalesce(tenants.weight, 1.0), coalesce(counted.queued, 0), coalesce(counted.running, 0),
-       coalesce(counted.parked, 0), counted.lag, coalesce(cost.cents, 0)
-  FROM (SELECT name FROM windlass.tenants UNION SELECT tenant FROM counted UNION SELECT tenant FROM cost) AS names
-  LEFT JOIN windlass.tenants USING (name)
-  LEFT JOIN counted ON counted.tenant = names.name
-  LEFT JOIN cost ON cost.tenant = names.name
- ORDER BY name
-
 -- name: set_weight
 -- Set a tenant's weight. Returns a row if the weight changed.
 --

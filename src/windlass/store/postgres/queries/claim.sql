@@ -120,18 +120,10 @@ open_lanes AS MATERIALIZED (
 status = 'running', token = $3::uuid, fence = fence + 1, worker = $1::uuid, attempt = attempt + 1,
            claimed_at = windlass.now(), started_at = windlass.now(), updated_at = windlass.now()
 
--- name: lanes
--- List where claimable jobs are: one row per (queue, phase rank, priority, tenant, limited), in the order of a claim.
---
---   $1 types that the worker knows
---
--- A loose index scan: each step jumps to the first entry after the lane it knows, so that the cost is one descent per
--- lane and not one row per job.
--- `next_in` is the time until the lane's first job that is not due yet, for a worker that wants to sleep until then. It
--- counts known types only: otherwise the worker would wake for jobs that it cannot run.
--- `written` is set if that job was due when its row was written: then the clock was set back since. A time more than
--- ten years ahead is no clock's time and does not count.
-WITH RECURSIVE lane AS (
+-- fragment: all_lanes
+-- Every lane, by a loose index scan: each step jumps to the first entry after the lane it knows, so that the cost is one
+-- descent per lane and not one row per job.
+lane AS (
     (SELECT queue, phase_rank, -priority AS urgency, tenant, limits IS NOT NULL AS limited
        FROM windlass.jobs
       WHERE {in_claim_index}
@@ -149,6 +141,17 @@ WITH RECURSIVE lane AS (
          ORDER BY queue, phase_rank, (-priority), tenant, (limits IS NOT NULL)
          LIMIT 1) AS following
 )
+
+-- name: lanes
+-- List where claimable jobs are: one row per (queue, phase rank, priority, tenant, limited), in the order of a claim.
+--
+--   $1 types that the worker knows
+--
+-- `next_in` is the time until the lane's first job that is not due yet, for a worker that wants to sleep until then. It
+-- counts known types only: otherwise the worker would wake for jobs that it cannot run.
+-- `written` is set if that job was due when its row was written: then the clock was set back since. A time more than
+-- ten years ahead is no clock's time and does not count.
+WITH RECURSIVE {all_lanes}
 SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited,
        coalesce(tenants.weight, 1.0) AS weight,
        ahead.next_in, ahead.written, extract(epoch FROM windlass.now())::float8 AS clock,

@@ -5,7 +5,7 @@
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
         finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
         failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-        error, attempts, followed, follow_ups, key_scope, limits
+        error, attempts, followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
 
 -- fragment: ended
 -- Move jobs that ended to the history, each under its lease. The parameters are those of `finish`.
@@ -23,8 +23,8 @@ WITH ending AS MATERIALIZED (
            jobs.claimed_at, jobs.priority, jobs.max_attempts, jobs.crashes, jobs.rescues, jobs.phase_rank,
            jobs.cancel_requested, jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace,
            jobs.input, jobs.error AS last_error, jobs.output AS last_output, jobs.attempts, jobs.followed,
-           jobs.follow_ups, jobs.key_scope, jobs.limits, ending.status, ending.output, ending.error, ending.entry,
-           ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
+           jobs.follow_ups, jobs.key_scope, jobs.limits, jobs.fingerprint, jobs.error_at, jobs.error_worker,
+           ending.status, ending.output, ending.error, ending.entry, ending.elapsed, ending.total, ending.processed, ending.failed, ending.cost_cents, ending.attempt,
            ending.reason, ending.action
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
@@ -37,10 +37,44 @@ WITH ending AS MATERIALIZED (
            crashes, rescues, phase_rank, total, processed, failed, cancel_requested, status, tenant, queue, type, phase,
            pipeline, key, trace, reason, input, coalesce(output, last_output), coalesce(error, last_error),
            CASE WHEN entry IS NULL THEN attempts ELSE windlass.remember(attempts, entry) END,
-           followed, follow_ups, key_scope, limits
+           followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
       FROM deleted
     RETURNING id, status, limits
 )
+
+-- fragment: figured
+-- Add the attempts that ended to the figures of this span, from the rows of the CTE `attempt`.
+--
+-- The worker's own row is the last lock of its transaction: only a statement that is a transaction of its own adds to it.
+-- A transaction of several statements, such as a handler's ctx.transaction(), may lock other rows later. It gives a new
+-- id as worker: its row conflicts with nothing, so that it and the completer of the same worker cannot deadlock, and
+-- the completer waits for no handler. The groups are sorted, so that two statements lock a worker's rows in one order.
+figured AS (
+    INSERT INTO windlass.figures AS known (
+        at, worker, queue, phase, succeeded, advanced, failed, dead, cancelled, run_seconds, wait_seconds, runs, waits)
+    SELECT to_timestamp(floor(extract(epoch FROM windlass.now())::float8 / 10) * 10), worker, queue, phase,
+           count(*) FILTER (WHERE outcome = 'succeeded'), count(*) FILTER (WHERE outcome = 'advanced'),
+           count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'dead'),
+           count(*) FILTER (WHERE outcome = 'cancelled'), coalesce(sum(ran), 0), coalesce(sum(waited), 0),
+           windlass.histogram(array_agg(ran)), windlass.histogram(array_agg(waited))
+      FROM attempt
+     GROUP BY worker, queue, phase
+     ORDER BY worker, queue, phase
+    ON CONFLICT (at, worker, queue, phase) DO UPDATE
+       SET succeeded = known.succeeded + excluded.succeeded, advanced = known.advanced + excluded.advanced,
+           failed = known.failed + excluded.failed, dead = known.dead + excluded.dead,
+           cancelled = known.cancelled + excluded.cancelled, run_seconds = known.run_seconds + excluded.run_seconds,
+           wait_seconds = known.wait_seconds + excluded.wait_seconds,
+           runs = windlass.add_up(known.runs, excluded.runs), waits = windlass.add_up(known.waits, excluded.waits)
+)
+
+-- fragment: ended_without_worker
+-- An end that no worker wrote: a new id stands for the worker, and nothing ran or waited.
+SELECT (SELECT gen_random_uuid()) AS worker, queue, phase, NULL::float8 AS ran, NULL::float8 AS waited
+
+-- fragment: waited
+-- Seconds from when the job was due to the start of its attempt, `elapsed` seconds ago; never negative.
+greatest(0.0, extract(epoch FROM windlass.now() - run_at)::float8 - elapsed)
 
 -- name: finish
 -- Move jobs that ended to the history, each under its lease: one statement, one round trip. Returns the keys of the
@@ -67,7 +101,11 @@ WITH ending AS MATERIALIZED (
 -- CHECK of the table). A condition on the status would let the planner walk jobs_running, with all its dead entries,
 -- instead of the primary key.
 -- ANY makes PostgreSQL look each id up; a join could walk over the whole index (ARCHITECTURE.md, look-ups).
-{ended}
+{ended}, attempt AS (
+    SELECT CASE WHEN $15::int = 0 THEN worker ELSE (SELECT gen_random_uuid()) END AS worker, queue, phase,
+           status AS outcome, elapsed AS ran, {waited} AS waited
+      FROM deleted
+), {figured}
 SELECT id, status, limits FROM archived
 
 -- name: finish_with_slots
@@ -92,7 +130,12 @@ SELECT id, status, limits FROM archived
            touched_at = windlass.now()
      WHERE key = ANY ((SELECT keys FROM released_slots)::text[]) AND most IS NOT NULL
  RETURNING key, has_parked
-)
+), attempt AS (
+    -- count(): the figures are locked after the counters
+    SELECT worker, queue, phase, status AS outcome, elapsed AS ran, {waited} AS waited
+      FROM deleted
+     WHERE (SELECT count(*) FROM counters_written) >= 0
+), {figured}
 SELECT id, status,
        CASE WHEN row_number() OVER () = 1 THEN (SELECT array_agg(key) FROM counters_written WHERE has_parked) END
   FROM archived
@@ -117,17 +160,20 @@ SELECT id, status,
 --   $14 seconds since the start
 --   $15 actions for the audit
 --   $16 reach, as $15 of `finish`
+--   $17 fingerprints of the errors; null keeps the last one
 --
 -- The rows are locked first and in the order of ids, because an operator's bulk action may hold some of them.
 -- A job with a request to cancel that would become claimable again goes to the history as cancelled instead: after a
 -- request to cancel, the job does not start again.
 WITH ending AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::int[], $6::int[], $7::json[], $8::json[],
-                         $9::text[], $10::int[], $11::int[], $12::int[], $13::bigint[], $14::float8[], $15::text[])
+                         $9::text[], $10::int[], $11::int[], $12::int[], $13::bigint[], $14::float8[], $15::text[],
+                         $17::text[])
         AS ending (id, token, status, delay, attempt, crashes, error, entry, reason, total, processed, failed,
-                   cost_cents, elapsed, action)
+                   cost_cents, elapsed, action, fingerprint)
 ), held AS MATERIALIZED (
-    SELECT ending.*, jobs.cancel_requested AND ending.status <> 'dead' AS cancelled
+    SELECT ending.*, jobs.cancel_requested AND ending.status <> 'dead' AS cancelled, jobs.worker, jobs.queue,
+           jobs.phase, jobs.run_at
       FROM ending
       JOIN windlass.jobs ON jobs.id = ANY (ARRAY[ending.id]) AND jobs.token = ending.token
        AND ($16::int = 2 OR NOT jobs.followed AND ($16::int = 1 OR jobs.limits IS NULL))
@@ -143,7 +189,10 @@ WITH ending AS MATERIALIZED (
            reason = held.reason, total = held.total, processed = held.processed, failed = held.failed,
            cost_cents = held.cost_cents, updated_at = windlass.now(),
            started_at = windlass.now() - make_interval(secs => held.elapsed),
-           finished_at = CASE WHEN held.status = 'dead' THEN windlass.now() END
+           finished_at = CASE WHEN held.status = 'dead' THEN windlass.now() END,
+           fingerprint = coalesce(held.fingerprint, jobs.fingerprint),
+           error_at = CASE WHEN held.fingerprint IS NULL THEN jobs.error_at ELSE windlass.now() END,
+           error_worker = CASE WHEN held.fingerprint IS NULL THEN jobs.error_worker ELSE held.worker END
       FROM held
      WHERE jobs.id = ANY (ARRAY[held.id]) AND NOT held.cancelled
  RETURNING jobs.id, jobs.status, jobs.type, jobs.queue, jobs.tenant, jobs.reason, jobs.limits
@@ -163,7 +212,10 @@ WITH ending AS MATERIALIZED (
            deleted.phase, deleted.pipeline, deleted.key, deleted.trace, deleted.reason, deleted.input, deleted.output,
            coalesce(held.error, deleted.error),
            CASE WHEN held.entry IS NULL THEN deleted.attempts ELSE windlass.remember(deleted.attempts, held.entry) END,
-           deleted.followed, deleted.follow_ups, deleted.key_scope, deleted.limits
+           deleted.followed, deleted.follow_ups, deleted.key_scope, deleted.limits,
+           coalesce(held.fingerprint, deleted.fingerprint),
+           CASE WHEN held.fingerprint IS NULL THEN deleted.error_at ELSE windlass.now() END,
+           CASE WHEN held.fingerprint IS NULL THEN deleted.error_worker ELSE held.worker END
       FROM deleted
       JOIN held USING (id)
     RETURNING id, status, type, queue, tenant, reason, limits
@@ -175,7 +227,13 @@ WITH ending AS MATERIALIZED (
      WHERE kept.status = 'dead' AND held.action IS NOT NULL
     UNION ALL
     SELECT 'JOB_CANCELLED', id, type, queue, tenant, reason FROM archived
-)
+), attempt AS (
+    SELECT CASE WHEN $16::int = 0 THEN held.worker ELSE (SELECT gen_random_uuid()) END AS worker, held.queue,
+           held.phase, written.status AS outcome, elapsed AS ran, {waited} AS waited
+      FROM held
+      JOIN (SELECT id, status FROM kept UNION ALL SELECT id, status FROM archived) AS written USING (id)
+     WHERE written.status IN ('failed', 'dead', 'cancelled')
+), {figured}
 SELECT id, status, limits FROM kept UNION ALL SELECT id, status, limits FROM archived
 
 -- name: advance
@@ -205,36 +263,48 @@ WITH moving AS MATERIALIZED (
         AS moving (id, token, type, queue, phase, phase_rank, max_attempts, output, entry, total, processed, failed,
                    cost_cents, elapsed, delay, limits)
 ), held AS MATERIALIZED (
-    SELECT moving.*, jobs.limits AS left_behind
+    SELECT moving.*, jobs.limits AS left_behind, jobs.queue AS left_queue, jobs.phase AS left_phase, jobs.run_at
       FROM moving
       JOIN windlass.jobs ON jobs.id = ANY (ARRAY[moving.id]) AND jobs.token = moving.token AND NOT jobs.cancel_requested
      ORDER BY moving.id
        FOR UPDATE OF jobs
-)
-UPDATE windlass.jobs
-   SET status = 'queued', token = NULL, worker = NULL, updated_at = windlass.now(),
-       run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
-       type = held.type, queue = held.queue, phase = held.phase, phase_rank = held.phase_rank,
-       max_attempts = held.max_attempts, attempt = 0, crashes = 0, output = held.output, error = NULL, reason = NULL,
-       attempts = CASE WHEN held.entry IS NULL THEN jobs.attempts
-                       ELSE windlass.remember(jobs.attempts, held.entry) END,
-       total = held.total, processed = held.processed, failed = held.failed, cost_cents = held.cost_cents,
-       started_at = windlass.now() - make_interval(secs => held.elapsed),
-       limits = CASE WHEN held.limits IS NOT NULL THEN ARRAY (SELECT json_array_elements_text(held.limits)) END
-  FROM held
- WHERE jobs.id = ANY (ARRAY[held.id])
-RETURNING jobs.id, jobs.status, held.left_behind
+), moved AS (
+    UPDATE windlass.jobs
+       SET status = 'queued', token = NULL, worker = NULL, updated_at = windlass.now(),
+           run_at = coalesce(windlass.now() + make_interval(secs => held.delay), least(jobs.run_at, windlass.now())),
+           type = held.type, queue = held.queue, phase = held.phase, phase_rank = held.phase_rank,
+           max_attempts = held.max_attempts, attempt = 0, crashes = 0, output = held.output, error = NULL, reason = NULL,
+           attempts = CASE WHEN held.entry IS NULL THEN jobs.attempts
+                           ELSE windlass.remember(jobs.attempts, held.entry) END,
+           total = held.total, processed = held.processed, failed = held.failed, cost_cents = held.cost_cents,
+           started_at = windlass.now() - make_interval(secs => held.elapsed),
+           limits = CASE WHEN held.limits IS NOT NULL THEN ARRAY (SELECT json_array_elements_text(held.limits)) END
+      FROM held
+     WHERE jobs.id = ANY (ARRAY[held.id])
+    RETURNING jobs.id, jobs.status, held.left_behind
+), attempt AS (
+    SELECT (SELECT gen_random_uuid()) AS worker, left_queue AS queue, left_phase AS phase, 'advanced' AS outcome,
+           elapsed AS ran, {waited} AS waited
+      FROM held
+      JOIN moved USING (id)
+), {figured}
+SELECT id, status, left_behind FROM moved
 
 -- name: bury_unreadable
 -- Mark a job dead with the least that can be written, under its lease: its outcome could not be stored, or its row
 -- could not be read. Its attempts and its error stay as they are.
 --
 --   $1 id   $2 token   $3 reason
-UPDATE windlass.jobs
-   SET status = 'dead', token = NULL, worker = NULL, reason = $3, finished_at = windlass.now(),
-       updated_at = windlass.now()
- WHERE id = $1 AND token = $2
-RETURNING limits
+WITH buried AS (
+    UPDATE windlass.jobs
+       SET status = 'dead', token = NULL, worker = NULL, reason = $3, finished_at = windlass.now(),
+           updated_at = windlass.now()
+     WHERE id = $1 AND token = $2
+ RETURNING queue, phase, limits
+), attempt AS (
+    {ended_without_worker}, 'dead' AS outcome FROM buried
+), {figured}
+SELECT limits FROM buried
 
 -- name: finished_by_lease
 -- Check whether exactly this lease finished its job. A worker asks when the answer to a commit was lost.

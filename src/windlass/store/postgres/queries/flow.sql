@@ -12,7 +12,7 @@ SELECT job, name, target, place
 -- name: links
 -- List the jobs that a job knows by name, with their current states.
 --
---   $1 id
+--   $1 id   $2 page; null: all of them
 SELECT links.name, links.target, found.status, found.output::text, found.error::text
   FROM windlass.links
   LEFT JOIN LATERAL (
@@ -22,6 +22,7 @@ SELECT links.name, links.target, found.status, found.output::text, found.error::
     LIMIT 1) AS found ON true
  WHERE links.job = $1
  ORDER BY links.place, links.name
+ LIMIT $2::int
 
 -- name: children
 -- Return the jobs that these jobs created, that have not ended and do not run. Running children get a request to
@@ -251,11 +252,11 @@ SELECT waits.job
 -- name: bury_waiting
 -- Mark jobs dead because what they waited for cannot arrive. A row that another transaction holds is skipped.
 --
---   $1 [{id, reason}]
+--   $1 [{id, reason, fingerprint}]
 WITH abandoned AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS abandoned (id uuid, reason text)
+    SELECT * FROM json_to_recordset(CAST($1 AS json)) AS abandoned (id uuid, reason text, fingerprint text)
 ), held AS MATERIALIZED (
-    SELECT abandoned.id, abandoned.reason
+    SELECT abandoned.id, abandoned.reason, abandoned.fingerprint
       FROM abandoned
       JOIN windlass.jobs ON jobs.id = ANY (ARRAY[abandoned.id]) AND jobs.status = 'waiting'
      ORDER BY abandoned.id
@@ -264,14 +265,17 @@ WITH abandoned AS MATERIALIZED (
     UPDATE windlass.jobs
        SET status = 'dead', reason = held.reason, finished_at = windlass.now(), updated_at = windlass.now(),
            error = json_build_object('type', 'Abandoned', 'message', held.reason, 'attempt', jobs.attempt,
-                                     'attemptedAt', windlass.now())
+                                     'attemptedAt', windlass.now()),
+           fingerprint = held.fingerprint, error_at = windlass.now(), error_worker = NULL
       FROM held
      WHERE jobs.id = ANY (ARRAY[held.id])
- RETURNING jobs.id, jobs.type, jobs.queue, jobs.tenant, jobs.reason
+ RETURNING jobs.id, jobs.type, jobs.queue, jobs.phase, jobs.tenant, jobs.reason
 ), audited AS (
     INSERT INTO windlass.audit (action, job, type, queue, tenant, reason)
     SELECT 'JOB_DEAD', id, type, queue, tenant, reason FROM dead
-)
+), attempt AS (
+    {ended_without_worker}, 'dead' AS outcome FROM dead
+), {figured}
 SELECT id FROM dead
 
 -- name: reopen_edges

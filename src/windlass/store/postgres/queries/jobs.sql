@@ -1,4 +1,4 @@
--- Jobs: enqueue, find, search, count.
+-- Jobs: enqueue, find, search.
 
 -- fragment: ids
 -- The ids that $1 carries as JSON: [id].
@@ -50,6 +50,23 @@ SELECT {columns} FROM windlass.jobs WHERE jobs.id = ANY ($1::uuid[])
 UNION ALL
 SELECT {columns} FROM windlass.history AS jobs WHERE jobs.id = ANY ($1::uuid[])
 
+-- name: find_brief
+-- Find jobs by their ids, in whichever table their rows are, without input and output.
+--
+--   $1 ids
+SELECT {brief_columns} FROM windlass.jobs WHERE jobs.id = ANY ($1::uuid[])
+UNION ALL
+SELECT {brief_columns} FROM windlass.history AS jobs WHERE jobs.id = ANY ($1::uuid[])
+
+-- name: states
+-- Read how far jobs are, by their ids, in whichever table their rows are. Documents (input, output, error, attempts) are
+-- left out: a large one is stored apart from its row, and is not read.
+--
+--   $1 ids
+SELECT id, tenant, status, attempt, total, processed, failed, updated_at FROM windlass.jobs WHERE id = ANY ($1::uuid[])
+UNION ALL
+SELECT id, tenant, status, attempt, total, processed, failed, updated_at FROM windlass.history WHERE id = ANY ($1::uuid[])
+
 -- name: search
 -- Find jobs that match a filter, newest first, a page at a time.
 --
@@ -68,24 +85,18 @@ UNION ALL
   ORDER BY jobs.id DESC LIMIT $1)
 ORDER BY id DESC LIMIT $1
 
--- name: count_by_state
--- Count the jobs in each state.
-SELECT status, count(*)::bigint AS jobs FROM windlass.jobs GROUP BY status
+-- name: search_ids
+-- Find jobs as in search, and read only what a bulk action needs of them.
+--
+--   $1 page   $2 begin below this id; null: at the top   $3 … the filter's own
+(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.jobs
+  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
+  ORDER BY jobs.id DESC LIMIT $1)
 UNION ALL
-SELECT status, count(*)::bigint FROM windlass.history GROUP BY status
-
--- name: queues
--- List every queue with its jobs by state, and how long its oldest due job has waited.
-SELECT queue,
-       count(*) FILTER (WHERE status = 'queued') AS queued,
-       count(*) FILTER (WHERE status = 'running') AS running,
-       count(*) FILTER (WHERE status = 'failed') AS failed,
-       count(*) FILTER (WHERE status = 'waiting') AS waiting,
-       count(*) FILTER (WHERE status = 'dead') AS dead,
-       extract(epoch FROM windlass.now() - min(run_at) FILTER (WHERE {overdue}))::float8 AS lag
-  FROM windlass.jobs
- GROUP BY queue
- ORDER BY queue
+(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.history AS jobs
+  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
+  ORDER BY jobs.id DESC LIMIT $1)
+ORDER BY id DESC LIMIT $1
 
 -- name: lock_job
 -- Lock a job that has not ended.

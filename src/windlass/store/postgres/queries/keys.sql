@@ -59,6 +59,18 @@ UPDATE windlass.keys
  WHERE (keys.scope, keys.key) BETWEEN (held.scope, held.key) AND (held.scope, held.key)
 RETURNING keys.scope, keys.key, keys.job, keys.fingerprint
 
+-- name: held_keys
+-- Read which of these keys refuse a new job: those that `take_over_keys` would not take.
+--
+--   $1 [{scope, key}]
+SELECT keys.scope, keys.key, keys.job
+  FROM json_to_recordset(CAST($1 AS json)) AS wanted (scope text, key text)
+  JOIN windlass.keys ON (keys.scope, keys.key) BETWEEN (wanted.scope, wanted.key) AND (wanted.scope, wanted.key)
+ WHERE NOT keys.free AND (keys.until IS NULL OR keys.until > windlass.now())
+   AND NOT EXISTS (SELECT FROM windlass.jobs
+                    WHERE jobs.id = keys.job AND jobs.status <> 'dead' AND NOT jobs.status = ANY (keys.states)
+                   OFFSET 0)
+
 -- name: retake_keys
 -- Give a job that comes back its key again, if the key still belongs to it or is free.
 --

@@ -17,9 +17,11 @@ WITH found AS MATERIALIZED (
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
            windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
            failed, true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error,
-           attempts, followed, follow_ups, key_scope, limits
+           attempts, followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
       FROM deleted
-), requested AS (
+), attempt AS (
+    {ended_without_worker}, 'cancelled' AS outcome FROM deleted
+), {figured}, requested AS (
     UPDATE windlass.jobs SET cancel_requested = true, updated_at = windlass.now()
       FROM found
      WHERE jobs.id = ANY (ARRAY[found.id]) AND found.status = 'running'
@@ -48,12 +50,14 @@ WITH cancelled AS MATERIALIZED (
     SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, windlass.now(), claimed_at, started_at,
            windlass.now(), cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
            failed, true, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, cancel_reason, input, output,
-           error, attempts, followed, follow_ups, key_scope, limits
+           error, attempts, followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
       FROM deleted
 ), audited AS (
     INSERT INTO windlass.audit (action, actor, job, type, queue, tenant, reason)
     SELECT 'JOB_CANCELLED', actor, id, type, queue, tenant, cancel_reason FROM deleted
-)
+), attempt AS (
+    {ended_without_worker}, 'cancelled' AS outcome FROM deleted
+), {figured}
 SELECT id FROM deleted
 
 -- name: retry
@@ -85,10 +89,12 @@ WITH resumed AS (
 INSERT INTO windlass.jobs (
     id, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at, cost_cents, priority,
     attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type, phase, pipeline,
-    key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits)
+    key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits, fingerprint, error_at,
+    error_worker)
 SELECT id, parent, copied_from, fence, windlass.now(), created_at, windlass.now(), claimed_at, started_at, cost_cents,
        priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, tenant, queue, type,
-       phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits
+       phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits, fingerprint,
+       error_at, error_worker
   FROM resumed
 RETURNING status
 

@@ -4,8 +4,9 @@
 -- Insert the row of a worker that starts.
 --
 --   $1 id   $2 name   $3 lease in seconds   $4 concurrency   $5 queues; null: every queue   $6 types   $7 isolates
-INSERT INTO windlass.workers (id, name, alive_until, concurrency, queues, types, isolates)
-VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8), $4, $5::text[], $6::text[], $7)
+--   $8 version of the program   $9 version of Windlass
+INSERT INTO windlass.workers (id, name, alive_until, concurrency, queues, types, isolates, version, windlass)
+VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8), $4, $5::text[], $6::text[], $7, $8, $9)
 
 -- name: deregister
 -- Delete the row of a worker that holds no job. A worker that still holds a job keeps its row: the row names the
@@ -16,12 +17,12 @@ DELETE FROM windlass.workers
  WHERE id = $1 AND NOT EXISTS (SELECT FROM windlass.jobs WHERE jobs.worker = $1 AND jobs.status = 'running')
 
 -- name: beat
--- Renew a worker's lease and write how many jobs it holds. A row that is dead or deleted is not revived: a worker that
--- was declared dead stays dead.
+-- Renew a worker's lease and write how many jobs it holds and what its processors do. A row that is dead or deleted is
+-- not revived: a worker that was declared dead stays dead.
 --
---   $1 id   $2 lease in seconds   $3 jobs held
+--   $1 id   $2 lease in seconds   $3 jobs held   $4 pools as JSON; null: unknown
 UPDATE windlass.workers SET alive_until = windlass.now() + make_interval(secs => $2::float8), held = $3::int,
-       held_at = windlass.now()
+       held_at = windlass.now(), pools = $4::text
  WHERE id = $1 AND NOT dead
 RETURNING true
 
@@ -33,9 +34,12 @@ UPDATE windlass.workers SET idle = $2 WHERE id = $1 AND NOT dead
 
 -- name: workers
 -- List the workers, each with the number of its running jobs.
+--
+--   $1 whether to read the reports of processors
 SELECT id, name, started_at, alive_until, dead, idle, queues, types, concurrency,
        (SELECT count(*)::int FROM windlass.jobs WHERE jobs.worker = workers.id AND jobs.status = 'running') AS running,
-       windlass.now() AS now
+       windlass.now() AS now, version, windlass, held_at AS reported_at,
+       CASE WHEN $1::boolean THEN pools END AS pools
   FROM windlass.workers
  ORDER BY started_at, id
 
@@ -85,6 +89,7 @@ SELECT jobs.id
 --   $5 true: only these ids; false: all except these
 --   $6 crash_counts: a job keeps the attempt that was interrupted, and is dead if it was the last one
 --   $7 blames: whether a crash is counted at all; after an outage a worker's silence is no evidence against its jobs
+--   $8 the fingerprint of the error
 --
 -- The row is taken by (worker, token) as it is now, never by a list that was read earlier: a job that was finished in
 -- between is not there any more. The attempt is not counted. run_at stays, so that the job keeps its place: the rescan
@@ -109,21 +114,25 @@ WITH orphan AS MATERIALIZED (
            CASE WHEN orphan.crashes >= $1::int OR orphan.rescues >= $2::int THEN 'crashed'
                 WHEN orphan.exhausted THEN 'exhausted' END AS reason
       FROM orphan
-)
-UPDATE windlass.jobs
-   SET status = CASE WHEN verdict.reason IS NULL THEN 'queued' ELSE 'dead' END,
-       token = NULL, worker = NULL, run_at = least(jobs.run_at, windlass.now()),
-       attempt = greatest(jobs.attempt - (NOT $6::boolean)::int, 0),
-       crashes = verdict.crashes, rescues = verdict.rescues, reason = verdict.reason,
-       finished_at = CASE WHEN verdict.reason IS NOT NULL THEN windlass.now() END,
-       updated_at = windlass.now(),
-       error = windlass.crash(jobs.attempt),
-       attempts = windlass.remember(jobs.attempts, json_build_object(
-           'attempt', jobs.attempt, 'fence', jobs.fence, 'worker', jobs.worker, 'started_at', jobs.started_at,
-           'finished_at', windlass.now(), 'outcome', 'crashed', 'error', windlass.crash(jobs.attempt)))
-  FROM verdict
- WHERE jobs.id = ANY (ARRAY[verdict.id]) AND jobs.token = verdict.token
-RETURNING jobs.id, jobs.status, jobs.queue, jobs.followed, jobs.limits, jobs.reason
+), rescued AS (
+    UPDATE windlass.jobs
+       SET status = CASE WHEN verdict.reason IS NULL THEN 'queued' ELSE 'dead' END,
+           token = NULL, worker = NULL, run_at = least(jobs.run_at, windlass.now()),
+           attempt = greatest(jobs.attempt - (NOT $6::boolean)::int, 0),
+           crashes = verdict.crashes, rescues = verdict.rescues, reason = verdict.reason,
+           finished_at = CASE WHEN verdict.reason IS NOT NULL THEN windlass.now() END,
+           updated_at = windlass.now(),
+           error = windlass.crash(jobs.attempt), fingerprint = $8, error_at = windlass.now(), error_worker = jobs.worker,
+           attempts = windlass.remember(jobs.attempts, json_build_object(
+               'attempt', jobs.attempt, 'fence', jobs.fence, 'worker', jobs.worker, 'started_at', jobs.started_at,
+               'finished_at', windlass.now(), 'outcome', 'crashed', 'error', windlass.crash(jobs.attempt)))
+      FROM verdict
+     WHERE jobs.id = ANY (ARRAY[verdict.id]) AND jobs.token = verdict.token
+    RETURNING jobs.id, jobs.status, jobs.queue, jobs.phase, jobs.followed, jobs.limits, jobs.reason
+), attempt AS (
+    {ended_without_worker}, status AS outcome FROM rescued WHERE status = 'dead'
+), {figured}
+SELECT id, status, queue, followed, limits, reason FROM rescued
 
 -- name: rescue_bare
 -- Give back one job of a dead worker with the least that can be written, because `rescue` was refused for it. Its
@@ -138,16 +147,20 @@ WITH verdict AS MATERIALIZED (
      WHERE jobs.id = $1 AND jobs.status = 'running'
        AND jobs.worker = ANY (ARRAY (SELECT id FROM windlass.workers WHERE dead))
        FOR UPDATE
-)
-UPDATE windlass.jobs
-   SET status = CASE WHEN verdict.reason IS NULL THEN 'queued' ELSE 'dead' END,
-       token = NULL, worker = NULL, attempt = greatest(jobs.attempt - (NOT $3::boolean)::int, 0),
-       crashes = verdict.crashes, rescues = jobs.rescues + 1, reason = verdict.reason,
-       finished_at = CASE WHEN verdict.reason IS NOT NULL THEN windlass.now() END,
-       updated_at = windlass.now()
-  FROM verdict
- WHERE jobs.id = $1 AND jobs.token = verdict.token
-RETURNING jobs.status, jobs.limits
+), rescued AS (
+    UPDATE windlass.jobs
+       SET status = CASE WHEN verdict.reason IS NULL THEN 'queued' ELSE 'dead' END,
+           token = NULL, worker = NULL, attempt = greatest(jobs.attempt - (NOT $3::boolean)::int, 0),
+           crashes = verdict.crashes, rescues = jobs.rescues + 1, reason = verdict.reason,
+           finished_at = CASE WHEN verdict.reason IS NOT NULL THEN windlass.now() END,
+           updated_at = windlass.now()
+      FROM verdict
+     WHERE jobs.id = $1 AND jobs.token = verdict.token
+ RETURNING jobs.status, jobs.queue, jobs.phase, jobs.limits
+), attempt AS (
+    {ended_without_worker}, status AS outcome FROM rescued WHERE status = 'dead'
+), {figured}
+SELECT status, limits FROM rescued
 
 -- name: cancel_requests
 -- List the running jobs of one worker that have a request to cancel.

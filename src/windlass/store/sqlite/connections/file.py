@@ -27,7 +27,7 @@ from windlass.errors import (
     StoreUnavailable,
     ValueRefused,
 )
-from windlass.store.sqlite.functions import FUNCTIONS
+from windlass.store.sqlite.functions import FUNCTIONS, Total
 from windlass.store.sqlite.rows import micros
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ T = TypeVar("T")
 PREFIX = "sqlite:///"
 OLDEST_SQLITE = (3, 38)  # RETURNING came with 3.35, STRICT tables with 3.37, ->> with 3.38
 PATIENCE = 30.0  # seconds for which a locked file is tried again before "database is locked" is raised
+LOOK_EVERY = 1_000  # steps of SQLite's, some microseconds: how often a read with a time limit looks at the time
 LONGEST_PAUSE = 0.02  # seconds between two tries, at most
 
 LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -85,6 +86,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     )  # reads the file, which may be in recovery
     for name, takes, function in FUNCTIONS:
         connection.create_function(name, takes, function, deterministic=True)
+    connection.create_aggregate("sum_of_histograms", 1, Total)  # type: ignore[arg-type]
     return connection
 
 
@@ -124,6 +126,16 @@ def retry_while_locked(step: Callable[[], T], *, patience: float = PATIENCE, pau
             if code(error) not in LOCKED or time.monotonic() >= end:
                 raise
         time.sleep(random.uniform(0, pause))
+
+
+def within(seconds: float, connection: sqlite3.Connection, now: int, step: Step[T]) -> T:
+    """Run `step`; SQLite interrupts it (SQLITE_INTERRUPT) at its next look at the time after `seconds`."""
+    end = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() >= end, LOOK_EVERY)
+    try:
+        return step(connection, now)
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def code(error: sqlite3.Error) -> int:

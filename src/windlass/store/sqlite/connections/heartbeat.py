@@ -27,7 +27,9 @@ class SqliteHeartbeat:
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
 
-    async def beat(self, worker: UUID, lease: float, held: int = 0, *, within: float | None = None) -> bool:
+    async def beat(
+        self, worker: UUID, lease: float, held: int = 0, pools: str | None = None, *, within: float | None = None
+    ) -> bool:
         with translate_errors(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
@@ -36,7 +38,7 @@ class SqliteHeartbeat:
             # can mark this worker dead.
             with write_transaction(self._connection, patience=lease, pause=PAUSE):
                 now = micros(self._clock.now())
-                parameters = {"id": str(worker), "lease": span(lease), "held": held, "now": now}
+                parameters = {"id": str(worker), "lease": span(lease), "held": held, "pools": pools, "now": now}
                 return self._connection.execute(query("sqlite", "beat"), parameters).rowcount > 0
 
     async def close(self) -> None:

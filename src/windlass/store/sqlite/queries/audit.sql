@@ -1,13 +1,22 @@
 -- Audit: one row per final transition and per operation.
 
 -- name: audit
--- Rows of the audit, newest first. The condition names one job, one action, or both.
+-- Rows of the audit, newest first. The condition names a job, an action, a tenant, an actor, or several of them.
 --   ?1 page   ?2 below this number
 SELECT number, at, action, actor, job, type, queue, tenant, reason, subject
   FROM windlass_audit
  WHERE number < ?2{where}
  ORDER BY number DESC
  LIMIT ?1
+
+-- name: changes
+-- What operators did, newest first, among the newest 5,000 rows: most rows are ends of jobs.
+--   :page
+SELECT number, at, action, actor, job, type, queue, tenant, reason, subject
+  FROM (SELECT * FROM windlass_audit ORDER BY number DESC LIMIT 5000)
+ WHERE actor IS NOT NULL
+ ORDER BY number DESC
+ LIMIT :page
 
 -- name: record_job_action
 -- Write a row of the audit for an operation on a job, which may be in the jobs or in the history.
@@ -19,6 +28,7 @@ SELECT ?2, done.value ->> 'action', done.value ->> 'actor', found.id, found.type
   JOIN (SELECT id, type, queue, tenant, reason FROM windlass_jobs
         UNION ALL
         SELECT id, type, queue, tenant, reason FROM windlass_history) AS found ON found.id = done.value ->> 'job'
+RETURNING job
 
 -- name: record_subject_action
 -- Write a row of the audit for an operation on something that is no job.

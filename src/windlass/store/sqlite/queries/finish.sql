@@ -5,7 +5,7 @@
 id, token, worker, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at,
         finished_at, cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed,
         failed, cancel_requested, status, tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-        error, attempts, followed, follow_ups, key_scope, limits
+        error, attempts, followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
 
 -- name: finish
 -- Copy one finished job to the history, under its lease; `delete_finished` deletes it from the jobs in the same
@@ -20,7 +20,7 @@ SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, 
        max(cost_cents, :cost_cents), priority, :attempt, max_attempts, crashes, rescues, phase_rank, :total, :processed,
        :failed, cancel_requested, :status, tenant, queue, type, phase, pipeline, key, trace, :reason, input,
        coalesce(:output, output), coalesce(:error, error), remember(attempts, :entry), followed, follow_ups,
-       key_scope, limits
+       key_scope, limits, fingerprint, error_at, error_worker
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
 
@@ -33,6 +33,7 @@ SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, 
 --   :delay           microseconds until it is due; null keeps its place
 --   :attempt, :crashes, :entry, :reason, :total, :processed, :failed, :cost_cents
 --   :error           null keeps the last one
+--   :fingerprint     of the error; null keeps the last one
 --   :elapsed         microseconds since the start of the attempt
 --   :now
 UPDATE windlass_jobs
@@ -40,7 +41,9 @@ UPDATE windlass_jobs
        attempt = :attempt, crashes = :crashes, error = coalesce(:error, error),
        attempts = remember(attempts, :entry), reason = :reason, total = :total, processed = :processed,
        failed = :failed, cost_cents = max(cost_cents, :cost_cents), updated_at = :now, started_at = :now - :elapsed,
-       finished_at = CASE WHEN :status = 'dead' THEN :now END
+       finished_at = CASE WHEN :status = 'dead' THEN :now END, fingerprint = coalesce(:fingerprint, fingerprint),
+       error_at = iif(:fingerprint IS NULL, error_at, :now),
+       error_worker = iif(:fingerprint IS NULL, error_worker, worker)
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
 
 -- name: finish_cancelled
@@ -52,7 +55,9 @@ INSERT INTO windlass_history (
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, :now - :elapsed, :now,
        max(cost_cents, :cost_cents), priority, :attempt, max_attempts, :crashes, rescues, phase_rank, :total,
        :processed, :failed, 1, 'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output,
-       coalesce(:error, error), remember(attempts, :entry), followed, follow_ups, key_scope, limits
+       coalesce(:error, error), remember(attempts, :entry), followed, follow_ups, key_scope, limits,
+       coalesce(:fingerprint, fingerprint), iif(:fingerprint IS NULL, error_at, :now),
+       iif(:fingerprint IS NULL, error_worker, worker)
   FROM windlass_jobs
  WHERE id = :id AND token = :token AND status IN (SELECT value FROM json_each(:sources))
    AND cancel_requested AND :status <> 'dead'

@@ -9,7 +9,7 @@ SELECT value ->> 'job', value ->> 'name', value ->> 'target', value ->> 'place',
 
 -- name: links
 -- The jobs that a job knows by name, with their states now.
---   :id
+--   :id   :page; -1: all of them
 SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce(jobs.output, history.output),
        coalesce(jobs.error, history.error)
   FROM windlass_links AS links
@@ -17,6 +17,7 @@ SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce
   LEFT JOIN windlass_history AS history ON history.id = links.target
  WHERE links.job = :id
  ORDER BY links.place, links.name
+ LIMIT :page
 
 -- name: children
 -- The jobs that these jobs created and that have not ended. Running children are asked to stop; the others are
@@ -155,17 +156,24 @@ SELECT job FROM windlass_waits WHERE wake_at <= ?2 ORDER BY wake_at LIMIT (SELEC
 
 -- name: bury_waiting
 -- Waiting jobs are dead, because an awaited job failed.
---   ?1 [{id, reason}]   ?2 now
+--   ?1 [{id, reason, fingerprint}]   ?2 now
 INSERT INTO windlass_audit (at, action, job, type, queue, tenant, reason)
 SELECT ?2, 'JOB_DEAD', jobs.id, jobs.type, jobs.queue, jobs.tenant, lost.value ->> 'reason'
   FROM json_each(?1) AS lost
   JOIN windlass_jobs AS jobs ON jobs.id = lost.value ->> 'id' AND jobs.status = 'waiting'
 -- then
+INSERT INTO windlass_figures (at, worker, queue, phase, dead, runs, waits)
+SELECT ?2 - ?2 % 10000000, lower(hex(randomblob(16))), queue, phase, 1, '[]', '[]'
+  FROM windlass_jobs
+ WHERE id IN (SELECT value ->> 'id' FROM json_each(?1)) AND status = 'waiting'
+-- then
 UPDATE windlass_jobs
    SET status = 'dead', reason = lost.reason, finished_at = ?2, updated_at = ?2,
        error = json_object('type', 'Abandoned', 'message', lost.reason, 'attempt', attempt, 'attemptedAt',
-                           strftime('%Y-%m-%dT%H:%M:%fZ', ?2 / 1000000.0, 'unixepoch'))
-  FROM (SELECT value ->> 'id' AS id, value ->> 'reason' AS reason FROM json_each(?1)) AS lost
+                           strftime('%Y-%m-%dT%H:%M:%fZ', ?2 / 1000000.0, 'unixepoch')),
+       fingerprint = lost.fingerprint, error_at = ?2, error_worker = NULL
+  FROM (SELECT value ->> 'id' AS id, value ->> 'reason' AS reason, value ->> 'fingerprint' AS fingerprint
+          FROM json_each(?1)) AS lost
  WHERE windlass_jobs.id = lost.id AND windlass_jobs.status = 'waiting'
 RETURNING id
 

@@ -1,4 +1,4 @@
--- Jobs: enqueue, find, search, count.
+-- Jobs: enqueue, find, search.
 
 -- name: enqueue
 -- Write new jobs, in the transaction that is open. It has two parameters and built-in functions only, so that it also
@@ -52,6 +52,22 @@ SELECT {columns} FROM windlass_jobs AS jobs WHERE jobs.id IN (SELECT value FROM 
 UNION ALL
 SELECT {columns} FROM windlass_history AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
 
+-- name: find_brief
+-- Jobs by their ids, from the jobs and the history, without input and output.
+--   :ids a JSON array
+SELECT {brief_columns} FROM windlass_jobs AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT {brief_columns} FROM windlass_history AS jobs WHERE jobs.id IN (SELECT value FROM json_each(:ids))
+
+-- name: states
+-- How far jobs are, by their ids, from the jobs and the history, without their documents.
+--   :ids a JSON array
+SELECT id, tenant, status, attempt, total, processed, failed, updated_at
+  FROM windlass_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT id, tenant, status, attempt, total, processed, failed, updated_at
+  FROM windlass_history WHERE id IN (SELECT value FROM json_each(:ids))
+
 -- name: search
 -- Jobs that match a filter, newest first, a page at a time. Ids are UUIDv7, so that their order is the order of
 -- creation, and a page begins below the last id of the one before. The condition is made by store/parts/search.py and
@@ -70,25 +86,19 @@ SELECT * FROM (
      ORDER BY jobs.id DESC LIMIT ?2)
 ORDER BY id DESC LIMIT ?2
 
--- name: count_by_state
--- Jobs by state, in one snapshot.
-SELECT status, count(*) FROM windlass_jobs GROUP BY status
+-- name: search_ids
+-- Jobs as in search, with only what a bulk action needs of them.
+--   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 … the filter's own
+SELECT * FROM (
+    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_jobs AS jobs
+     WHERE jobs.id < coalesce(?3, 'g') AND {where}
+     ORDER BY jobs.id DESC LIMIT ?2)
 UNION ALL
-SELECT status, count(*) FROM windlass_history GROUP BY status
-
--- name: queues
--- Every queue with its jobs by state, and for how many seconds its oldest due job has waited.
---   :now
-SELECT queue,
-       sum(status = 'queued') AS queued,
-       sum(status = 'running') AS running,
-       sum(status = 'failed') AS failed,
-       sum(status = 'waiting') AS waiting,
-       sum(status = 'dead') AS dead,
-       (:now - min(run_at) FILTER (WHERE {claimable_status} AND run_at <= :now)) / 1000000.0 AS lag
-  FROM windlass_jobs
- GROUP BY queue
- ORDER BY queue
+SELECT * FROM (
+    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_history AS jobs
+     WHERE jobs.id < coalesce(?3, 'g') AND {where}
+     ORDER BY jobs.id DESC LIMIT ?2)
+ORDER BY id DESC LIMIT ?2
 
 -- name: lock_job
 -- A job that has not ended.

@@ -39,6 +39,17 @@ SELECT held.key, held.job
 -- Nothing to do: `take_keys` takes over what may be taken over, as SQLite has one writer at a time.
 SELECT NULL, NULL, NULL, NULL WHERE false
 
+-- name: held_keys
+-- Which of these keys refuse a new job: those that `take_keys` would not take over.
+--   :keys [{scope, key}]   :now
+SELECT held.scope, held.key, held.job
+  FROM json_each(:keys) AS wanted
+  JOIN windlass_keys AS held ON held.scope = wanted.value ->> 'scope' AND held.key = wanted.value ->> 'key'
+ WHERE NOT held.free AND (held.until IS NULL OR held.until > :now)
+   AND NOT EXISTS (SELECT 1 FROM windlass_jobs AS jobs
+                    WHERE jobs.id = held.job AND held.states IS NOT NULL AND jobs.status <> 'dead'
+                      AND jobs.status NOT IN (SELECT value FROM json_each(held.states)))
+
 -- name: retake_keys
 -- A job becomes claimable again and takes its key, if the key is still its own or free.
 --   ?1 [id]   ?2 now

@@ -8,13 +8,19 @@ SELECT ?2, 'JOB_CANCELLED', lost.value ->> 'actor', jobs.id, jobs.type, jobs.que
   FROM json_each(?1) AS lost
   JOIN windlass_jobs AS jobs ON jobs.id = lost.value ->> 'id' AND jobs.status IN ('queued', 'failed', 'waiting')
 -- then
+INSERT INTO windlass_figures (at, worker, queue, phase, cancelled, runs, waits)
+SELECT ?2 - ?2 % 10000000, lower(hex(randomblob(16))), queue, phase, 1, '[]', '[]'
+  FROM windlass_jobs
+ WHERE id IN (SELECT value ->> 'id' FROM json_each(?1)) AND status IN ('queued', 'failed', 'waiting')
+-- then
 INSERT INTO windlass_history (
     {history_columns})
 SELECT jobs.id, jobs.token, jobs.worker, jobs.parent, jobs.copied_from, jobs.fence, jobs.run_at, jobs.created_at, ?2,
        jobs.claimed_at, jobs.started_at, ?2, jobs.cost_cents, jobs.priority, jobs.attempt, jobs.max_attempts,
        jobs.crashes, jobs.rescues, jobs.phase_rank, jobs.total, jobs.processed, jobs.failed, 1, 'cancelled',
        jobs.tenant, jobs.queue, jobs.type, jobs.phase, jobs.pipeline, jobs.key, jobs.trace, lost.value ->> 'reason',
-       jobs.input, jobs.output, jobs.error, jobs.attempts, jobs.followed, jobs.follow_ups, jobs.key_scope, jobs.limits
+       jobs.input, jobs.output, jobs.error, jobs.attempts, jobs.followed, jobs.follow_ups, jobs.key_scope, jobs.limits,
+       jobs.fingerprint, jobs.error_at, jobs.error_worker
   FROM json_each(?1) AS lost
   JOIN windlass_jobs AS jobs ON jobs.id = lost.value ->> 'id' AND jobs.status IN ('queued', 'failed', 'waiting')
 -- then
@@ -45,10 +51,12 @@ UPDATE windlass_jobs
 INSERT INTO windlass_jobs (
     id, parent, copied_from, fence, run_at, created_at, updated_at, claimed_at, started_at, cost_cents, priority,
     attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, status, tenant, queue, type,
-    phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits)
+    phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits, fingerprint,
+    error_at, error_worker)
 SELECT id, parent, copied_from, fence, :now, created_at, :now, claimed_at, started_at, cost_cents, priority,
        attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, 'queued', tenant, queue,
-       type, phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits
+       type, phase, pipeline, key, trace, input, output, error, attempts, followed, follow_ups, key_scope, limits,
+       fingerprint, error_at, error_worker
   FROM windlass_history
  WHERE id = :id AND status IN (SELECT value FROM json_each(:sources))
 
@@ -66,7 +74,7 @@ INSERT INTO windlass_history (
 SELECT id, token, worker, parent, copied_from, fence, run_at, created_at, :now, claimed_at, started_at, :now,
        cost_cents, priority, attempt, max_attempts, crashes, rescues, phase_rank, total, processed, failed, 1,
        'cancelled', tenant, queue, type, phase, pipeline, key, trace, reason, input, output, error, attempts,
-       followed, follow_ups, key_scope, limits
+       followed, follow_ups, key_scope, limits, fingerprint, error_at, error_worker
   FROM windlass_jobs
  WHERE id = :id AND status IN (SELECT value FROM json_each(:sources))
 

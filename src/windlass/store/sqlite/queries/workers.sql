@@ -2,9 +2,11 @@
 
 -- name: register
 -- Write the row of a worker that starts.
---   :id   :name   :lease in microseconds   :concurrency   :queues, :types JSON arrays   :isolates   :now
-INSERT INTO windlass_workers (id, name, started_at, alive_until, concurrency, queues, types, isolates)
-VALUES (:id, :name, :now, :now + :lease, :concurrency, :queues, :types, :isolates)
+--   :id   :name   :lease in microseconds   :concurrency   :queues, :types JSON arrays   :isolates   :version   :windlass
+--   :now
+INSERT INTO windlass_workers (
+       id, name, started_at, alive_until, concurrency, queues, types, isolates, version, windlass)
+VALUES (:id, :name, :now, :now + :lease, :concurrency, :queues, :types, :isolates, :version, :windlass)
 
 -- name: deregister
 -- Delete a worker's row, unless a job still runs under its id: a sweep finds that job by the row.
@@ -13,15 +15,19 @@ DELETE FROM windlass_workers
  WHERE id = :id AND NOT EXISTS (SELECT 1 FROM windlass_jobs WHERE worker = :id AND status = 'running')
 
 -- name: beat
--- Renew a worker's lease, and record how many jobs it reports to hold. A row that is dead stays dead.
---   :id   :lease in microseconds   :held   :now
-UPDATE windlass_workers SET alive_until = :now + :lease, held = :held, held_at = :now WHERE id = :id AND NOT dead
+-- Renew a worker's lease, and record how many jobs it reports to hold and what its processors do. A row that is dead
+-- stays dead.
+--   :id   :lease in microseconds   :held   :pools JSON; null: unknown   :now
+UPDATE windlass_workers SET alive_until = :now + :lease, held = :held, held_at = :now, pools = :pools
+ WHERE id = :id AND NOT dead
 
 -- name: workers
 -- Every worker, with the number of jobs that run under its id.
+--   :processors whether to read the reports of processors
 SELECT workers.id, workers.name, workers.started_at, workers.alive_until, workers.dead, workers.idle, workers.queues,
        workers.types, workers.concurrency,
-       (SELECT count(*) FROM windlass_jobs AS jobs WHERE jobs.worker = workers.id AND jobs.status = 'running')
+       (SELECT count(*) FROM windlass_jobs AS jobs WHERE jobs.worker = workers.id AND jobs.status = 'running'),
+       workers.version, workers.windlass, workers.held_at, iif(:processors, workers.pools, NULL)
   FROM windlass_workers AS workers
  ORDER BY workers.started_at, workers.id
 
@@ -64,6 +70,7 @@ SELECT id
 --   :jobs, :only a JSON array of jobs: these (1), or all but these (0)
 --   :crash_counts whether the interrupted attempt counts; a job is dead when it was the last one
 --   :blames whether a crash is counted at all: after an outage workers are silent for another reason than their jobs
+--   :fingerprint of the error
 UPDATE windlass_jobs
    SET status = iif(orphan.reason IS NULL, 'queued', 'dead'),
        token = NULL, worker = NULL, run_at = min(run_at, :now), attempt = max(attempt - (NOT :crash_counts), 0),
@@ -72,7 +79,7 @@ UPDATE windlass_jobs
        reason = orphan.reason,
        finished_at = iif(orphan.reason IS NULL, NULL, :now),
        updated_at = :now,
-       error = crash(attempt, :now),
+       error = crash(attempt, :now), fingerprint = :fingerprint, error_at = :now, error_worker = worker,
        attempts = remember(attempts, json_object(
            'attempt', attempt, 'fence', fence, 'worker', worker, 'started_at', rfc3339(started_at),
            'finished_at', rfc3339(:now), 'outcome', 'crashed', 'error', json(crash(attempt, :now))))

@@ -6,6 +6,8 @@ The command line uses the same functions. Wrong arguments are refused here, befo
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import msgspec
@@ -16,9 +18,11 @@ from windlass.config import suggest
 from windlass.errors import AdmissionError, ConfigError
 from windlass.model.admission import WINDOWS, Budget, GateKind, GateState
 from windlass.names import name_problem
+from windlass.policy.limit import LONGEST_HOLD
 
 if TYPE_CHECKING:
     from windlass.client import Client
+    from windlass.model.admission import LimitRow
     from windlass.store.protocol import Store
 
 SHORTEST_WINDOW = 1.0  # seconds
@@ -126,6 +130,27 @@ class Operators:
 
     set_weight = blocking(aset_weight)
 
+    # Limits
+
+    async def ahold_back(self, key: str, span: Duration) -> float:
+        """Give out no slot or token of a key for a while: `app.hold_back("domain:example.org", "2m")`.
+
+        Running jobs finish. Returns for how many seconds the key is held now: a longer hold stays. A day is the most.
+        `app.release(key)` ends it. Raises UnknownLimit.
+        """
+        length = checked_hold(span)
+        return await self._client.aask(lambda store: hold_back(store, key, length, self._actor))
+
+    async def arelease(self, key: str) -> bool:
+        """End a hold of a key: `app.release("domain:example.org")`. False: it was not held back.
+
+        Raises UnknownLimit.
+        """
+        return await self._client.aask(lambda store: release(store, key, self._actor))
+
+    hold_back = blocking(ahold_back)
+    release = blocking(arelease)
+
     # Workers
 
     async def awake(self, queue: str = "*") -> None:
@@ -159,7 +184,43 @@ async def turn(store: Store, gate: GateName, state: GateState, *, reason: str | 
     return not same
 
 
+async def hold_back(store: Store, key: str, span: float, actor: str) -> float:
+    """Hold a key back; returns for how many seconds it is held now."""
+    refuse_bare_name(key, await store.limits())
+    await store.hold_back(key, span, actor=actor)
+    return await store.held_for(key)
+
+
+async def release(store: Store, key: str, actor: str) -> bool:
+    from windlass.methods.reads import unknown_key
+
+    released = await store.end_hold(key, actor=actor)
+    if not released and not any(row.key == key for row in await store.limits(key)):
+        raise await unknown_key(store, key)
+    return released
+
+
 # Checks
+
+
+def checked_hold(span: Duration) -> float:
+    length = seconds(span, what="span")
+    if not 0 < length <= LONGEST_HOLD:
+        raise AdmissionError(
+            f"a hold of {span!r}: it is above 0 and {spell(LONGEST_HOLD)} at most; for longer: app.pause(type=…)"
+        )
+    return length
+
+
+def refuse_bare_name(key: str, rows: Sequence[LimitRow]) -> None:
+    """Where a limit has a key per value, no job counts against the bare name: a hold of it would have no effect."""
+    own = [row.key for row in rows if row.name == key and row.key != key]
+    shared = any(row.key == key and (row.used or row.waiting) for row in rows)
+    if own and not shared:
+        raise AdmissionError(
+            f"{key} has a key per value; name one, as in {own[0]} (windlass limits {shlex.join([key])} lists them); "
+            "for all of them: windlass gates pause --type …"
+        )
 
 
 def gate_of(queue: str | None, type: str | None, tenant: str | None, all: bool) -> GateName:

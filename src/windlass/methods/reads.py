@@ -7,40 +7,47 @@ below the last row of this one.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import msgspec
 
 from windlass.blocking import blocking
+from windlass.clock import seconds
 from windlass.errors import FilterError, UnknownLimit
 from windlass.handles.job import JobHandle
+from windlass.methods.error_groups import ErrorReads
+from windlass.methods.facets import FacetReads
+from windlass.methods.overview import OverviewReads
 from windlass.model.admission import GateState
+from windlass.model.figures import SPAN
 from windlass.model.job import Job, parse_id
-from windlass.model.rows import JobDetails, JobRow, LimitUse, QueueRow
+from windlass.model.rows import JobRow, LimitUse, QueueRow
 from windlass.model.state import State
+from windlass.names import name_problem
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from windlass.client import Client
+    from windlass.config import Settings
     from windlass.declare.registry import Registry
+    from windlass.handles.schedule import Schedule
     from windlass.model.admission import BudgetRow, Gate, LimitRow, TenantRow
+    from windlass.model.figures import DepthRow, FigureRow, PhaseRow
     from windlass.model.filter import Filter
-    from windlass.model.flow import Recollection
-    from windlass.model.rows import AuditRow, WaitReason, WorkerRow
+    from windlass.model.rows import AuditRow, JobState, WaitReason, WorkerRow
     from windlass.model.schedule import ScheduleRow, TickRow
     from windlass.store.protocol import Store
 
 PAGE = 50  # rows
 LARGEST_PAGE = 1_000  # rows, as a store returns them at once
-LISTED = 20  # links that `read_details` looks up
 HOLDERS, WAITERS = 100, 10  # jobs at a limit
 
 
-class Reads:
+class Reads(ErrorReads, OverviewReads, FacetReads):
     """The methods of `Windlass` that only read."""
 
+    settings: Settings
     _client: Client
     _registry: Registry
     _noun = "app"
@@ -48,17 +55,23 @@ class Reads:
     # Jobs
 
     async def ajobs(
-        self, filter: str | Filter = "", *, count: int = PAGE, below: str | UUID | None = None
+        self,
+        filter: str | Filter = "",
+        *,
+        count: int = PAGE,
+        below: str | UUID | None = None,
+        tenant: str | None = None,
     ) -> list[JobRow]:
         """The jobs that match, newest first: `app.jobs("state:failed,dead queue:mail", count=100)`.
 
         The filter is the language of `windlass jobs list`; without one, all jobs are listed. A page has 1,000 rows at
         most. The next page begins below the last row: `app.jobs(filter, below=rows[-1].id)`. Each row is the job's
-        record, with `row.retries`, and `row.why` is the reason for which it does not start. Raises FilterError.
+        record, with `row.retries`, and `row.why` is the reason for which it does not start. With `tenant=`, only jobs
+        of that tenant are listed, whatever the filter says. Raises FilterError.
         """
-        wanted, size = parsed(filter), checked_count(count)
+        wanted, size, only = parsed(filter), checked_count(count), checked_tenant(tenant)
         last = None if below is None else parse_id(below)
-        return await self._client.aask(lambda store: read_jobs(store, wanted, size, last, self._registry.label))
+        return await self._client.aask(lambda store: read_jobs(store, wanted, size, last, self._registry.label, only))
 
     async def afind(self, id: str | UUID) -> JobHandle[object]:
         """A handle for the job with this id: `app.find("0198…").status()`. Raises JobNotFound when there is none."""
@@ -66,12 +79,25 @@ class Reads:
         record = await JobHandle[object](self._client, wanted).arecord()
         return JobHandle(self._client, wanted, self._registry.of(record))
 
+    async def astates(self, ids: Iterable[str | UUID]) -> dict[UUID, JobState]:
+        """How far up to 1,000 jobs are, in one statement: `app.states([job.id])[job.id].state`.
+
+        For a program that waits for many jobs. An id without a job is left out of the answer. Raises FilterError for
+        more ids.
+        """
+        wanted = checked_ids(ids)
+        return await self._client.aask(lambda store: store.states(wanted)) if wanted else {}
+
     async def acounts(self) -> dict[State, int]:
-        """The number of jobs in each state, history included: `app.counts()[State.DEAD]`."""
+        """The number of jobs in each state, history included: `app.counts()[State.DEAD]`.
+
+        At most 10,000 jobs of a state are counted: 10,001 means that there are more.
+        """
         return await self._client.aask(lambda store: store.counts())
 
     jobs = blocking(ajobs)
     find = blocking(afind)
+    states = blocking(astates)
     counts = blocking(acounts)
 
     # Queues and workers
@@ -80,19 +106,57 @@ class Reads:
         """Each queue with its jobs by state: `[row.queue for row in app.queues() if row.lag and not row.workers]`.
 
         `row.lag` is for how many seconds its oldest due job has waited, `row.workers` the number of live workers that
-        serve it, and `row.gate` whether it is open, paused or draining.
+        serve it, and `row.gate` whether it is open, paused or draining. A number above `row.counted` means that there
+        are more jobs; `row.counted` is 10,000 in a list of up to four queues.
         """
         return await self._client.aask(read_queues)
 
     async def aworkers(self) -> list[WorkerRow]:
         """Each worker with a row in the store: `[row.name for row in app.workers() if row.alive]`.
 
-        `row.state` is busy, idle, silent (its lease has expired) or dead.
+        `row.state` is busy, idle, silent (its lease has expired) or dead. `row.processors` has what each of its
+        processors did at its last beat, `row.in_memory` its jobs that have not started, by phase.
         """
-        return await self._client.aask(lambda store: store.workers())
+        return await self._client.aask(lambda store: store.workers(processors=True))
+
+    async def aphases(self, *, since: str | float = "10m") -> list[PhaseRow]:
+        """Each phase of a pipeline, and each queue with jobs in no pipeline: `[row.busy for row in app.phases()]`.
+
+        `row.due` are jobs in the database, `row.in_memory` jobs that wait in a worker, and `row.idle`, `row.busy` and
+        `row.error` its processors. `row.run_p95`, `row.error_rate` and the other figures are those of the last 10
+        minutes, or of `since`.
+        """
+        from windlass.methods.phases import read_phases
+
+        back = max(float(SPAN), seconds(since))
+        return await self._client.aask(lambda store: read_phases(store, back))
+
+    async def afigures(
+        self, *, since: str | float = "1h", step: str | float = "1m", queue: str | None = None
+    ) -> list[FigureRow]:
+        """What ended in each step of time, by queue and phase, oldest first: `app.figures(since="10m", step="10s")`.
+
+        Each row counts attempts by their end, and has `row.run_p95` and `row.wait_p50` in seconds. The shortest step is
+        10 s, and a minute after two hours. Figures are kept as long as the history.
+        """
+        back, size = seconds(since), max(float(SPAN), seconds(step))
+        return await self._client.aask(lambda store: store.figures(since=back, step=size, queue=queue))
+
+    async def adepths(
+        self, *, since: str | float = "1h", step: str | float = "10s", queue: str | None = None
+    ) -> list[DepthRow]:
+        """Samples of each queue's jobs by state, every 10 s, oldest first: `app.depths(since="10m", queue="mail")`.
+
+        With a longer step, it is the last sample of each.
+        """
+        back, size = seconds(since), max(float(SPAN), seconds(step))
+        return await self._client.aask(lambda store: store.depths(since=back, step=size, queue=queue))
 
     queues = blocking(aqueues)
     workers = blocking(aworkers)
+    phases = blocking(aphases)
+    figures = blocking(afigures)
+    depths = blocking(adepths)
 
     # What may run
 
@@ -144,6 +208,17 @@ class Reads:
         """
         return await self._client.aask(lambda store: read_schedules(store, name))
 
+    async def afind_schedule(self, name: str) -> Schedule[object]:
+        """A handle for the schedule of this name: `app.find_schedule("nightly").pause("year-end closing")`.
+
+        Also for a schedule that another program declares. Raises ScheduleNotFound when there is none.
+        """
+        from windlass.handles.schedule import Schedule
+
+        schedule = Schedule[object](self, name, self._registry.schedules.get(name))
+        await schedule.arecord()
+        return schedule
+
     async def aticks(self, name: str, *, count: int = PAGE) -> list[TickRow]:
         """What became of the last ticks of a schedule, newest first: `app.ticks("nightly", count=10)`.
 
@@ -153,6 +228,7 @@ class Reads:
         return await self._client.aask(lambda store: _read_ticks(store, name, size))
 
     schedules = blocking(aschedules)
+    find_schedule = blocking(afind_schedule)
     ticks = blocking(aticks)
 
     # The audit
@@ -162,17 +238,21 @@ class Reads:
         *,
         job: str | UUID | None = None,
         action: str | None = None,
+        tenant: str | None = None,
+        actor: str | None = None,
         count: int = PAGE,
         below: int | None = None,
     ) -> list[AuditRow]:
         """How jobs ended and what operators did, newest first: `app.audit(action="JOB_DEAD", count=100)`.
 
-        With `job`, only rows about that job, also when it no longer exists. A page has 1,000 rows at most, and the next
+        With `job`, only rows about that job, also when it no longer exists; with `tenant`, those about its jobs; with
+        `actor`, what that actor did. A page has 1,000 rows at most, and the next
         one begins below the last row: `app.audit(below=rows[-1].number)`.
         """
         id, size = None if job is None else parse_id(job), checked_count(count)
         name = None if action is None else action.upper()
-        return await self._client.aask(lambda store: store.audit(job=id, action=name, page=size, below=below))
+        wanted = {"action": name, "tenant": tenant, "actor": actor}
+        return await self._client.aask(lambda store: store.audit(job=id, **wanted, page=size, below=below))
 
     audit = blocking(aaudit)
 
@@ -199,6 +279,22 @@ def checked_count(count: int) -> int:
     return count
 
 
+def checked_ids(ids: Iterable[str | UUID]) -> list[UUID]:
+    if isinstance(ids, (str, UUID)):
+        raise FilterError(f"{str(ids)[:60]!r} is one id; write a list: app.states([id])")
+    wanted = list(dict.fromkeys(map(parse_id, ids)))
+    if len(wanted) > LARGEST_PAGE:
+        raise FilterError(f"{len(wanted):,} ids at once; {LARGEST_PAGE:,} is the most: ask for them in pages")
+    return wanted
+
+
+def checked_tenant(tenant: str | None) -> str | None:
+    problem = None if tenant is None else name_problem(tenant)
+    if problem is not None:
+        raise FilterError(f"tenant {problem}")
+    return tenant
+
+
 # What they ask the store
 
 
@@ -208,11 +304,12 @@ async def read_jobs(
     page: int,
     below: UUID | None,
     label: Callable[[Job], str | None],
+    tenant: str | None = None,
 ) -> list[JobRow]:
     """A page of jobs. What keeps them from starting is read once for all of them."""
     from windlass.store.reasons import read_reasons
 
-    jobs = await store.search(filter, page=page, below=below)
+    jobs = await store.search(filter, page=page, below=below, tenant=tenant)
     reasons = await read_reasons(store, jobs)
     return [_row(job, label(job), next(iter(reasons[job.id]), None)) for job in map(without_token, jobs)]
 
@@ -225,30 +322,6 @@ def without_token(job: Job) -> Job:
 def _row(job: Job, label: str | None, why: WaitReason | None) -> JobRow:
     values: list[Any] = [*msgspec.structs.astuple(job), label, why]
     return JobRow(*values)
-
-
-async def read_details(store: Store, job: Job) -> JobDetails:
-    """What the store holds about a job beside its own row."""
-    from windlass.store.reasons import read_reasons
-
-    links = await store.links(job.id)
-    known = await store.find_many([link.id for link in links[:LISTED]]) if links else {}
-    memory = await store.recall(job.id)
-    return JobDetails(
-        reasons=(await read_reasons(store, [job]))[job.id],
-        waits=(await store.waits([job.id])).get(job.id) if job.status is State.WAITING else None,
-        links=links,
-        foreign=frozenset(id for id, other in known.items() if other.parent != job.id),
-        steps=_list_steps(memory),
-        signals=sorted(memory.signals),
-        audit=await store.audit(job=job.id, page=LISTED + 1),
-        workers={row.id: row.name for row in await store.workers()},
-    )
-
-
-def _list_steps(memory: Recollection) -> list[str]:
-    """The program's names of steps, sleeps and signals with a timeout; the names that Windlass gives have a space."""
-    return sorted(name for name in memory.steps if name == name.strip() and "/ " not in name)
 
 
 async def read_queues(store: Store) -> list[QueueRow]:

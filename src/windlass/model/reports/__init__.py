@@ -1,0 +1,1 @@
+"""What pages and commands tell of jobs and of the system, as plain values: health, overview, story, error groups."""

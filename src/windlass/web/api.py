@@ -1,0 +1,128 @@
+"""The HTTP API as a program (`make_api`), and as a router for a program with its own authentication (`make_router`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from windlass.errors import TokenRefused
+from windlass.web.answers import answer, answer_error
+from windlass.web.auth import COOKIE, Doors
+from windlass.web.caller import Caller
+from windlass.web.guard import HostCheck
+from windlass.web.live.feed import Feed
+from windlass.web.pages import pages_router
+from windlass.web.routes.access import access_router
+from windlass.web.routes.control import control_router
+from windlass.web.routes.figures import figures_router
+from windlass.web.routes.jobs import jobs_router
+from windlass.web.routes.live import live_router
+from windlass.web.routes.pages import pages_api
+from windlass.web.routes.schedules import schedules_router
+from windlass.web.routing import WITH_BODY, Authenticate, Recheck, bind, make_routes, problems
+from windlass.web.schemas.access import SessionBody, SessionDocument
+from windlass.web.service.jobs import ApiService
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+PREFIX = "/api/v1"
+ANY_ID = "[0-9a-fA-F-]{32,36}"
+ROUTERS = (jobs_router, live_router, pages_api, figures_router, control_router, schedules_router, access_router)
+
+
+def make_router(app: Windlass, *, caller: Authenticate) -> APIRouter:
+    """The routes for a program with its own authentication: `api.include_router(make_router(app, caller=user))`.
+
+    `caller` is a dependency of FastAPI that returns a `Caller`, or raises: it may have dependencies of its own. An open
+    stream asks it once; streams end after ten minutes, and the reconnect asks again.
+    """
+    return _routes(ApiService(app), Feed(), caller, _always)
+
+
+def make_api(app: Windlass, *, hosts: Collection[str] | None = None, local: bool = False) -> FastAPI:
+    """The API as an ASGI program, to serve or to mount: `main.mount("/windlass", make_api(app))`.
+
+    Its routes begin with `/api/v1`. Each request needs a token of `windlass token create`. With `hosts`, other names
+    than these and the loopback ones in the Host header are refused. `local` lets requests of this machine in without a
+    token as long as there is none: it is for a server that listens on a loopback address only, and needs `hosts`.
+    """
+    if local and hosts is None:
+        hosts = ()  # without tokens, a page of another site could point its own name here
+    doors, feed = Doors(app, local=local), Feed()
+    api = FastAPI(
+        title="Windlass",
+        version=version("windlass"),
+        description="Durable background jobs. Errors are problem documents (RFC 9457).",
+        lifespan=app.lifespan,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # they load scripts of another site
+        redoc_url=None,
+        separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: route.name,  # the names of functions in a generated client
+    )
+    api.state.windlass_feed = feed
+    service = ApiService(app)
+    api.include_router(_session_routes(doors, service), prefix=PREFIX)
+    api.include_router(_routes(service, feed, doors.identify, doors.still_allows), prefix=PREFIX)
+    api.include_router(pages_router)
+    for kind in (HTTPException, Exception):
+        api.add_exception_handler(kind, _answer_error)
+    if hosts is not None:
+        api.add_middleware(HostCheck, hosts=hosts)
+    return api
+
+
+def _routes(service: ApiService, feed: Feed, caller: Authenticate, recheck: Recheck) -> APIRouter:
+    routes = APIRouter(dependencies=[Depends(bind(service, feed, caller, recheck))])
+    for each in ROUTERS:
+        routes.include_router(each)
+    return routes
+
+
+def _session_routes(doors: Doors, service: ApiService) -> APIRouter:
+    routes = make_routes("access")
+
+    @routes.post("/session", response_model=SessionDocument, responses=problems(*WITH_BODY), summary="Begin a session")
+    async def begin_session(body: SessionBody, request: Request) -> Response:
+        """Trades a token for a cookie that scripts cannot read, and that the browser sends to this site only."""
+        caller = await doors.find(body.token)
+        if caller is None:
+            raise TokenRefused("the token is unknown, revoked or expired; list tokens: windlass token list")
+        begun = answer(await service.session(caller))
+        secure = request.url.scheme == "https"
+        begun.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=secure)
+        return begun
+
+    @routes.delete("/session", status_code=204, summary="End a session")
+    async def end_session() -> Response:
+        """Removes the cookie."""
+        ended = Response(status_code=204)
+        ended.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return ended
+
+    return routes
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        error = HTTPException(405, error.detail, {"allow": ", ".join(sorted(_methods(request)))})
+    return answer_error(error)
+
+
+def _methods(request: Request) -> set[str]:
+    """All methods of this path: Starlette names those of the first route only."""
+    asked = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    known = request.app.openapi()["paths"].items()
+    fitting = [methods for path, methods in known if re.fullmatch(re.sub(r"\{\w+\}", ANY_ID, path), asked)]
+    return {method.upper() for methods in fitting for method in methods}
+
+
+async def _always(request: Request, caller: Caller) -> bool:
+    return True

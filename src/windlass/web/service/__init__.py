@@ -1,0 +1,1 @@
+"""What the API does for a caller; each method checks the role and the tenant."""

@@ -1,0 +1,218 @@
+"""What the API does with jobs, for a caller: each method checks the role and the tenant before it asks `Windlass`.
+
+A caller of one tenant finds no job of another: it is answered as a job that does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from windlass.declare.named_calls import NamedCall
+from windlass.documents import Document, details_document, open_life_document
+from windlass.errors import InvalidOption, TransitionRefused
+from windlass.methods.reads import PAGE
+from windlass.model.filter import Filter
+from windlass.model.state import FINAL, State, Verb
+from windlass.model.token import Role
+from windlass.payload.redact import HIDDEN
+from windlass.web.caller import Caller, needs
+from windlass.web.live.feed import Source
+from windlass.web.live.waiting import Awaited
+from windlass.web.service.filters import checked_filter, guesses, shows
+from windlass.web.service.pages import PageService
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+    from windlass.handles.job import JobHandle
+    from windlass.methods.bulk import BulkProgress, Chosen
+    from windlass.model.job import Job
+    from windlass.model.rows import JobRow
+
+LEFT_OUT = frozenset({"input", "output", "attempts", "follow_ups"})  # of a job in a list: they may be large
+LARGEST_HINTED = 2_000  # characters of an input that is read for a hint
+LONGEST_HINT = 60
+LONGEST_MESSAGE = 300  # characters of an error in a list
+GUESSED_READS = 20  # pages of one answer to a viewer that filters by them
+
+
+class ApiService(PageService):
+    """The operations of the API on one `Windlass`."""
+
+    def __init__(self, app: Windlass) -> None:
+        super().__init__(app)
+        self.awaited = Awaited(app)
+
+    # Enqueue
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def enqueue(self, caller: Caller, calls: Sequence[NamedCall], key: str | None) -> list[Document]:
+        """Store all of these jobs or none; the answer comes after the commit."""
+        scoped = [_of_tenant(call, caller) for call in calls]
+        handles = await self._app.aenqueue_named(scoped, idempotency_key=key)
+        existing = [handle.id for handle in handles if handle.existing]
+        known = await self._app.astates(list(dict.fromkeys(existing))) if existing else {}
+        return [self._accepted(handle, known[handle.id].state if handle.id in known else None) for handle in handles]
+
+    def _accepted(self, handle: JobHandle[Any], state: State | None) -> Document:
+        """A job that held a global key may be another tenant's: its id and state are all that is shown of it."""
+        return {"id": handle.id, "existing": handle.existing, "state": state or State.QUEUED}
+
+    # Read
+
+    @needs(Role.VIEWER, tenants=True)
+    async def jobs(self, caller: Caller, filter: str, count: int = PAGE, below: UUID | None = None) -> Document:
+        """A page of jobs, newest first."""
+        return await self._page(checked_filter(self._redaction, caller, filter), caller, count, below)
+
+    @needs(Role.VIEWER, tenants=True)
+    async def live_jobs(self, caller: Caller, filter: str) -> Source:
+        """The newest page of a list of jobs, by the jobs' ids."""
+        parsed = checked_filter(self._redaction, caller, filter)
+
+        async def read() -> dict[str, object]:
+            page = await self._page(parsed, caller, PAGE, None)
+            return {str(job["id"]): job for job in page["jobs"]}
+
+        return Source("jobs", ("jobs", filter, caller.tenant, guesses(caller, parsed)), read)
+
+    @needs(Role.VIEWER, tenants=True)
+    async def job(self, caller: Caller, id: UUID) -> Document:
+        """One job, with secrets hidden."""
+        return await self._document(await self._record(caller, id))
+
+    @needs(Role.ADMIN)
+    async def reveal(self, caller: Caller, id: UUID) -> Document:
+        """One job with its hidden values. The audit has a row before they are shown."""
+        record = await self._record(caller, id)
+        await self._app.arecord_reveal(id)
+        return {**self._labelled(record), "redacted": []}
+
+    @needs(Role.VIEWER, tenants=True)
+    async def details(self, caller: Caller, id: UUID) -> Document:
+        """What is known about a job beside its own row."""
+        handle, record = await self._find(caller, id)
+        document = details_document(await handle.adetails())
+        if caller.tenant is not None and document["links"]:
+            ids = [link["id"] for link in document["links"]]
+            seen = {id for id, row in (await self._app.astates(ids)).items() if row.tenant == caller.tenant}
+            document["links"] = [link for link in document["links"] if link["id"] in seen]
+        return await asyncio.to_thread(self._without_echoes, record, msgspec.to_builtins(document))
+
+    @needs(Role.VIEWER, tenants=True)
+    async def result(self, caller: Caller, id: UUID, timeout: float) -> Document:
+        """The end of a job, awaited for `timeout` seconds at most."""
+        await self._record(caller, id)
+        await self.awaited.until_ended(id, timeout)
+        document = await self._document(await self._record(caller, id))
+        ended = State(document["state"]) in FINAL
+        shown = {name: document[name] for name in ("id", "state", "output", "error", "reason")}
+        return {**shown, "ended": ended}
+
+    # Change
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def operate(self, caller: Caller, id: UUID, verb: Verb) -> Document:
+        """Cancel, retry, replay, resume or discard one job."""
+        handle = await self._handle(caller, id)
+        calls = {
+            Verb.CANCEL: handle.acancel,
+            Verb.RETRY: handle.aretry,
+            Verb.REPLAY: handle.areplay,
+            Verb.RESUME: handle.aresume,
+            Verb.DISCARD: handle.adiscard,
+        }
+        return {"id": id, "state": await calls[verb]()}
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def rerun(self, caller: Caller, id: UUID, input: Document | None, *, discard: bool) -> Document:
+        """Run a job again as a new one, perhaps with another input."""
+        handle = await self._handle(caller, id)
+        return self._accepted(await handle.arerun(input, discard=discard), None)
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def signal(self, caller: Caller, id: UUID, name: str, value: object) -> Document:
+        """Send a signal to a job."""
+        handle = await self._handle(caller, id)
+        return {"id": id, "name": name, "sent": await handle.asignal(name, value)}
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def choose(self, caller: Caller, verb: str, filter: str, expected: int | None = None) -> Chosen:
+        """The jobs that a bulk action would change, counted exactly."""
+        chosen = await self._app.achoose(verb, checked_filter(self._redaction, caller, filter), tenant=caller.tenant)
+        if expected is not None and chosen.count != expected:
+            raise TransitionRefused(
+                f"now {chosen.count:,} match, and {expected:,} were expected; nothing was changed; confirm the number"
+            )
+        return chosen
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def begin_bulk(self, caller: Caller, chosen: Chosen) -> AsyncIterator[BulkProgress]:
+        """Change the chosen jobs; the progress comes page by page, and closing the iterator stops the action."""
+        return self._app.abulk(chosen.verb, chosen, tenant=caller.tenant)
+
+    # What they share
+
+    async def _page(self, filter: Filter, caller: Caller, count: int, below: UUID | None) -> Document:
+        guessed = filter if guesses(caller, filter) else None
+        size = count if guessed is None else max(count, PAGE)
+        shown: list[Document] = []
+        for _ in range(1 if guessed is None else GUESSED_READS):
+            rows = await self._app.ajobs(filter, count=size, below=below, tenant=caller.tenant)
+            shown += await asyncio.to_thread(self._summaries, rows, guessed)
+            if len(shown) >= count or len(rows) < size:
+                break
+            below = rows[-1].id
+        page = shown[:count]
+        return {"filter": filter.text, "jobs": page, "next": page[-1]["id"] if len(page) == count else None}
+
+    def _labelled(self, record: Job) -> Document:
+        return {**record.document(), "label": self._app._registry.label(record)}
+
+    async def _document(self, record: Job) -> Document:
+        # In a thread: a text of a megabyte takes up to seconds, and other requests go on meanwhile.
+        document, hidden = await asyncio.to_thread(self._redaction.job, self._labelled(record))
+        return {**document, "redacted": hidden}
+
+    def _summaries(self, rows: Sequence[JobRow], guessed: Filter | None) -> list[Document]:
+        documents = [(row, self._redacted(row.document())) for row in rows]
+        shown = [(row, each) for row, each in documents if guessed is None or shows(each, guessed)]
+        return [
+            {**_summary(each), "hint": self._hint(row), "life": open_life_document(row.life())} for row, each in shown
+        ]
+
+    def _hint(self, row: JobRow) -> str | None:
+        """What tells a job from its neighbours of the same type: its key, else its first short arguments."""
+        if row.key is not None or len(row.input) > LARGEST_HINTED:
+            return None if row.key is None else self._redaction.text(row.key)
+        given = self._redaction.value(msgspec.json.decode(row.input))
+        short = [str(value) for value in given.values() if isinstance(value, str | int | float)] if given else []
+        told = [each for each in short if each and each != HIDDEN and len(each) <= LONGEST_HINT]
+        return " · ".join(told)[:LONGEST_HINT] or None
+
+    def _redacted(self, document: Document) -> Document:
+        """Input and output of a job without an error are left out unread: only an error could repeat a part of them."""
+        if document["error"] is None and document["reason"] is None:
+            document = {name: value for name, value in document.items() if name not in LEFT_OUT}
+        return self._redaction.job(document)[0]
+
+
+def _summary(document: Document) -> Document:
+    short = {name: value for name, value in document.items() if name not in LEFT_OUT}
+    error = short["error"]
+    if isinstance(error, dict):
+        short["error"] = {"type": error.get("type"), "message": str(error.get("message", ""))[:LONGEST_MESSAGE]}
+    return short
+
+
+def _of_tenant(call: NamedCall, caller: Caller) -> NamedCall:
+    """The call in the caller's own tenant; another one's name is refused, as an option that is out of range."""
+    if caller.tenant is None:
+        return call
+    if call.options.get("tenant", caller.tenant) != caller.tenant:
+        raise InvalidOption(f"{caller.name} is bound to tenant {caller.tenant}; leave the tenant out")
+    return NamedCall(call.type, call.input, {**call.options, "tenant": caller.tenant})

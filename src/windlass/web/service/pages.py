@@ -1,0 +1,129 @@
+"""What a page shows at a glance: health, an overview, facets, suggestions, error groups, phases and stories."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
+
+from windlass.documents import (
+    Document,
+    error_document,
+    health_document,
+    overview_document,
+    phase_document,
+    story_document,
+)
+from windlass.errors import AccessDenied, JobNotFound
+from windlass.model.token import Role
+from windlass.web.caller import Caller, needs
+from windlass.web.live.feed import Source
+from windlass.web.service.filters import checked_filter, guesses
+from windlass.web.service.system import SystemService
+
+if TYPE_CHECKING:
+    from windlass.handles.job import JobHandle
+    from windlass.model.filter import Filter
+    from windlass.model.job import Job
+
+HOME_EVERY = 2.0  # seconds between two reads of a live overview
+
+
+class PageService(SystemService):
+    """Reads that are made for a page."""
+
+    @needs(Role.VIEWER)
+    async def health(self, caller: Caller) -> Document:
+        return health_document(await self._app.ahealth())
+
+    @needs(Role.VIEWER)
+    async def overview(self, caller: Caller, range: str) -> Document:
+        return await self._overview(range)
+
+    @needs(Role.VIEWER)
+    async def live_home(self, caller: Caller, range: str) -> Source:
+        """The overview, each part as a row."""
+
+        async def read() -> dict[str, object]:
+            return dict(await self._overview(range))
+
+        return Source("home", ("home", range), read, HOME_EVERY)
+
+    async def _overview(self, range: str) -> Document:
+        document = msgspec.to_builtins(overview_document(await self._app.aoverview(range)))
+        hidden: Document = await asyncio.to_thread(self._redaction.value, document)
+        return hidden
+
+    @needs(Role.VIEWER, tenants=True)
+    async def facets(self, caller: Caller, filter: str) -> Document:
+        """How many jobs that match have each value."""
+        found = await self._app.afacets(self._counted(caller, filter), tenant=caller.tenant)
+        return msgspec.structs.asdict(found)
+
+    @needs(Role.VIEWER, tenants=True)
+    async def suggestions(self, caller: Caller, text: str, cursor: int) -> Document:
+        """What could stand at the cursor of a filter; nothing that holds a secret."""
+        found = await self._app.asuggest(text, cursor, tenant=caller.tenant)
+        shown = [each for each in found if self._redaction.text(each.text) == each.text]
+        return {"suggestions": [msgspec.structs.asdict(each) for each in shown]}
+
+    @needs(Role.VIEWER, tenants=True)
+    async def errors(self, caller: Caller, since: str, queue: str | None) -> Document:
+        """The groups of errors."""
+        groups = await self._app.aerrors(since, queue=queue, tenant=caller.tenant)
+        documents = [error_document(group) for group in groups]
+        if caller.tenant is not None:  # machines are the operator's
+            documents = [{**each, "workers": []} for each in documents]
+        return {"errors": [{**each, "message": self._redaction.text(each["message"])} for each in documents]}
+
+    @needs(Role.VIEWER)
+    async def phases(self, caller: Caller, since: str) -> Document:
+        return {"phases": [phase_document(row) for row in await self._app.aphases(since=since)]}
+
+    @needs(Role.VIEWER, tenants=True)
+    async def story(self, caller: Caller, id: UUID) -> Document:
+        """A job in words, where its time went, and the jobs around it."""
+        handle, record = await self._find(caller, id)
+        document = msgspec.to_builtins(story_document(await handle.astory()))
+        if caller.tenant is not None:
+            _narrow(document, caller.tenant)
+        return await asyncio.to_thread(self._without_echoes, record, document)
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def dry_run(self, caller: Caller, id: UUID, input: Document | None) -> Document:
+        """What a replay of a job with this input would meet; nothing is written."""
+        handle, _ = await self._find(caller, id)
+        return {"checks": [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]}
+
+    def _counted(self, caller: Caller, filter: str) -> Filter:
+        """A filter whose matches are counted: a count by the text of errors would tell a viewer what is hidden."""
+        parsed = checked_filter(self._redaction, caller, filter)
+        if guesses(caller, parsed):
+            raise AccessDenied("a viewer gets no counts by the text of errors, reasons and keys")
+        return parsed
+
+    async def _handle(self, caller: Caller, id: UUID) -> JobHandle[object]:
+        return (await self._find(caller, id))[0]
+
+    async def _record(self, caller: Caller, id: UUID) -> Job:
+        return (await self._find(caller, id))[1]
+
+    async def _find(self, caller: Caller, id: UUID) -> tuple[JobHandle[object], Job]:
+        """Another tenant's job is refused in the same words as one that never was: the caller learns no ids."""
+        with contextlib.suppress(JobNotFound):
+            handle = await self._app.afind(id)
+            record = await handle.arecord()
+            if caller.tenant in (None, record.tenant):
+                return handle, record
+        raise JobNotFound(f"there is no job {id}: it never was, was discarded, or its history was deleted")
+
+
+def _narrow(document: Document, tenant: str) -> None:
+    """Leave out jobs of other tenants, and the graph where one of them is in it."""
+    own = [link for link in document["links"] if link["tenant"] == tenant]
+    if len(own) < len(document["links"]) or document["groups"]:
+        document["graph"] = None
+    document["links"], document["groups"] = own, []

@@ -1,0 +1,182 @@
+"""What changes under an open page: in place, announced, paused, lost and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from playwright.async_api import Browser, Page, expect
+
+from servers import postgres_database
+from web.raw import until_true
+from web.rig import PATIENCE, Served, serving
+from web.test_outage import proxied
+from windlass import Windlass
+from windlass.web.server import ApiServer, listen
+
+from .rig import Stock, both_stores, declare, enqueue, opened
+
+
+@both_stores
+async def test_a_row_changes_in_place_and_new_ones_wait_until_asked_for(page: Page, served: Served) -> None:
+    first = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    await page.goto("/jobs")
+    rows = page.locator("table.jobs tbody tr")
+    await expect(rows).to_have_count(1)
+
+    await (await served.app.afind(first)).acancel()
+    await expect(rows.first).to_contain_text("cancelled")
+    await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
+    await enqueue(served.app, "send", {"to": "bob"}, delay="1h")
+    await expect(page.get_by_role("button", name="2 newer jobs match")).to_be_visible()
+    await expect(rows).to_have_count(1)
+    await page.keyboard.press(".")
+
+    await expect(rows).to_have_count(3)
+    await expect(rows.last).to_contain_text("echo")
+
+
+async def test_a_row_that_matches_no_longer_stays(page: Page, served: Served) -> None:
+    first = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    await page.goto("/jobs?filter=state%3Aqueued")
+    await expect(page.locator("table.jobs tbody tr")).to_have_count(1)
+
+    await (await served.app.afind(first)).acancel()
+
+    await expect(page.locator("tr.gone")).to_contain_text("cancelled")
+
+
+async def test_a_jobs_page_follows_the_job(page: Page, served: Served) -> None:
+    id = await enqueue(served.app, "approve", {"who": "bob"})
+    await page.goto(f"/jobs/{id}")
+    await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
+
+    async with served.app.worker():
+        await expect(page.locator(".mark.tinted", has_text="waiting")).to_be_visible()
+        await (await served.app.afind(id)).asignal("answer", "yes")
+        await expect(page.locator(".mark.tinted", has_text="succeeded")).to_be_visible()
+
+
+async def test_a_job_that_disappears_while_it_is_open_says_so(page: Page, served: Served, stock: Stock) -> None:
+    await page.goto(f"/jobs/{stock['dead']}")
+    await expect(page.locator(".story")).to_be_visible()
+
+    await (await served.app.afind(stock["dead"])).adiscard()
+    await page.keyboard.press("r")  # its button goes away as soon as the page knows
+
+    await expect(page.get_by_text("This job is gone.")).to_be_visible()
+    await expect(page.get_by_role("button", name="Replay")).to_have_count(0)
+
+
+async def test_p_pauses_everything(page: Page, served: Served) -> None:
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    await page.goto("/jobs")
+    row = page.locator("table.jobs tbody tr")
+    await expect(row).to_have_count(1)
+
+    await page.keyboard.press("p")
+    await expect(page.get_by_text(re.compile(r"Paused at \d\d:\d\d:\d\d"))).to_be_visible()
+    await (await served.app.afind(id)).acancel()
+    async with served.client().stream("GET", "/stream", params={"list": "jobs"}) as other:  # the news went out
+        async for line in other.aiter_lines():
+            if "cancelled" in line:
+                break
+    await expect(row).to_contain_text("queued")
+    await page.get_by_role("button", name="Go live").first.click()
+
+    await expect(row).to_contain_text("cancelled")
+
+
+async def test_a_broken_stream_is_told_and_recovers(browser: Browser, app: Windlass) -> None:
+    async with serving(app, local=True) as first:
+        port = first.port
+        id = await enqueue(app, "echo", {"value": 1}, delay="1h")
+        async with opened(browser, first.origin) as page:
+            await page.goto("/jobs")
+            await expect(page.locator("table.jobs tbody tr")).to_have_count(1)
+            first.server.should_exit = True
+            await expect(page.get_by_text(re.compile(r"Connection lost \d+ s ago"))).to_be_visible(timeout=15_000)
+            await expect(page.locator("table.jobs tbody tr")).to_have_count(1)  # no blank page
+
+            await (await app.afind(id)).acancel()
+            server, socket = ApiServer(app, local=True), listen("127.0.0.1", port)
+            running = asyncio.create_task(server._serve([socket]))
+            await page.get_by_role("button", name="Try now").click()
+            await expect(page.locator("table.jobs tbody tr")).to_contain_text("cancelled")
+            await expect(page.get_by_text("Connection lost")).to_have_count(0)
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE):
+            await running
+
+
+async def test_a_database_that_does_not_answer_is_told(browser: Browser) -> None:
+    with postgres_database() as lent:
+        async with proxied(lent.url) as (proxy, url):
+            app = Windlass(url, poll="100ms")
+            declare(app)
+            await enqueue(app, "echo", {"value": 1}, delay="1h")
+            async with serving(app, local=True) as served, opened(browser, served.origin) as page:
+                await page.goto("/")
+                await expect(page.locator(".health .say")).to_be_visible()
+                proxy.cut()
+                await expect(page.get_by_role("alert")).to_contain_text("database", timeout=30_000)
+                await expect(page.locator(".health .say")).to_be_visible()  # as of then
+                await page.get_by_role("link", name="Audit").first.click()
+                await expect(page.get_by_role("button", name="Try again")).to_be_visible(timeout=30_000)
+                proxy.restore()
+                await page.get_by_role("button", name="Try again").click()
+                await expect(page.get_by_role("heading", level=1)).to_have_text("Audit")
+                await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
+
+
+async def test_a_worker_that_stops_shows(page: Page, served: Served) -> None:
+    await page.goto("/workers")
+    await expect(page.get_by_text("No worker has been started")).to_be_visible()
+
+    worker = served.app.worker(queues=["mail"])
+    async with worker:
+        await expect(page.get_by_text("idle")).to_be_visible()
+        await expect(page.get_by_role("link", name="Workers 1")).to_be_visible()
+        worker.kill()
+
+    await expect(page.get_by_role("link", name="Workers 1")).to_have_count(0)
+
+
+async def test_a_page_that_is_not_seen_gives_its_connections_back(page: Page, served: Served) -> None:
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    await page.goto("/jobs")
+    row = page.locator("table.jobs tbody tr")
+    await expect(row).to_contain_text("queued")
+
+    await page.evaluate("Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true})")
+    await page.evaluate("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
+    await until_true(lambda: served.server._feed.streams == 0)
+    await (await served.app.afind(id)).acancel()
+    await page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+
+    await expect(row).to_contain_text("cancelled")
+    await expect(page.get_by_text("Connection lost")).to_have_count(0)
+
+
+async def test_many_pages_are_visited_one_after_the_other(page: Page, stock: Stock) -> None:
+    for _ in range(2):  # a browser opens six connections to a server, and keeps pages that were left for a while
+        for name in ("failed", "dead", "waiting", "queued", "running"):
+            await page.goto(f"/jobs/{stock[name]}")
+            await expect(page.locator(".story")).to_be_visible()
+
+
+async def test_pausing_stops_a_jobs_page_too(page: Page, served: Served) -> None:
+    id = await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
+    await page.goto(f"/jobs/{id}")
+    await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
+    await page.keyboard.press("p")
+    async with served.client().stream("GET", f"/jobs/{id}/events") as other:
+        await (await served.app.afind(id)).acancel()
+        async for line in other.aiter_lines():  # the news went out
+            if "cancelled" in line:
+                break
+    await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
+
+    await page.keyboard.press("p")
+
+    await expect(page.locator(".mark.tinted", has_text="cancelled")).to_be_visible()

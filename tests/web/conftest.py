@@ -1,0 +1,45 @@
+"""Every story has a database of its own, on SQLite and on PostgreSQL, and a server of the HTTP API on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from servers import postgres_database
+from windlass import Windlass
+from windlass.testing.databases import write_migrated_file
+
+from .rig import Served, declare, serving
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Windlass]:
+    """The program of the stories, on an empty database."""
+    if request.param == "sqlite":
+        write_migrated_file(tmp_path / "jobs.db")
+        app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}", poll="100ms")
+        declare(app)
+        yield app
+        await app.aclose()
+        return
+    with postgres_database() as lent:
+        app = Windlass(lent.url, poll="100ms")
+        declare(app)
+        yield app
+        await app.aclose()
+
+
+@pytest.fixture
+async def served(app: Windlass) -> AsyncIterator[Served]:
+    """A server that asks every caller for a token."""
+    async with serving(app) as served:
+        yield served
+
+
+@pytest.fixture
+async def open_door(app: Windlass) -> AsyncIterator[Served]:
+    """A server on loopback that needs no token while there is none."""
+    async with serving(app, local=True) as served:
+        yield served

@@ -1,0 +1,167 @@
+"""A secret in an input stays hidden in every answer, stream and log line, however the program repeats it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+import pytest
+
+from windlass import Dead, State, Windlass
+from windlass.declare.named_calls import NamedCall
+
+from .rig import CANARY, Served, events, serving
+from .test_doors import until
+
+LISTS = ("overview", "figures", "jobs")
+
+
+@pytest.fixture
+async def jobs(served: Served) -> dict[str, str]:
+    """Jobs that have ended: the secret is in the input of each, and in its output, its error or its reason."""
+    app = served.app
+
+    @app.job
+    async def refuse(password: str) -> None:
+        raise Dead(f"the server refused {password}")
+
+    stored = await app.aenqueue_named(
+        [
+            NamedCall("send", {"to": "ann", "password": CANARY}),
+            NamedCall("send", {"to": "nowhere", "password": CANARY}, {"max_attempts": 1}),
+            NamedCall("refuse", {"password": CANARY}),
+        ]
+    )
+    ids = [str(handle.id) for handle in stored]
+    async with app.worker():
+        for id, state in zip(ids, (State.SUCCEEDED, State.DEAD, State.DEAD), strict=True):
+            await until(app, id, state)
+    return dict(zip(("output", "error", "reason"), ids, strict=True))
+
+
+async def everything_shown(served: Served, token: str, jobs: dict[str, str]) -> dict[str, str]:
+    """The text of every answer and stream that shows a job."""
+    client = served.client(token)
+    shown: dict[str, str] = {}
+    for path in ("/jobs", "/audit", "/schedules", "/types", "/tenants", "/limits", "/limits/use?key=host", "/workers"):
+        shown[path] = (await client.get(path)).text
+    for id in jobs.values():
+        for path in (f"/jobs/{id}", f"/jobs/{id}/details", f"/jobs/{id}/result", f"/jobs/{id}/events"):
+            shown[path] = (await client.get(path)).text
+    for name in LISTS:
+        async with client.stream("GET", "/stream", params={"list": name}) as stream:
+            shown[f"/stream {name}"] = repr(await anext(events(stream)))
+    bulk = {"verb": "replay", "filter": "state:dead", "dry_run": True}
+    shown["bulk"] = (await served.client(await served.token("operator")).post("/jobs/bulk", json=bulk)).text
+    return shown
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+async def test_a_secret_is_in_no_answer_and_in_no_log_line(
+    served: Served, jobs: dict[str, str], role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    shown = await everything_shown(served, await served.token(role, name="reader"), jobs)
+
+    assert {path for path, text in shown.items() if CANARY in text} == set()
+    assert all("[redacted]" in shown[f"/jobs/{id}"] for id in jobs.values())
+    assert CANARY not in caplog.text
+    assert all(jobs[name] in shown["/stream jobs"] for name in jobs)  # the lists were not empty
+
+
+async def test_an_admin_reveals_it_and_the_audit_says_so(served: Served, jobs: dict[str, str]) -> None:
+    admin, operator = [served.client(await served.token(role, name=role)) for role in ("admin", "operator")]
+    path = f"/jobs/{jobs['error']}/reveal"
+
+    refused = await operator.post(path)
+    unseen = await served.app.aaudit(action="JOB_REVEALED")
+    shown = await admin.post(path)
+
+    assert (refused.status_code, unseen) == (403, [])
+    assert shown.json()["input"]["password"] == CANARY
+    assert CANARY in shown.json()["error"]["message"]
+    rows = await served.app.aaudit(action="JOB_REVEALED")
+    assert [(row.actor, str(row.job)) for row in rows] == [("admin", jobs["error"])]
+
+
+GUESSES = [
+    f"input.password:{CANARY[:4]}*",
+    f"output.token:{CANARY}",
+    f'input."password":"{CANARY}"',
+    "-input.password:x",
+]
+
+
+@pytest.mark.parametrize("filter", GUESSES)
+async def test_only_an_admin_filters_by_a_hidden_value(served: Served, jobs: dict[str, str], filter: str) -> None:
+    admin, operator, viewer = [
+        served.client(await served.token(role, name=role)) for role in ("admin", "operator", "viewer")
+    ]
+
+    for client in (viewer, operator):
+        assert (await client.get("/jobs", params={"filter": filter})).status_code == 403
+        assert (await client.get("/stream", params={"list": "jobs", "filter": filter})).status_code == 403
+    bulk = await operator.post("/jobs/bulk", json={"verb": "replay", "filter": filter, "dry_run": True})
+
+    assert bulk.status_code == 403
+    assert (await admin.get("/jobs", params={"filter": filter})).json()["jobs"] != []
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("filter", ["error:{}", "reason:*{}*"])
+async def test_a_viewer_learns_nothing_from_a_guess(served: Served, filter: str) -> None:
+    viewer = served.client(await served.token("viewer"))
+
+    async def seen(filter: str, **params: Any) -> dict[str, Any]:
+        answer = await viewer.get("/jobs", params={"filter": filter, **params})
+        async with viewer.stream("GET", "/stream", params={"list": "jobs", "filter": filter}) as stream:
+            snapshot = await anext(events(stream))
+        page = answer.json()
+        assert answer.status_code == 200, answer.text
+        return {"jobs": page["jobs"], "next": page["next"], "rows": snapshot.data["rows"]}
+
+    for begin in (CANARY[:3], CANARY, "with*c4" if "error" in filter else "refused*c4", "*7Qx"):
+        for count in (1, 2, 50):
+            hit = await seen(filter.format(begin), count=count)
+            miss = await seen(filter.format("zzz"), count=count)
+            assert hit == miss == {"jobs": [], "next": None, "rows": {}}
+
+
+@pytest.mark.parametrize("filter", [f"-error:{CANARY[:3]}", f"-reason:*{CANARY}*", "-key:x"])
+async def test_a_viewer_excludes_nothing_by_a_guess(served: Served, filter: str) -> None:
+    viewer, operator = [served.client(await served.token(role)) for role in ("viewer", "operator")]
+
+    assert (await viewer.get("/jobs", params={"filter": filter})).status_code == 403
+    assert (await viewer.get("/stream", params={"list": "jobs", "filter": filter})).status_code == 403
+    assert (await operator.get("/jobs", params={"filter": filter})).status_code == 200
+
+
+async def test_a_viewer_finds_errors_by_what_they_show(served: Served, jobs: dict[str, str]) -> None:
+    viewer = served.client(await served.token("viewer"))
+
+    for filter in ("error:valueError", 'error:"cannot log in"', f"error:nowhere,{CANARY}", "error:cannot*nowhere"):
+        for count in (1, 50):
+            page = (await viewer.get("/jobs", params={"filter": filter, "count": count})).json()
+            assert [job["id"] for job in page["jobs"]] == [jobs["error"]], filter
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "sqlite"])
+async def test_the_address_of_the_database_is_in_no_answer(scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # closed again below: connections to it are refused
+    url = (
+        f"postgresql://worker:{CANARY}@127.0.0.1:{port}/jobs" if scheme == "postgresql" else f"sqlite:///{CANARY}/no.db"
+    )
+    app = Windlass(url)
+
+    async with serving(app, local=True) as served:
+        answers = [await served.client("wl_" + "x" * 43).get("/jobs"), await served.client().get("/jobs")]
+
+    await app.aclose()
+    assert {answer.status_code for answer in answers} == {503}
+    assert all(answer.headers["retry-after"] == "2" for answer in answers)
+    assert all(CANARY not in answer.text and str(port) not in answer.text for answer in answers)
+    assert scheme == "sqlite" or CANARY not in caplog.text
