@@ -109,6 +109,18 @@ def test_the_most_frequent_error_is_the_cause_and_no_secret_is_told(
     assert health.level is HealthLevel.BAD
 
 
+def test_a_cause_does_not_repeat_a_hidden_argument(bench: Harness, app: Windlass) -> None:
+    @app.job(max_attempts=1)
+    def log_in(password: str) -> None:
+        raise ValueError(f"the server refused {password}")
+
+    for _ in range(3):
+        log_in.enqueue("kqxcanary")
+    bench.drain(raise_errors=False)
+
+    assert app.health().sentence == "Every job dies: ValueError: the server refused [redacted]."
+
+
 def test_an_empty_store_is_quiet(bench: Harness, read: Read) -> None:
     health = read("health")
 

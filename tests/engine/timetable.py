@@ -38,8 +38,9 @@ class Site:
         self.clock = ManualClock()
         self.database = database
         chosen: dict[str, Any] = {"poll": None, "grace": None, "cancel_grace": None}
-        # One try of a beat may take a third of the lease in real time, and the next one comes by the story's clock, which
-        # stands still until this one came through. On a machine that is busy for seconds the story would wait for ever.
+        # One try of a beat may take a third of the lease in real time, and the next one comes by the story's clock,
+        # which stands still until this one came through. On a machine that is busy for seconds the story would wait
+        # for ever.
         chosen |= {"lease": "1h", "beat": "10s"}
         self.app = database.app(clock=self.clock, pace="steady", **(chosen | settings))
         self.pipeline = self._declare(work, processors, limit)

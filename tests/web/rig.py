@@ -15,7 +15,8 @@ from windlass import Context, Windlass, fixed, limit
 from windlass.web.server import ApiServer, listen
 
 PATIENCE = 60.0  # seconds until a story gives up; nothing here waits that long when it works
-CANARY = "c4n4ry-7Qx"  # the secret in the inputs and errors of the program
+# The secret in the inputs and errors of the program. It has letters alone: the groups of errors leave digits out.
+CANARY = "kqxcanary"
 API = "/api/v1"
 
 

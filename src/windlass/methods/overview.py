@@ -15,12 +15,13 @@ from windlass.errors import ConfigError
 if TYPE_CHECKING:
     from windlass.client import Client
     from windlass.config import Settings
+    from windlass.model.job import Job
     from windlass.model.reports.health import Health, Snapshot
     from windlass.model.reports.overview import Overview
     from windlass.store.protocol import Store
 
-Hide = Callable[[str], str]
-"""Replaces what looks like a secret in a text."""
+Hide = Callable[["Job", str], str]
+"""Replaces the secrets of a job, and what looks like a secret, in a text about that job."""
 SHORTEST, LONGEST = 60.0, 31 * 86_400.0  # seconds of a range
 NEWEST_DEAD = 20  # dead jobs whose errors are compared
 CHANGES = 5
@@ -64,10 +65,10 @@ class OverviewReads:
 def hide_secrets(names: Sequence[str]) -> Hide:
     """A sentence may be shown to users who may not see secrets: an error's text is hidden as in the HTTP API."""
 
-    def hide(text: str) -> str:
+    def hide(job: Job, text: str) -> str:
         from windlass.policy.redaction import Redaction
 
-        return Redaction(names).text(text)
+        return str(Redaction(names).about(job.document(), text))
 
     return hide
 
@@ -132,9 +133,9 @@ async def _read_cause(store: Store, hide: Hide) -> str | None:
     ends = [row for action in (DEAD, EXHAUSTED) for row in await store.audit(action=action, page=NEWEST_DEAD)]
     newest = sorted(ends, key=lambda row: row.number)[-NEWEST_DEAD:]
     jobs = await store.find_many([row.job for row in newest if row.job is not None])
-    failures = [failure for job in jobs.values() if (failure := job.failure()) is not None]
-    texts = Counter(str(failure).partition("\n")[0] for failure in failures)
+    failures = [(job, failure) for job in jobs.values() if (failure := job.failure()) is not None]
+    texts = Counter(hide(job, str(failure).partition("\n")[0]) for job, failure in failures)
     if not texts:
         return None
-    cause = hide(texts.most_common(1)[0][0])
+    cause = texts.most_common(1)[0][0]
     return cause.rstrip(".") if len(cause) <= LONGEST_CAUSE else f"{cause[:LONGEST_CAUSE]}…"

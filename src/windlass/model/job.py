@@ -195,6 +195,12 @@ class Job(msgspec.Struct, frozen=True):
         except (msgspec.MsgspecError, ValueError):
             return Failure(type=UNREADABLE, message=self.error, attempt=self.attempt, attempted_at=self.updated_at)
 
+    def failures(self) -> list[Failure]:
+        """The recorded errors, the last one first."""
+        last = self.failure()
+        earlier = [attempt.error for attempt in reversed(self.attempts_made()) if attempt.error is not None]
+        return earlier if last is None else [last, *earlier]
+
     def attempts_made(self) -> list[Attempt]:
         """The recorded attempts, oldest first: without a first attempt that succeeded and logged nothing."""
         return attempts_in(self.attempts)

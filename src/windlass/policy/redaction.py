@@ -55,6 +55,10 @@ class Redaction:
         }
         return copied, [_spell(path) for path in copy.paths]
 
+    def about(self, document: dict[str, Any], told: Any) -> Any:
+        """What is told about a job, without the hidden values of that job, which its texts may repeat."""
+        return self.job({**document, "about": told})[0]["about"]
+
     def refused_term(self, filter: Filter) -> Term | None:
         """The first term that compares a hidden value, with which a reader could guess it; None: there is none."""
         return next((term for term in filter.terms if term.kind is Kind.JSON and self._compares_hidden(term)), None)

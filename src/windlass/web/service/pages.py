@@ -19,6 +19,8 @@ from windlass.documents import (
 )
 from windlass.errors import AccessDenied, JobNotFound
 from windlass.model.token import Role
+from windlass.payload.redact import HIDDEN
+from windlass.policy.fingerprint import fingerprint, pattern
 from windlass.web.caller import Caller, needs
 from windlass.web.live.feed import Source
 from windlass.web.service.filters import checked_filter, guesses
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from windlass.handles.job import JobHandle
     from windlass.model.filter import Filter
     from windlass.model.job import Job
+    from windlass.model.reports.error_groups import ErrorGroup
 
 HOME_EVERY = 2.0  # seconds between two reads of a live overview
 
@@ -74,10 +77,23 @@ class PageService(SystemService):
     async def errors(self, caller: Caller, since: str, queue: str | None) -> Document:
         """The groups of errors."""
         groups = await self._app.aerrors(since, queue=queue, tenant=caller.tenant)
-        documents = [error_document(group) for group in groups]
+        newest = await self._app._client.aask(lambda store: store.find_many([group.newest for group in groups]))
+        messages = await asyncio.to_thread(
+            lambda: [self._group_message(group, newest.get(group.newest)) for group in groups]
+        )
+        documents = [{**error_document(each), "message": text} for each, text in zip(groups, messages, strict=True)]
         if caller.tenant is not None:  # machines are the operator's
             documents = [{**each, "workers": []} for each in documents]
-        return {"errors": [{**each, "message": self._redaction.text(each["message"])} for each in documents]}
+        return {"errors": documents}
+
+    def _group_message(self, group: ErrorGroup, job: Job | None) -> str:
+        """The message of a group, from its newest job: a group's own text has the digits of a secret cut out of it, and
+        no value of the job is found in it any more. If the job is gone, its secrets are not known.
+        """
+        for failure in [] if job is None else job.failures():
+            if job is not None and fingerprint(failure.type, failure.message) == group.fingerprint:
+                return pattern(str(self._redaction.about(job.document(), failure.message)))
+        return HIDDEN
 
     @needs(Role.VIEWER)
     async def phases(self, caller: Caller, since: str) -> Document:

@@ -139,7 +139,7 @@ class SystemService:
 
     def _without_echoes(self, job: Job, about: Document) -> Document:
         """A document about a job without the hidden values of that job, which its texts may repeat."""
-        hidden: Document = self._redaction.job({**job.document(), "about": about})[0]["about"]
+        hidden: Document = self._redaction.about(job.document(), about)
         return hidden
 
     # Gates
