@@ -38,7 +38,7 @@ test: install lint types ## Lint, check types and run all tests; PYTEST_ARGS goe
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-fast: install ## Run the tests that need no server and do not wait, in under a minute; for use while writing code.
-	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres' $(PYTEST_ARGS)
+	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres and not rabbitmq and not redis' $(PYTEST_ARGS)
 
 test-long: install ## Run the fault and model suites in their large sizes; takes about an hour.
 	WINDLASS_TEST_SCALE=$(SCALE) $(PYTEST) -m long $(PYTEST_ARGS)

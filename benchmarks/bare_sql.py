@@ -48,7 +48,7 @@ async def drain(connection: Any) -> None:
 
 def _claim_parameters(worker: Any, floor: Floor) -> tuple[Any, ...]:
     lane = (["default"], [0], [0], ["default"], [False], [BATCH], [floor.run_at], [floor.id])
-    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, [None], False, None)
+    return (worker, BATCH, uuid4(), ["noop"], 0, Suspects.WITH.value, 0.0, *lane, [None], False, None, 0.0)
 
 
 def _finish_parameters(claimed: list[Any]) -> tuple[Any, ...]:

@@ -20,10 +20,11 @@ from windlass.testing.databases import drop_databases
 ROOT = Path(__file__).parent
 WORKER = "PYTEST_XDIST_WORKER"  # set in the worker processes of a run with -n
 
-SLOW = {"dashboard", "docs", "engine", "faults", "integrations", "model", "runtime"}  # folders
+SLOW = {"dashboard", "docs", "engine", "faults", "integrations", "model", "runtime", "transport"}  # folders
 SLOW_FIXTURES = {"windlass", "start", "terminals"}  # those of tests/cli that start processes
 LONG = {"faults", "model"}  # folders
 BROWSER = {"page", "phone"}  # fixtures
+BROKERS = {"rabbitmq": {"rabbitmq", "amqp"}, "redis": {"redis", "redis_server"}}  # by mark; as POSTGRES
 POSTGRES = {"postgres", "server_cli_store", "postgres_lab", "pg"}  # fixtures, and values of parameters
 running = pytest.StashKey[ExitStack]()
 
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "postgres: needs the PostgreSQL server; set by the fixtures that a test asks for"
     )
     config.addinivalue_line("markers", "browser: needs Chromium; set by the fixtures that a test asks for")
+    config.addinivalue_line("markers", "rabbitmq: needs the RabbitMQ server; set by the fixtures that a test asks for")
+    config.addinivalue_line("markers", "redis: needs the Redis server; set by the fixtures that a test asks for")
     config.addinivalue_line("markers", "slow: starts processes or waits for real time; `make test-fast` leaves it out")
     config.addinivalue_line("markers", "long: grows with WINDLASS_TEST_SCALE; `make test-long` runs it large")
     hear_ctrl_c()
@@ -63,8 +66,12 @@ def hear_ctrl_c() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if needs_postgres(item):
+        asked = asks_for(item)
+        if not POSTGRES.isdisjoint(asked):
             item.add_marker("postgres")
+        for mark, names in BROKERS.items():
+            if not names.isdisjoint(asked):
+                item.add_marker(mark)
         if not BROWSER.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
         folder = item.path.relative_to(ROOT).parts[0]
@@ -74,10 +81,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("long")
 
 
-def needs_postgres(item: pytest.Item) -> bool:
+def asks_for(item: pytest.Item) -> set[str]:
+    """Its fixtures, and the texts among the values of its parameters."""
     names = getattr(item, "fixturenames", ())
     chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
-    return not POSTGRES.isdisjoint([*names, *(value for value in chosen if isinstance(value, str))])
+    return {*names, *(value for value in chosen if isinstance(value, str))}
 
 
 # Results

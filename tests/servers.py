@@ -21,6 +21,8 @@ import psycopg
 
 import with_browser
 import with_postgres
+import with_rabbitmq
+import with_redis
 from windlass.testing.databases import PostgresDatabase
 
 ADDRESS = "WINDLASS_TEST_SERVERS"  # of the socket
@@ -46,7 +48,25 @@ def _browser() -> Iterator[str]:
         yield url
 
 
-STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"postgres": _postgres, "browser": _browser}
+@contextmanager
+def _rabbitmq() -> Iterator[str]:
+    with with_rabbitmq.private_rabbitmq() as server:
+        yield server.url
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    with with_redis.private_redis() as server:
+        yield server.url
+
+
+STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "postgres": _postgres,
+    "browser": _browser,
+    "amqp": _rabbitmq,
+    "redis": _redis,
+}
+MARKS = {"amqp": "rabbitmq"}  # where a server's mark has another name
 
 
 @cache
@@ -55,7 +75,8 @@ def url_of(name: str) -> str:
     if given := ENVIRONMENT.get(f"WINDLASS_TEST_{name.upper()}_URL"):
         return given
     if ENVIRONMENT.get(NONE):
-        raise RuntimeError(f"this story asks for the {name} server and is not marked; add: @pytest.mark.{name}")
+        mark = MARKS.get(name, name)
+        raise RuntimeError(f"this story asks for the {name} server and is not marked; add: @pytest.mark.{mark}")
     with Client(ENVIRONMENT[ADDRESS], authkey=KEY) as connection:
         connection.send(name)
         url, problem = connection.recv()

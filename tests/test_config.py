@@ -47,6 +47,8 @@ def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -
             raw = "transaction"
         if item.name == "direct_url":
             raw = "postgresql://db/x"
+        if item.name in ("broker", "rates"):
+            raw = "redis://host/0"
         if item.name == "redact":
             raw = "iban,account_number"
 
@@ -270,3 +272,25 @@ def test_a_setting_that_follows_tells_what_it_follows() -> None:
 
 def test_every_setting_is_an_argument_that_an_editor_knows() -> None:
     assert [*SettingsArguments.__annotations__] == [name for name in names() if name != "url"]
+
+
+def test_a_brokers_password_is_in_no_repr_and_no_error() -> None:
+    settings = Settings.load({"WINDLASS_BROKER": "amqp://app:geheim@rabbit/jobs"})
+
+    assert settings.broker == "amqp://app:geheim@rabbit/jobs"
+    assert "geheim" not in repr(settings)
+    with pytest.raises(ConfigError) as refused:
+        Settings.load({"WINDLASS_BROKER": "kafka://app:geheim@host"})
+    assert "kafka:// is not a broker" in str(refused.value)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_broker_and_the_steady_pace_are_refused_together() -> None:
+    with pytest.raises(ConfigError, match=r"pace=steady scans by the clock .*set pace \(WINDLASS_PACE\) to 'eager'"):
+        Settings.load({"WINDLASS_BROKER": "redis://host/0", "WINDLASS_PACE": "steady"})
+
+
+@pytest.mark.parametrize(("name", "word"), [("delivery", "inbox"), ("undelivered_action", "forget")])
+def test_a_word_that_a_setting_does_not_know_is_refused(name: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=rf"WINDLASS_{name.upper()}='{word}' \(environment\): '{word}' is none of: "):
+        Settings.load({f"WINDLASS_{name.upper()}": word})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -61,3 +63,14 @@ def test_an_impossible_policy_is_refused_when_it_is_written(wrong: Any) -> None:
 def test_directives_hold_their_delays() -> None:
     assert (Retry("busy", after="2m").after, Retry().after) == (120.0, None)
     assert (Snooze("1h").delay, str(Snooze(90))) == (3600.0, "snoozed for 90 s")
+
+
+def test_a_retry_after_header_may_be_seconds_or_an_http_date() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)
+
+    assert Retry(after="120").after == 120
+    assert Retry(after=soon).after == pytest.approx(120, abs=5)
+    assert Snooze(soon).delay == pytest.approx(120, abs=5)
+    assert Retry(after="Wed, 21 Oct 2015 07:28:00 GMT").after == 0
+    with pytest.raises(ConfigError, match="neither a duration nor an HTTP date"):
+        Retry(after="Wed, never")

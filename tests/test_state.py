@@ -25,6 +25,7 @@ Q, R, S, F, D, W, C = (
 DESIGN = {
     (Q, R), (F, R), (R, S), (R, F), (R, D), (R, W), (R, C), (R, Q), (W, Q), (W, D), (Q, C), (F, C), (W, C), (F, Q),
     (D, Q), (C, Q), (D, None),
+    (Q, D), (F, D),  # undelivered for too long, where `undelivered_action` says fail
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from windlass import Context, SyncContext, Windlass
 
 PROGRAM = """
 from typing import Any, assert_type
-from windlass import Batch, Child, Context, JobHandle, JobType, State, SyncContext, Windlass
+from windlass import Batch, Child, Context, JobHandle, JobHandler, JobType, State, SyncContext, Windlass
 from windlass import exponential, limit, phase, rate, unique
 
 app = Windlass()
@@ -87,6 +87,28 @@ app.job(tiemout="5m")       # E: call-overload
 with_context.enqueue()      # E: call-arg
 app.worker(queue="mail")    # E: call-arg
 Windlass(1)                 # E: arg-type
+
+@app.job(type="entity.match")
+class Match(JobHandler):
+    async def handle(self, ctx: Context, task_id: int, note: str = "") -> str:
+        return note
+
+class Greet(JobHandler):
+    def __init__(self, word: str) -> None: ...
+    def handle(self, name: str) -> bytes:
+        return name.encode()
+
+assert_type(Match.enqueue(task_id=1), JobHandle[str])
+assert_type(Match.options(priority=1).enqueue(1, note="x"), JobHandle[str])
+assert_type(app.enqueue_many([Match.call(1)]), list[JobHandle[str]])
+assert_type(app.job(Match).enqueue(1), JobHandle[str])
+assert_type(app.job(queue="mail")(Greet("hi")).enqueue("ann"), JobHandle[bytes])
+assert_type(app.job(Greet("hi"))("ann"), bytes)
+assert_type(app.job(JobHandler.of(len)).enqueue([1]), JobHandle[int])
+Match.enqueue("1")                  # E: arg-type
+Match.enqueue()                     # E: call-arg
+Match.call(1, nte="x")              # E: call-arg
+app.job(Greet("hi")).enqueue(3)     # E: arg-type
 
 line = app.pipeline("line", plain, phase(with_context, processors=3), add, labels={"dead": "failed"})
 assert_type(line.enqueue(3).result(), int)

@@ -194,7 +194,7 @@ def write_class(given: str, *, texts: bool = True) -> Iterator[str]:
     name, noun, without = NAMED.fullmatch(given).groups()  # type: ignore[union-attr]
     cls = find(name)
     yield f"{text_of(cls)}\n"
-    if cls.__init__.__doc__:
+    if cls.__init__.__doc__ and cls.__init__ is not object.__init__:
         yield item(f"`{signature(cls, cls.__name__)}`", text_of(cls.__init__))
     yield from (item(f"`{noun}.{name}`", text if texts else "") for name, text in attributes(cls))
     for method, head, text in entries(cls, noun):

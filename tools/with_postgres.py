@@ -333,10 +333,10 @@ def utf8_locale() -> str:
     return "C.UTF-8"
 
 
-def run(command: Sequence[str], url: str) -> int:
+def run(command: Sequence[str], url: str, variable: str = URL_VARIABLE) -> int:
     """Run the command to its end, pass signals on to it, and return its exit code as a shell would."""
     pause(0)  # the last chance to stop without starting the command
-    child = spawn(command, env={**os.environ, URL_VARIABLE: url}, death_signal=signal.SIGTERM)
+    child = spawn(command, env={**os.environ, variable: url}, death_signal=signal.SIGTERM)
     while (code := child.poll()) is None:
         received = signal.sigwaitinfo(AWAITED)
         # A positive code means that the kernel sent the signal. A Ctrl-C goes to the terminal's whole foreground group:

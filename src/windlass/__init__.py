@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from windlass.actor import acting_as
 from windlass.app import Windlass
 from windlass.clock import Duration
+from windlass.declare.job_handler import JobHandler
 from windlass.declare.jobtype import JobType, TypedCall
 from windlass.declare.named_calls import NamedCall
 from windlass.declare.pipeline_type import Pipeline, phase
@@ -18,10 +19,14 @@ from windlass.errors import (
     AccessDenied,
     AdmissionError,
     BlockingCall,
+    BrokerError,
+    BrokerRefused,
+    BrokerUnavailable,
     ChildrenFailed,
     ConfigError,
     DuplicateType,
     EnqueueError,
+    EnvelopeError,
     FilterError,
     FlowError,
     IdempotencyConflict,
@@ -106,6 +111,10 @@ if TYPE_CHECKING:
     )
     from windlass.model.rows import (
         AuditRow,
+        DeadKind,
+        DeadReport,
+        DeadRow,
+        DeadView,
         FoundJob,
         JobDetails,
         JobRow,
@@ -122,13 +131,19 @@ if TYPE_CHECKING:
     from windlass.observe.events import (
         AttemptEnded,
         AttemptStarted,
+        BrokerBack,
+        BrokerLost,
+        DeliveriesRefused,
         Event,
         JobChanged,
         JobsRescued,
         LeasesLost,
+        OutboxPublished,
+        UndeliveredFound,
         WorkerStarted,
         WorkerStopped,
     )
+    from windlass.transport.protocol import JobDispatcher
 
 __version__ = "0.1.0"
 
@@ -142,6 +157,11 @@ __all__ = [
     "Batch",
     "BatchProgress",
     "BlockingCall",
+    "BrokerBack",
+    "BrokerError",
+    "BrokerLost",
+    "BrokerRefused",
+    "BrokerUnavailable",
     "BudgetRow",
     "BulkProgress",
     "CatchUp",
@@ -151,6 +171,11 @@ __all__ = [
     "ConfigError",
     "Context",
     "Dead",
+    "DeadKind",
+    "DeadReport",
+    "DeadRow",
+    "DeadView",
+    "DeliveriesRefused",
     "Deploy",
     "DepthRow",
     "DryCheck",
@@ -158,6 +183,7 @@ __all__ = [
     "Duration",
     "Ending",
     "EnqueueError",
+    "EnvelopeError",
     "ErrorGroup",
     "ErrorShare",
     "Event",
@@ -183,8 +209,10 @@ __all__ = [
     "JobChanged",
     "JobDead",
     "JobDetails",
+    "JobDispatcher",
     "JobGraph",
     "JobHandle",
+    "JobHandler",
     "JobLink",
     "JobNotFound",
     "JobRow",
@@ -206,6 +234,7 @@ __all__ = [
     "NewToken",
     "NextKind",
     "NextStep",
+    "OutboxPublished",
     "Overlap",
     "Overview",
     "OverviewFigure",
@@ -257,6 +286,7 @@ __all__ = [
     "Trouble",
     "TypeRow",
     "TypedCall",
+    "UndeliveredFound",
     "UnknownLimit",
     "UnknownType",
     "UnusableConnection",
@@ -294,13 +324,16 @@ LAZY = {
     "windlass.model.reports.health": "Health HealthFinding HealthLevel NextStep QueueHealth Trouble",
     "windlass.model.reports.overview": "Deploy DryCheck Facets Overview OverviewFigure OverviewStep Suggestion",
     "windlass.model.rows": (
-        "AuditRow FoundJob JobDetails JobRow JobState LimitUse Liveness QueueRow WaitKind WaitReason WorkerRow"
+        "AuditRow DeadKind DeadView DeadReport DeadRow FoundJob JobDetails JobRow JobState LimitUse Liveness "
+        "QueueRow WaitKind WaitReason WorkerRow"
     ),
     "windlass.model.schedule": "CatchUp Overlap ScheduleRow TickOutcome TickRow",
     "windlass.model.reports.story": "GraphNode JobGraph JobLink JobStory Life LifeKind LinkGroup NextKind Relation",
     "windlass.model.token": "NewToken Role TokenRow",
+    "windlass.transport.protocol": "JobDispatcher",
     "windlass.observe.events": (
-        "Event AttemptEnded JobChanged AttemptStarted JobsRescued LeasesLost WorkerStarted WorkerStopped"
+        "Event AttemptEnded JobChanged AttemptStarted JobsRescued LeasesLost WorkerStarted WorkerStopped "
+        "BrokerBack BrokerLost DeliveriesRefused OutboxPublished UndeliveredFound"
     ),
 }
 """Modules whose names most programs never use: they are imported when a program first names one."""

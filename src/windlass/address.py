@@ -115,7 +115,7 @@ def _server(rest: str) -> Address:
     if "@" in database or "@" in query:
         raise ConfigError(f"the store's URL has an @ after its first / or ?, where the host has ended; {ESCAPE}")
     login, _, places = authority.rpartition("@")  # the last @: a host has none
-    options = _options(query)
+    options = read_options(query, "the store's URL")
     user, _, password = login.partition(":")
     host = options.pop("host", "")
     hosts = _hosts(places or host, options.pop("port", ""))
@@ -142,22 +142,26 @@ def _hosts(places: str, ports: str) -> tuple[Host, ...]:
 
 
 def _host(place: str, number: str) -> Host:
+    port = int(number) if number else None
     if place.startswith("/"):
-        return Host(place, int(number) if number else None)
+        return Host(place, port)
+    return read_host(place, port, "the store's URL", "write postgresql://user@host:5432/database")
+
+
+def read_host(place: str, port: int | None, url: str, advice: str) -> Host:
+    """`host`, `host:port` or `[::1]:port`; `port` is the default. `url` is what the error calls the URL."""
     match = HOST.fullmatch(place)
     if match is None or int(match[3] or 0) > 65_535:
-        raise ConfigError(
-            f"the store's URL has a host or port that cannot be; write postgresql://user@host:5432/database; {ESCAPE}"
-        )
-    port = match[3] or number
-    return Host(unquote(match[1] or match[2]), int(port) if port else None)
+        raise ConfigError(f"{url} has a host or port that cannot be; {advice}; {ESCAPE}")
+    return Host(unquote(match[1] or match[2]), int(match[3]) if match[3] else port)
 
 
-def _options(query: str) -> dict[str, str]:
+def read_options(query: str, url: str) -> dict[str, str]:
+    """What stands after the ? of a URL."""
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         name, equals, value = part.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII):
-            raise ConfigError(f"the store's URL has an option after its ? that is not name=value; {ESCAPE}")
+            raise ConfigError(f"{url} has an option after its ? that is not name=value; {ESCAPE}")
         options[name] = unquote(value)
     return options

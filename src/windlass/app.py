@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from windlass.blocking import blocking
 from windlass.client import Client, Enqueue, awaited_enqueue, blocking_enqueue, gather
 from windlass.clock import Clock, Duration, SystemClock
 from windlass.config import Settings, SettingsArguments
+from windlass.declare.decorator import JobDeclarations
 from windlass.declare.follow_ups import check_follow_ups
-from windlass.declare.jobtype import AsyncContextJob, AsyncJob, JobType, PlainContextJob, PlainJob, TypedCall
+from windlass.declare.jobtype import JobType, TypedCall
 from windlass.declare.named_calls import NamedEnqueues
-from windlass.declare.options import check_declaration
 from windlass.declare.pipeline import Phase
 from windlass.declare.pipeline_type import Pipeline, PipelineOptions, make_plan
-from windlass.declare.registry import JobOptions, Registry, define
-from windlass.handler.context import Context
-from windlass.handler.sync_context import CONTEXTS, SyncContext
+from windlass.declare.registry import Registry
 from windlass.handles.job import JobHandle
 from windlass.methods.bulk import BulkOperators
+from windlass.methods.dead_letters import DeadLetterCalls
 from windlass.methods.reads import Reads
 from windlass.methods.tokens import TokenCalls
 from windlass.model.flow import Moment
@@ -51,27 +49,10 @@ R = TypeVar("R")
 S = TypeVar("S", bound=Callable[[Any], object])
 
 
-# A coroutine function is also a function, so the overloads below overlap: the first overload that matches applies.
 AnyPhase = JobType[..., Any] | Phase[..., Any]
-WithContext = Callable[Concatenate[SyncContext, P], R]
-Async = Callable[P, Coroutine[Any, Any, R]]
-AsyncWithContext = Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
 
 
-class Decorator(Protocol):
-    """`@app.job(…)`: the job type has the function's own parameters, without its context."""
-
-    @overload
-    def __call__(self, fn: AsyncWithContext[P, R]) -> AsyncContextJob[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, fn: WithContext[P, R]) -> PlainContextJob[P, R]: ...
-    @overload
-    def __call__(self, fn: Async[P, R]) -> AsyncJob[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, fn: Callable[P, R]) -> PlainJob[P, R]: ...
-
-
-class Windlass(Reads, BulkOperators, NamedEnqueues, TokenCalls):
+class Windlass(JobDeclarations, Reads, BulkOperators, DeadLetterCalls, NamedEnqueues, TokenCalls):
     """Jobs on one database: declare job types, enqueue jobs, run workers, and operate them.
 
         app = Windlass("postgresql://localhost/shop")   # or Windlass(): WINDLASS_URL, else the file windlass.db
@@ -110,75 +91,6 @@ class Windlass(Reads, BulkOperators, NamedEnqueues, TokenCalls):
         __getattr__ = answer_words("app", APP)
 
     # Declaring
-
-    @overload
-    def job(self, fn: AsyncWithContext[P, R], /) -> AsyncContextJob[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def job(self, fn: WithContext[P, R], /) -> PlainContextJob[P, R]: ...
-    @overload
-    def job(self, fn: Async[P, R], /) -> AsyncJob[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def job(self, fn: Callable[P, R], /) -> PlainJob[P, R]: ...
-    @overload
-    def job(self, **options: Unpack[JobOptions]) -> Decorator: ...
-
-    def job(self, fn: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # options are checked below
-        """Make a function a job type: `@app.job` or `@app.job(queue="mail", timeout="5m")`.
-
-        The function stays callable as before. Its parameters need type hints, which check the arguments of an enqueue.
-        If its first parameter is a `Context` (in an `async def`) or a `SyncContext` (in a `def`), the worker gives it,
-        and an enqueue does not:
-
-            @app.job(queue="mail", retry=exponential("10s"), timeout="5m")
-            async def send(ctx: Context, to: str, subject: str = "hi") -> None: ...
-
-            send.enqueue("a@example.org")
-
-        Options:
-            type: The name of the job type in the database, in logs and in filters; the function's name unless given.
-                It stays the same when the function is renamed or moved.
-            queue: The queue of its jobs; "default" unless given.
-            priority: Jobs with a higher number start first; 0 unless given. One start in ten goes to the oldest due
-                job whatever its priority (setting `ageing`).
-            max_attempts: How often a job is tried before it is dead, the first time included; 4 unless given (setting
-                `max_attempts`).
-            retry: How long a failed job waits: `exponential("10s")`, `delays("5s", "30s")` or `fixed("1m")`. Unless
-                given, 10 s doubling with the pace `eager`, 5 minutes with `polite`, the next scan with `steady`.
-            timeout: The time limit of an attempt, such as "5m"; no limit unless given (setting `timeout`). A coroutine
-                and a process are stopped at it. A thread cannot be stopped: its late result is refused.
-            isolation: "coroutine" for an `async def` and "thread" for a `def`, unless given; "process" runs either in a
-                process of its own.
-            memory: The memory limit of its process, such as "512M"; it implies `isolation="process"`.
-            permanent: Exception classes after which the job is dead at once: `permanent=[ValueError]`.
-            transient: Exception classes after which the job is retried, although `permanent` lists a base class.
-            unique: Refuse a second job with the same key while the first is unfinished, and also after it succeeded:
-                True (the key is made of all arguments), names of arguments, a function of them, or `unique(…)`.
-                `unique("url", states="unfinished")` refuses only while the first is unfinished.
-            unique_forever: The same, even after the job's history was deleted.
-            limits: What its jobs count against: `[limit("domain", 2, key=domain_of), rate("api", 5, every="1s")]`.
-            on_dead: A job type that is enqueued when a job is dead, in the transaction that writes its end. Its
-                parameters are any of `id`, `input`, `output` and `error`.
-            on_cancelled: The same for a job that was cancelled.
-            on_succeeded: The same for a job that succeeded.
-            audit: The action that the audit records for a success, such as "EMAIL_SENT"; False: no row.
-            labels: Your own names for states: `{"dead": "failed"}`.
-
-        Raises RegistrationError with what to change, when the function cannot be a job type.
-        """
-        check_declaration(fn, options)
-        local = sys._getframe(1).f_locals  # hints may name classes of the function that declares the job
-
-        def declare(fn: Callable[..., Any]) -> JobType[..., Any]:
-            definition = define(fn, contexts=CONTEXTS, localns=dict(local), **options)
-            self._registry.add(definition)
-            kind: type[JobType[..., Any]]
-            if inspect.iscoroutinefunction(fn):
-                kind = AsyncContextJob if definition.signature.context else AsyncJob
-            else:
-                kind = PlainContextJob if definition.signature.context else PlainJob
-            return kind(self, definition)
-
-        return declare if fn is None else declare(fn)
 
     def limit(self, name: str, most: int, *, key: KeyBy | None = None, scope: Scope = "global") -> Limit:
         """A limit for the `limits=[…]` of several job types: `domain = app.limit("domain", 2, key="domain")`.

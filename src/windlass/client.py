@@ -36,6 +36,7 @@ from windlass.store import dialect_of, make_store, sqlite_location
 if TYPE_CHECKING:
     from windlass.connection.borrowed import CallerConnection
     from windlass.store.protocol import Store
+    from windlass.transport.direct import DirectPublisher
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,6 +107,7 @@ class Client:
         self.portal = Portal()
         self.runs_by_hand: str | None = None  # in a test: how jobs are run, instead of by workers
         self._store: Store | None = None
+        self._direct: DirectPublisher | None = None
         self._opening: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._location: str | None = None
@@ -142,7 +144,14 @@ class Client:
         return _with_repeated(existing, repeated)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        return await (await self.store()).enqueue(jobs)
+        existing = await (await self.store()).enqueue(jobs)
+        await self._publish([job for job in jobs if job.id not in existing])
+        return existing
+
+    async def _publish(self, written: Sequence[NewJob]) -> None:
+        """In the mode `direct`: publish what is committed. In any other mode a relay does."""
+        if self._direct is not None:
+            await self._direct.publish(written)
 
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
@@ -194,6 +203,7 @@ class Client:
         async def wake() -> None:
             for queue in queues:
                 await (await self.store()).wake(queue)
+            await self._publish(jobs)
 
         self.portal.submit(wake)
 
@@ -221,13 +231,21 @@ class Client:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._store, self._opening, self._location = loop, None, asyncio.Lock(), None
+            self._direct = None
         assert self._opening is not None
         async with self._opening:
             if self._store is None:
                 store = make_store(self.settings, self.clock)
                 await store.open()
-                self._store = store
+                self._store, self._direct = store, self._make_direct()
             return self._store
+
+    def _make_direct(self) -> DirectPublisher | None:
+        if self.settings.broker is None:  # most programs: they import no transport
+            return None
+        from windlass.transport.direct import make_direct
+
+        return make_direct(self.settings, self.clock)
 
     async def _where(self) -> str:
         """The location of this app's database, to compare with a caller's connection."""
@@ -254,6 +272,9 @@ class Client:
 
     async def _close_store(self) -> None:
         store, self._store = self._store, None
+        direct, self._direct = self._direct, None
+        if direct is not None and self._loop is asyncio.get_running_loop():
+            await direct.close()
         if store is not None and self._loop is asyncio.get_running_loop():
             await store.close()
 

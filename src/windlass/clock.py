@@ -11,6 +11,7 @@ import math
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from windlass.errors import ConfigError
@@ -111,6 +112,21 @@ def _parse(text: str, what: str) -> float:
     if not parts or PART.sub("", stripped).strip():
         raise ConfigError(f"{what}: {text!r} is not a duration; {HINT}")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def seconds_from_now(value: Duration, *, what: str) -> float:
+    """As `seconds`, and an HTTP date as well: a `Retry-After` is either. A date that has passed is now.
+
+    The date is compared with this machine's clock: the server that sent it is not the database.
+    """
+    if isinstance(value, str) and "," in value:  # "Wed, 18 Nov 2026 16:30:00 GMT"; no duration has a comma
+        try:
+            at = parsedate_to_datetime(value)
+        except ValueError:
+            raise ConfigError(f"{what}: {value!r} is neither a duration nor an HTTP date; {HINT}") from None
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)  # -0000 means UTC without a place
+        return seconds(max(0.0, (at - datetime.now(UTC)).total_seconds()), what=what)
+    return seconds(value, what=what)
 
 
 def spell(value: float) -> str:

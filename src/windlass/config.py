@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
@@ -17,15 +16,24 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from windlass.actor import current_actor
-from windlass.address import plain_url, read_address
 from windlass.clock import Duration, seconds, spell
+from windlass.config_readers import (
+    PREFIX,
+    SECRET,
+    broker_url,
+    one_of,
+    read_environment,
+    read_files,
+    redis_url,
+    store_url,
+    switch,
+    text,
+    whole,
+)
 from windlass.errors import ConfigError
 from windlass.names import listed_names, name_problem
 
-PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
-OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
-"""Environment variables of Windlass that are not settings."""
 
 
 class Pace(StrEnum):
@@ -47,34 +55,9 @@ def duration(value: object) -> float:
     return seconds(value, what="duration")  # type: ignore[arg-type]
 
 
-def whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ConfigError(f"{value!r} is not a whole number")
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigError(f"{value!r} is not a whole number") from None
-
-
-def switch(value: object) -> bool:
-    word = str(value).strip().lower()
-    if word not in ("on", "off", "true", "false", "yes", "no", "1", "0"):
-        raise ConfigError(f"{value!r} is neither on nor off")
-    return word in ("on", "true", "yes", "1")
-
-
-def text(value: object) -> str:
-    return str(value)
-
-
-def store_url(value: object) -> str:
-    read_address(str(value))
-    return plain_url(str(value))
-
-
 def setting(default: Any, read: Callable[[object], Any], about: str) -> Any:
-    """A field with a function that parses its text and with a description. A URL may hold a password: no repr."""
-    return field(default=default, repr=read is not store_url, metadata={"read": read, "about": about})
+    """A field with a function that parses its text and with a description."""
+    return field(default=default, repr=read not in SECRET, metadata={"read": read, "about": about})
 
 
 class SettingsArguments(TypedDict, total=False):
@@ -113,6 +96,14 @@ class SettingsArguments(TypedDict, total=False):
     ageing: int
     redact: Iterable[str]
     version: str | None
+    broker: str | None
+    delivery: Literal["outbox", "direct"]
+    fallback: Duration
+    relay: bool
+    undelivered: Duration
+    undelivered_every: Duration
+    undelivered_action: Literal["publish", "fail"]
+    rates: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +159,22 @@ class Settings:
         None, text, "the version of your program, such as a commit; its workers announce it, and lists show it"
     )
 
+    broker: str | None = setting(None, broker_url, "the broker that carries deliveries: amqp://… or redis://…")
+    delivery: str = setting(
+        "outbox", one_of("outbox", "direct"), "what publishes a job: outbox (a relay) or direct (its enqueue)"
+    )
+    fallback: float = setting(
+        15.0, duration, "with a broker, a worker polls this often for jobs that were due for this long"
+    )
+    relay: bool = setting(True, switch, "whether workers publish the outbox; off where another process does")
+    undelivered: float = setting(3_600.0, duration, "a job that was due and unclaimed for this long is undelivered")
+    undelivered_every: float = setting(900.0, duration, "how often the leader looks for undelivered jobs")
+    undelivered_action: str = setting(
+        "publish", one_of("publish", "fail"), "what becomes of undelivered jobs: publish (again) or fail (dead)"
+    )
+
+    rates: str | None = setting(None, redis_url, "where the buckets of rates are: none (the store) or redis://…")
+
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Where each value that is no default comes from: `app.settings.origins["lease"]` is "environment"."""
 
@@ -187,8 +194,8 @@ class Settings:
         sources: list[tuple[str, Mapping[str, Any]]] = [
             ("argument", explicit),
             ("flag", flags or {}),
-            ("environment", _from_environment(os.environ if environ is None else environ)),
-            *_from_files(folder or Path.cwd()),
+            ("environment", read_environment(os.environ if environ is None else environ, by_variable())),
+            *read_files(folder or Path.cwd()),
         ]
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
@@ -308,6 +315,11 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
+def by_variable() -> dict[str, str]:
+    """Every setting's name by its name in the environment."""
+    return {variable(name): name for name in names()}
+
+
 def _read(name: str, value: object, source: str) -> Any:
     known = names()
     if name not in known:
@@ -316,48 +328,14 @@ def _read(name: str, value: object, source: str) -> Any:
         return known[name].metadata["read"](value)
     except (ConfigError, ValueError) as error:
         shown = variable(name) if source == "environment" else name
-        given = "" if known[name].metadata["read"] is store_url else f"={value!r}"  # a URL may hold a password
+        given = "" if known[name].metadata["read"] in SECRET else f"={value!r}"
         raise ConfigError(f"{shown}{given} ({source}): {error}") from None
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among `WINDLASS_*`. Other names may belong to other programs, but a near miss is a typing error."""
-    known = {variable(name): name for name in names()}
-    found: dict[str, str] = {}
-    for given, value in environ.items():
-        if given in known and value != "":
-            found[known[given]] = value
-        elif given.startswith(PREFIX) and given not in known and given not in OTHER_VARIABLES:
-            close = difflib.get_close_matches(given, known, n=1, cutoff=0.9)
-            if close:
-                raise ConfigError(f"unknown setting {given}; did you mean {close[0]}?")
-    return found
-
-
-def _from_files(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """`windlass.toml` and `[tool.windlass]`, each from the nearest folder that has it, from this one upwards."""
-    sources: list[tuple[str, Mapping[str, Any]]] = []
-    for name in ("windlass.toml", "pyproject.toml"):
-        path = next((above / name for above in (folder, *folder.parents) if (above / name).is_file()), None)
-        if path is None:
-            continue
-        table: Any = _toml(path)
-        if name == "pyproject.toml":
-            table = table.get("tool", {}).get("windlass", {})
-        sources.append((_near(path), {str(key).replace("-", "_"): value for key, value in table.items()}))
-    return sources
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{_near(path)} cannot be read: {error}; correct it, or move it away") from None
-
-
-def _near(path: Path) -> str:
-    """The path relative to the current directory."""
-    return os.path.relpath(path)
+POSITIVE_TIMES = (
+    *("lease", "beat", "sweep", "health", "poll", "history", "audit", "read_timeout", "idempotency_window"),
+    *("fallback", "undelivered", "undelivered_every"),
+)
 
 
 def _check(settings: Settings) -> None:
@@ -373,7 +351,7 @@ def _check(settings: Settings) -> None:
         )
     if settings.margin >= settings.lease:
         raise ConfigError(f"margin ({spell(settings.margin)}) must be shorter than lease ({spell(settings.lease)})")
-    for name in ("lease", "beat", "sweep", "health", "poll", "history", "audit", "read_timeout", "idempotency_window"):
+    for name in POSITIVE_TIMES:
         if getattr(settings, name) <= 0:
             raise ConfigError(f"{name} must be longer than nothing, for example {name}='1s'")
     for name in ("concurrency", "max_attempts", "max_crashes", "connections"):
@@ -383,11 +361,19 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise ConfigError(f"{name} must be more than 0, not {value}")
-    wrong = None if settings.actor is None else name_problem(settings.actor)
-    if wrong is not None:
-        raise ConfigError(f"actor {wrong}{from_('actor')}; give a name such as 'ann@ship'")
-    wrong = None if settings.version is None else name_problem(settings.version)
-    if wrong is not None:
-        raise ConfigError(f"version {wrong}{from_('version')}; give one such as '4f2c1a9' or '2.1'")
+    for name, example in (
+        ("actor", "give a name such as 'ann@ship'"),
+        ("version", "give one such as '4f2c1a9' or '2.1'"),
+    ):
+        given = getattr(settings, name)
+        wrong = None if given is None else name_problem(given)
+        if wrong is not None:
+            raise ConfigError(f"{name} {wrong}{from_(name)}; {example}")
     if settings.pooler not in (None, "transaction"):
         raise ConfigError(f"pooler={settings.pooler!r}: the only pooler mode is 'transaction'")
+    if settings.broker is not None and settings.assign_every > 0:
+        raise ConfigError(
+            "a broker delivers jobs at once, and a worker of pace=steady scans by the clock (assign_every is "
+            f"{spell(settings.assign_every)}{from_('assign_every')}); set pace (WINDLASS_PACE) to 'eager' or 'polite', "
+            "or give no broker (WINDLASS_BROKER)"
+        )

@@ -22,6 +22,10 @@ WindlassError
 │   ├── SchemaMissing
 │   ├── SchemaOutdated
 │   └── SchemaTooNew
+├── BrokerError           a broker that carries deliveries; the store has the jobs all the same
+│   ├── BrokerUnavailable it cannot be reached now: transient, workers poll the store meanwhile
+│   └── BrokerRefused     it refuses: wrong credentials, a queue declared with other arguments
+├── EnvelopeError         a message is no envelope that this program can read
 ├── LeaseLost             another worker owns the job now; nothing was changed
 ├── TransitionRefused     the job is in a state that does not allow this
 ├── FlowError             a name used twice in one run, a need that no children can meet, a cycle
@@ -168,6 +172,22 @@ class SchemaTooNew(StoreError):
     """The schema is newer than this program, which therefore never touches it."""
 
     of_database = True
+
+
+class BrokerError(WindlassError):
+    """A broker failed. No job is lost: the store has it, and workers poll the store."""
+
+
+class BrokerUnavailable(BrokerError):
+    """The broker cannot be used now. Windlass connects again by itself."""
+
+
+class BrokerRefused(BrokerError):
+    """The broker answers and refuses: wrong credentials, a missing right, or a queue declared with other arguments."""
+
+
+class EnvelopeError(WindlassError, ValueError):
+    """A message is no envelope that this program can read, or a job cannot be put into one."""
 
 
 class LeaseLost(WindlassError):

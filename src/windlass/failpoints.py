@@ -33,6 +33,7 @@ NAMES = frozenset(
         "sweep.before_rescue",
         "lead.taken",
         "tick.moved",
+        "relay.published",
     }
 )
 

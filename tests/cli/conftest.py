@@ -18,6 +18,7 @@ from servers import postgres_database
 from windlass.cli.process.child import COMMAND
 from windlass.testing.databases import write_migrated_file
 
+from .brokers import CliBroker, private_broker
 from .cli_store import CliStore
 
 PATIENCE = 30.0  # seconds until a test gives up; no test that passes waits that long
@@ -172,3 +173,11 @@ def server_cli_store(program_dir: Path) -> Iterator[CliStore]:
     """PostgreSQL alone."""
     with postgres_database() as database:
         yield CliStore(database.url)
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, program_dir: Path) -> Iterator[CliBroker]:
+    """A broker for the commands of this story."""
+    with private_broker(request.param) as broker:
+        monkeypatch.setenv("WINDLASS_BROKER", broker.url)
+        yield broker

@@ -89,6 +89,21 @@ def test_due_jobs_of_a_type_that_no_live_worker_knows_are_a_problem(cli_store: C
     assert "'later'" not in cli_store.run("doctor").stdout
 
 
+def test_rows_of_the_outbox_that_no_relay_publishes_are_a_problem(cli_store: CliStore) -> None:
+    cli_store.enqueue()
+    assert "outbox" not in findings(cli_store), "without a broker there is nothing to check"
+    execute(cli_store, "UPDATE {0}installation SET delivery = {1}", "outbox")
+    assert findings(cli_store)["outbox"][0] == "ok"
+    long_ago = datetime.now(UTC) - timedelta(minutes=5)
+    value: Any = long_ago if is_postgres(cli_store) else int(long_ago.timestamp() * 1_000_000)
+    execute(cli_store, "INSERT INTO {0}outbox (job, deliver_at) SELECT id, {1} FROM {0}jobs", value)
+
+    level, message, advice = findings(cli_store)["outbox"]
+
+    assert (level, advice) == ("problem", "windlass relay")
+    assert re.fullmatch(r"1 due, the oldest since 5m(\d+s)?: no relay runs", message)
+
+
 def test_jobs_under_a_dead_worker_beyond_the_bound_are_orphans(cli_store: CliStore) -> None:
     worker = cli_store.register_worker(name="ship:9")
     cli_store.enqueue()

@@ -64,7 +64,7 @@ MISTAKES = {
     "wroker app.py": "there is no command 'wroker'; did you mean: windlass worker app.py",
     "job show 123456": "did you mean: windlass jobs show 123456",
     "gates puase --queue mail": "did you mean: windlass gates pause --queue mail",
-    "foo": "there is no command 'foo'; there are: dev, run, enqueue, worker, web, jobs",
+    "foo": "there is no command 'foo'; there are: dev, run, enqueue, worker, relay, web, jobs",
     "app.py": "there is no command 'app.py'; did you mean: windlass dev app.py",
     "app:add 2 3": "did you mean: windlass run app:add 2 3",
     "state:dead": "did you mean: windlass jobs state:dead",

@@ -16,6 +16,7 @@ from windlass.client import Client
 from windlass.testing.clock import START
 from windlass.testing.databases import write_migrated_file
 
+from .brokers import Broker, private_part
 from .programs import admitted
 from .rig import PATIENCE, Database
 from .stopped_clock import StoppedClock
@@ -67,6 +68,13 @@ async def still_database(place: str, request: pytest.FixtureRequest) -> AsyncIte
     with empty_database(place, request, moved=True) as database:
         yield database
         await database.close()
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
+    """A broker, or a part of one, that is empty."""
+    async with private_part(request.param) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def unresolved(event: Nowhere) -> None: ...  # type: ignore[name-defined]  # noq
         (awaited, r"awaited is async, and events are not awaited; write: def awaited\(event\)"),
         (
             wrong,
-            "wrong takes int, which is no event; there are: AttemptEnded, AttemptStarted, JobChanged, ",
+            "wrong takes int, which is no event; there are: AttemptEnded, AttemptStarted, BrokerBack, BrokerLost, ",
         ),
         (unresolved, "the hints of unresolved cannot be resolved .*not under TYPE_CHECKING"),
         (WorkerStarted, "is no function; write: def on_event"),

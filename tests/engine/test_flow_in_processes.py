@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,14 @@ async def test_everything_works_there_too(database: Database, kind: JobType[[], 
         assert await job.aresult(timeout=PATIENCE) == [[0, 2, 4], True, {"said": "early"}, 1]
 
     assert (await database.effects(), await database.jobs()) == ([1, 2], 5)
+
+
+@pytest.mark.usefixtures("program")
+async def test_a_handler_that_is_a_class_runs_there() -> None:
+    async with working(flow.app):
+        number, pid = await (await flow.Apart.aenqueue(3)).aresult(timeout=PATIENCE)
+
+    assert (number, pid != os.getpid()) == (3, True)
 
 
 @pytest.mark.usefixtures("program")

@@ -11,7 +11,7 @@ import pytest
 
 from .source import Import, expect_none, imports, modules
 
-BASE = "actor address blocking clock config errors failpoints names words"
+BASE = "actor address blocking broker_address clock config config_readers errors failpoints names words"
 MODEL = f"{BASE} model payload policy"
 PROGRAM = f"{MODEL} store connection client declare handler handles methods documents"
 
@@ -21,10 +21,12 @@ LAYERS = {
     "names": "errors",
     "actor": "errors names",
     "address": "errors",
+    "broker_address": "address errors",
     "blocking": "errors words",
     "clock": "errors",
     "failpoints": "errors",
-    "config": "actor address clock errors names",
+    "config_readers": "address broker_address errors",
+    "config": "actor clock config_readers errors names",
     "words": "config",
     "model": BASE,
     "payload": BASE,
@@ -32,20 +34,21 @@ LAYERS = {
     "observe": f"{BASE} model",
     "store": f"{BASE} model policy",
     "connection": f"{BASE} model store",
+    "transport": f"{BASE} model payload store",
     "documents": MODEL,
     # What a program declares, calls and is given: these know each other.
-    "client": PROGRAM,
+    "client": f"{PROGRAM} transport",
     "declare": PROGRAM,
     "handler": PROGRAM,
     "handles": PROGRAM,
-    "methods": PROGRAM,
+    "methods": f"{PROGRAM} transport",
     "app": f"{PROGRAM} observe",
-    "__init__": f"{PROGRAM} app observe",
+    "__init__": f"{PROGRAM} app observe transport",
     # What runs jobs.
-    "runtime": f"{PROGRAM} app observe",
+    "runtime": f"{PROGRAM} app observe transport",
     # What nothing else imports.
     "web": f"{PROGRAM} app",
-    "cli": f"{PROGRAM} app observe runtime web __init__",
+    "cli": f"{PROGRAM} app observe runtime transport web __init__",
     "testing": f"{PROGRAM} app observe runtime __init__",
     "integrations": f"{PROGRAM} app observe runtime __init__ cli",
     "__main__": "cli",
@@ -55,15 +58,18 @@ APART = {
     # part: the parts that it may not import, although the folder above it may
     "store.postgres": "store.sqlite",
     "store.sqlite": "store.postgres",
-    "store.parts": "store.postgres store.sqlite store.doctor",
+    "store.parts": "store.postgres store.sqlite store.doctor store.delivery",
     "declare": "store connection",
     "runtime": "connection handles methods client",
 }
 
 EXCEPTIONS = {
+    ("store", "transport.rated_store"): "make_store puts rates into Redis; imported when the setting asks for it",
+    ("store", "transport.redis_rates"): "as above",
     ("app", "runtime.worker"): "app.worker() makes a worker; imported when called, so that an enqueue loads no worker",
     ("app", "integrations.lifespan"): "app.lifespan() is a method for the reader's sake; imported when called",
     ("declare.named_calls", "store.protocol"): "types only: what the announced types are read from",
+    ("declare.decorator", "app"): "types only: a job type keeps the app that declared it",
     ("declare.jobtype", "app"): "types only: a job type keeps the app that declared it",
     ("declare.pipeline_type", "app"): "types only: a pipeline keeps the app that declared it",
     ("declare.program", "app"): "looks for a `Windlass` in the user's module; imported when called",

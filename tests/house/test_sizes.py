@@ -19,6 +19,9 @@ LARGE_FOLDERS = {
 }
 SHARED_NAMES = {
     "Lane": "a range of each store's own index of claimable jobs, in the order of its columns",
+    "Finding": "what a check found and the next command: of the store by `doctor`, of a broker by `broker check`",
+    "Level": "of a finding of `doctor`, and the class of priority of a delivery: neither meets the other",
+    "Message": "between the processes of a worker, and to a broker: neither meets the other",
     "Session": "each store has its own",
     "WindlassBackend": "of Django's own tasks and of the package that brings them to older versions",
 }

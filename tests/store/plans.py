@@ -271,6 +271,7 @@ def claim_values(
     aged: int = 0,
     suspects: str = "with",
     untouched: float = 0.0,
+    overdue: float = 0.0,
     lanes: list[LaneOf] = LANES,
     floor: Floor = BEGINNING,
 ) -> tuple[Any, ...]:
@@ -278,7 +279,8 @@ def claim_values(
     queues, urgencies, tenants, limited = zip(*lanes, strict=True)
     many = len(lanes)
     found = (WORKER, room, uuid4(), types, aged, suspects, untouched, queues, [0] * many, urgencies, tenants, limited)
-    asked = (*found, [room] * many, [floor.run_at] * many, [floor.id] * many, [None] * many, len(set(queues)) > 1, None)
+    bounds = ([room] * many, [floor.run_at] * many, [floor.id] * many, [None] * many, len(set(queues)) > 1)
+    asked = (*found, *bounds, None, overdue)
     return (*asked, MOST_PARKED) if any(limited) else asked
 
 

@@ -129,6 +129,7 @@ class Rig:
         suspects: Suspects = Suspects.WITH,
         untouched: float = 0.0,
         by_creation: bool = False,
+        overdue: float = 0.0,
         rescan: bool = True,
         store: Store | None = None,
     ) -> Claimed:
@@ -144,6 +145,7 @@ class Rig:
                 suspects=suspects,
                 untouched=untouched,
                 by_creation=by_creation,
+                overdue=overdue,
             )
         )
 

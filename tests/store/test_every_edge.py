@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.errors import TransitionRefused
+from windlass.model.delivery import UndeliveredAction
 from windlass.model.flow import Advance, Flow
 from windlass.model.job import Edge, Job, Lease, Policy, Wait, new_id
 from windlass.model.state import ENDING_VERBS, FINAL, STAYING_VERBS, TRANSITIONS, State, Verb, allows, target
@@ -130,6 +131,12 @@ def sweep(max_crashes: int) -> Provoke:
     return provoke
 
 
+async def no_delivery_comes(rig: Rig, pair: Pair) -> None:
+    await rig.take(pair.awaited)  # else that one is dead, too, which is another story
+    await rig.advance(2 * HOUR)  # the worker's lease is over, but no sweep has marked it dead: it counts as alive
+    await rig.store.undelivered(older=HOUR, action=UndeliveredAction.FAIL)
+
+
 async def last_child_succeeds(rig: Rig, pair: Pair) -> None:
     await rig.finish(await rig.take(pair.awaited), Verb.SUCCEED)
 
@@ -164,6 +171,7 @@ WAYS: list[tuple[Verb, Policy, Provoke]] = [
     ),
     (Verb.RESCUE, Policy.COUNT, sweep(3)),
     (Verb.BURY_CRASHED, Policy.COUNT, sweep(1)),
+    (Verb.BURY_UNDELIVERED, Policy.COUNT, no_delivery_comes),
     (Verb.WAKE, Policy.COUNT, last_child_succeeds),
     (Verb.WAKE, Policy.COUNT, last_child_dies),  # the need cannot be met any more: the wait raises in its handler
     (Verb.WAKE, Policy.FAIL, last_child_succeeds),

@@ -54,6 +54,7 @@ CLAIMS: dict[str, tuple[tuple[Any, ...], str]] = {
     "without suspects": (claim_values(suspects="without"), ""),
     "of suspects": (claim_values(suspects="only"), ""),
     "of rested jobs": (claim_values(untouched=30.0), ""),
+    "of overdue jobs": (claim_values(untouched=30.0, overdue=30.0), ""),
 }
 
 
@@ -320,6 +321,11 @@ def explained(statement: str) -> str:
         ("find_brief", "windlass_history_id"),
         ("link_groups", "windlass_history_id"),
         ("relatives", "sqlite_autoindex_windlass_links_1"),
+        ("delivered_jobs", "sqlite_autoindex_windlass_jobs_1"),
+        ("refuse_delivered", "sqlite_autoindex_windlass_jobs_1"),
+        ("undelivered_jobs", "windlass_jobs_claim"),
+        ("publish_again", "windlass_outbox_job"),
+        ("due_outbox", "windlass_outbox_due"),
     ],
 )
 async def test_on_a_file_every_statement_finds_its_jobs_by_index(
@@ -329,6 +335,15 @@ async def test_on_a_file_every_statement_finds_its_jobs_by_index(
 
     assert any(f"INDEX {index}" in step for step in steps)
     assert not [step for step in steps if step.startswith(("SCAN jobs", "SCAN windlass_")) and "INDEX" not in step]
+
+
+@pytest.mark.parametrize("statement", ["free_outbox", "next_in_outbox", "outbox_size"])
+async def test_on_a_file_the_outbox_is_read_by_its_indexes(file: sqlite3.Connection, statement: str) -> None:
+    steps = [row[3] for row in file.execute(explained(statement), Anything())]
+
+    assert not [step for step in steps if "SCAN windlass_" in step and "INDEX" not in step and "outbox" in step]
+    assert not [step for step in steps if "windlass_budgets" in step and "SCAN" in step]
+    assert not [step for step in steps if "AUTOMATIC" in step]
 
 
 async def test_on_a_file_lanes_search_gates_and_budgets_by_name(file: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ from windlass.store.sql import query
 from windlass.store.sqlite.connections.file import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
 
-from .plans import CRAWL, KEYS, LANES, LIMITED, MOST_BUFFERS, RUNNING, Plan, claim_values, visiting
+from .plans import CRAWL, KEYS, LANES, LIMITED, MOST_BUFFERS, RUNNING, Plan, claim_values, shut, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -167,6 +167,26 @@ def test_a_plan_tells_its_parts() -> None:
     assert plan.part("picked").kinds() == {"Sort"}
     with pytest.raises(ValueError, match="not enough"):
         plan.part("counter")
+
+
+BEHIND_A_GATE = f"""
+INSERT INTO windlass.outbox (job, deliver_at, waits_for)
+SELECT gen_random_uuid(), now() - interval '1 minute', 'gate:queue:report' FROM generate_series(1, {MANY})
+"""
+
+
+async def test_a_crowd_behind_a_gate_is_one_step_of_a_relay(own: str) -> None:
+    """A hundred thousand rows of a paused queue must not be read by every lease of the outbox."""
+    async with visiting(own) as world:
+        await world.connection.execute(shut("queue", "report"))
+        before = (await world.explain("lease_outbox", (100, 30.0))).buffers
+        await world.connection.execute(BEHIND_A_GATE)
+        await world.connection.execute("VACUUM ANALYZE windlass.outbox")
+
+        plan = await world.explain("lease_outbox", (100, 30.0))
+
+    assert plan.rows_read("outbox") <= 5
+    assert plan.buffers <= before + MOST_BUFFERS
 
 
 # SQLite

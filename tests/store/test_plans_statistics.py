@@ -19,9 +19,11 @@ from servers import administer
 
 from .plans import (
     CRAWL,
+    LANES,
     LIMITED,
     RUNNING,
     USUAL,
+    WORKER,
     Plan,
     claim_values,
     literal,
@@ -40,7 +42,7 @@ ROWS = (0, 1, 2, 4, 10, 50, 500, 20_000)
 PAGES = (1, 3_000, 5_400, 50_000)
 FEW = 20  # jobs that a statement is about
 BESIDE = 3_000  # rows of each other table that it is not about
-TABLES = ("jobs", "limit_counters", "waits", "edges", "keys", "steps", "signals")
+TABLES = ("jobs", "limit_counters", "waits", "edges", "keys", "steps", "signals", "outbox")
 
 # A statement may read each of its rows in a few places (find, lock, write, return), and the rows it steps over.
 # Jobs that hold slots are counted by a scan of the running jobs.
@@ -65,13 +67,22 @@ SELECT gen_random_uuid(), 'usual', '{{}}', 'waiting', true, 'key ' || i, 'scope'
     "INSERT INTO windlass.signals (job, name, payload)"
     " SELECT id, 'other', '1' FROM windlass.jobs WHERE status = 'waiting'",
     "UPDATE windlass.limit_counters SET used = 1 WHERE key IN ('domain:5', 'domain:10')",
+    # Rows that are due later, rows behind a gate and rows for workers that are missing; FEW of each are for a relay.
+    f"""
+INSERT INTO windlass.outbox (job, deliver_at, waits_for)
+SELECT id, now() + CASE WHEN i % 3 > 0 OR i <= {3 * FEW} THEN interval '-1 minute' ELSE interval '1 hour' END,
+       CASE i % 3 WHEN 1 THEN 'gate:queue:report' WHEN 2 THEN E'worker:unknown\x1freport' END
+  FROM (SELECT id, row_number() OVER (ORDER BY id) AS i FROM windlass.jobs WHERE status = 'queued' LIMIT {BESIDE})
+       AS queued
+""",
+    "INSERT INTO windlass.gates (kind, name, state) VALUES ('queue', 'report', 'paused')",
 )
 
 
 class Hot:
     """The statements of the hot path with their arguments: each about FEW rows of this database."""
 
-    def __init__(self, leases: list[Lease], limited: list[Lease], waiting: list[Any]) -> None:
+    def __init__(self, leases: list[Lease], limited: list[Lease], waiting: list[Any], queued: list[Any]) -> None:
         ids = payload(waiting)
         keys = [f"domain:{5 * place}" for place in range(1, FEW + 1)]
         jobs = [lease.job for lease in leases]
@@ -121,6 +132,15 @@ class Hot:
             "states": (jobs,),
             "finished_by_lease": (jobs[0], leases[0].token),
             "record_step": (jobs[0], leases[0].token, "two", "2"),
+            "lease_outbox": (FEW, 30.0),
+            "settle_outbox": (list(range(1, FEW)), [FEW], 1.0),
+            "outbox_size": (FEW,),
+            "claim_delivered": (WORKER, queued, WORKER, ["usual", "rare"], None, "with"),
+            "claim_delivered_limited": (WORKER, queued, WORKER, ["usual", "rare"], None, "with"),
+            "refuse_delivered": (queued, ["rare"], ["mail"], "without"),
+            "undelivered_jobs": (payload([{**LANES[0]._asdict(), "phase_rank": 0, "older": 60, "page": FEW}]),),
+            "publish_again": (payload(queued),),
+            "bury_undelivered": (payload([{"id": each, "message": "lost"} for each in queued]),),
         }
 
 
@@ -180,7 +200,13 @@ async def test_whatever_is_believed_of_the_tables_each_statement_touches_its_own
         for change in WAITING:
             await connection.execute(change)
         found = await connection.fetch("SELECT id FROM windlass.jobs WHERE status = 'waiting' ORDER BY id")
-        hot = Hot(leases, limited, [record["id"] for record in found[:: BESIDE // FEW]])
+        queued = await connection.fetch(
+            "SELECT id FROM windlass.jobs WHERE status = 'queued' AND queue <> 'report' AND parked_on IS NULL"
+            " ORDER BY id LIMIT $1",
+            FEW,
+        )
+        waiting = [record["id"] for record in found[:: BESIDE // FEW]]
+        hot = Hot(leases, limited, waiting, [record["id"] for record in queued])
         for place, name in enumerate(hot.statements):
             await connection.execute(f"PREPARE hot_{place} AS {statement(name.split()[0])}")
         await connection.execute("SAVEPOINT truth")

@@ -280,7 +280,8 @@ async def test_absurd_bodies_are_refused(served: Served, token: str) -> None:
     job = (await client.post("/jobs", json={"type": "approve", "input": {"who": "ann"}})).json()["id"]
     async with served.app.worker():  # it declares the limit before it claims; the schedule it may not come to
         pass
-    assert (await client.get("/schedules/ticks", params={"name": "nightly"})).status_code == 200  # declares it
+    for change in ("pause", "resume"):  # a change of a schedule declares it
+        assert (await client.post(f"/schedules/{change}", json={"name": "nightly"})).status_code == 200
     before, headers = dump(served.app), {"content-type": "application/json"}
 
     for path, body in WORSE:

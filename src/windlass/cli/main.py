@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from windlass.cli.commands.audit import audit
+from windlass.cli.commands.broker import broker
 from windlass.cli.commands.budgets import budgets
 from windlass.cli.commands.completion import completion
 from windlass.cli.commands.config import config
+from windlass.cli.commands.dead import dead
 from windlass.cli.commands.demo import demo
 from windlass.cli.commands.dev import dev, dev_worker
 from windlass.cli.commands.doctor import doctor
@@ -28,6 +30,7 @@ from windlass.cli.commands.limits import limits
 from windlass.cli.commands.migrate import migrate
 from windlass.cli.commands.phases import phases
 from windlass.cli.commands.queues import queues
+from windlass.cli.commands.relay import relay
 from windlass.cli.commands.run import run
 from windlass.cli.commands.schedules import schedules
 from windlass.cli.commands.tenants import tenants
@@ -129,8 +132,10 @@ for command in (
     run,
     enqueue,
     worker,
+    relay,
     web,
     jobs,
+    dead,
     errors,
     queues,
     phases,
@@ -141,6 +146,7 @@ for command in (
     tenants,
     schedules,
     token,
+    broker,
     audit,
     health,
     doctor,

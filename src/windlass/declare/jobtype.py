@@ -14,6 +14,7 @@ from windlass.client import Call, Client, Enqueue, awaited_enqueue, blocking_enq
 from windlass.clock import Duration
 from windlass.declare.options import NONE, Options
 from windlass.declare.registry import Definition
+from windlass.errors import RegistrationError
 from windlass.handler.context import Context
 from windlass.handler.sync_context import SyncContext
 from windlass.handles.job import JobHandle
@@ -186,6 +187,14 @@ class JobType(ConfiguredJob[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<job type {self._definition.type!r}>"
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        """Python asks for these when a class derives from a job type, which is no class any more."""
+        name = self._definition.fn.__name__
+        raise RegistrationError(
+            f"{name} is a job type since @app.job decorated it, and no class can derive from it; derive from a class "
+            f"without @app.job: class {name}Base(JobHandler)"
+        )
 
     if not TYPE_CHECKING:  # a type checker would bind a job type that is an attribute of a class
 

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from windlass import words
-from windlass.clock import Clock, Duration, seconds
+from windlass.clock import Clock, Duration, seconds, seconds_from_now
 from windlass.config import Settings
 from windlass.declare.registry import Registry
 from windlass.errors import FlowError
@@ -224,7 +224,7 @@ class Context(BaseContext):
         A day is the longest; `windlass limits release` ends it before.
         """
         self._check_loop("hold_back")
-        return self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key)
+        return self._tokens.hold_back(name, seconds_from_now(duration, what="ctx.hold_back()"), key)
 
     @overload
     def wait(

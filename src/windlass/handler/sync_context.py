@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
-from windlass.clock import Duration, seconds
+from windlass.clock import Duration, seconds, seconds_from_now
 from windlass.declare.registry import Contexts
 from windlass.errors import BlockingCall
 from windlass.handler.children import Child
@@ -44,7 +44,7 @@ class SyncContext(BaseContext):
         A day is the longest; `windlass limits release` ends it before.
         """
         self._check_thread("hold_back")
-        self._run(self._tokens.hold_back(name, seconds(duration, what="ctx.hold_back()"), key))
+        self._run(self._tokens.hold_back(name, seconds_from_now(duration, what="ctx.hold_back()"), key))
 
     # Waiting for jobs
 

@@ -32,6 +32,9 @@ SCHEDULE_FIRED = "SCHEDULE_FIRED"  # by an operator; ticks have rows of their ow
 SCHEDULE_FORGOTTEN = "SCHEDULE_FORGOTTEN"
 TOKEN_CREATED = "TOKEN_CREATED"
 TOKEN_REVOKED = "TOKEN_REVOKED"
+DELIVERY_SET = "DELIVERY_SET"  # with the way of delivery as its reason
+DEAD_LETTER_REPLAYED = "DEAD_LETTER_REPLAYED"  # of a broker; a dead job has JOB_REPLAYED
+DEAD_LETTER_DISCARDED = "DEAD_LETTER_DISCARDED"
 
 OPERATIONS = {
     Verb.CANCEL: "JOB_CANCEL_REQUESTED",  # of a running job; a job that is cancelled at once has JOB_CANCELLED
@@ -47,6 +50,6 @@ def action(verb: Verb, *, exhausted: bool = False, success: str | None = SUCCEED
     """The action of a final transition; None for any other transition, and for a success of a type with audit=False."""
     if verb is Verb.SUCCEED:
         return success
-    if verb in (Verb.BURY, Verb.BURY_CRASHED, Verb.ABANDON):
+    if verb in (Verb.BURY, Verb.BURY_CRASHED, Verb.BURY_UNDELIVERED, Verb.ABANDON):
         return EXHAUSTED if exhausted else DEAD
     return CANCELLED if verb is Verb.STOP else None

@@ -20,6 +20,7 @@ DEFAULT_TENANT = "default"
 
 UNREADABLE = "unreadable"  # the type of an error that is not in the form Windlass writes
 ABANDONED = "Abandoned"  # the type of the error of a job whose wait cannot be met any more
+UNDELIVERED = "undelivered"  # the reason of a job that no delivery of the broker brought to a worker
 LAST_OUTCOMES = ("raised", "timeout", "retry", "dead", "crashed")  # of attempts after which a job may be dead
 
 
@@ -170,6 +171,8 @@ class Job(msgspec.Struct, frozen=True):
             return max(self.attempt - 1, 0)  # this attempt has not failed
         if self.status is not State.DEAD:
             return self.attempt  # of attempts that failed; any other attempt was taken off again
+        if self.reason == UNDELIVERED:
+            return self.attempt  # the last retry did not begin
         for last in reversed(self.attempts_made()):
             if last.fence == self.fence and last.outcome in LAST_OUTCOMES:
                 return max(last.attempt - 1, 0)

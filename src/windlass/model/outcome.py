@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.clock import Duration, is_duration, seconds
+from windlass.clock import Duration, is_duration, seconds_from_now
 from windlass.model.flow import Flow
 from windlass.model.job import Lease
 from windlass.model.state import Verb
@@ -32,6 +32,7 @@ class Retry(Directive):
     """This attempt failed; the next one is due after `after` instead of the retry policy's delay.
 
     `raise Retry("busy", after=response.headers["Retry-After"])` uses up an attempt: without one left, the job is dead.
+    That header is a number of seconds or an HTTP date; both are understood, here and in `Snooze` and `ctx.hold_back`.
     `return Retry(…)` does the same. With `bucket=`, that rate gives no token to any job for as long, and for a day at
     most: `Retry-After` for all.
     """
@@ -51,7 +52,7 @@ class Retry(Directive):
                 f"Retry({message!r}): the first argument is the message; a time is Retry(after={message!r})"
             )
         super().__init__(message)
-        self.after = None if after is None else seconds(after, what="Retry(after=…)")
+        self.after = None if after is None else seconds_from_now(after, what="Retry(after=…)")
         if bucket is not None and not (isinstance(bucket, str) and bucket):
             raise ValueError(f'Retry(bucket={bucket!r}): give the name of a rate, such as "wikidata" or "domain:a.org"')
         self.bucket = bucket
@@ -67,7 +68,7 @@ class Snooze(Directive):
 
     @explain_arguments("Snooze")
     def __init__(self, delay: Duration) -> None:
-        self.delay = seconds(delay, what="Snooze(…)")
+        self.delay = seconds_from_now(delay, what="Snooze(…)")
         super().__init__(f"snoozed for {self.delay:g} s")
 
 

@@ -222,3 +222,51 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None
     reason: str | None
     subject: str | None = None  # what an operation changed, where it is no job: `queue:mail`, `schedule:nightly`
+
+
+# Dead letters
+
+
+class DeadKind(StrEnum):
+    """What a dead letter is: a dead job of the store, or a message in the broker's dead-letter queue."""
+
+    JOB = "job"
+    LETTER = "letter"
+
+
+class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter: a dead job, or a message in the broker's dead-letter queue."""
+
+    kind: DeadKind
+    id: str  # the job's, or `letter:` and what the broker calls the message
+    reason: str | None  # of a job, why it is dead; of a letter, why it was put aside
+    error: str | None = None  # the last error of a job
+    state: str  # of its job: dead, queued, …; gone: there is no such job; unreadable: the message is no envelope
+    type: str | None = None
+    queue: str | None = None
+    at: datetime | None = None
+    job: UUID | None = None  # that it is, or that its envelope names
+    payload: str | None = None  # of a letter; bytes that are no UTF-8 are escaped
+
+
+class DeadView(msgspec.Struct, frozen=True, kw_only=True):
+    """What `app.dead_letters(…)` found."""
+
+    rows: tuple[DeadRow, ...]
+    problem: str | None = None  # why the broker's letters are not among them, where a broker is set
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+
+class DeadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay or a discard of dead letters did; after a dry run, what it would have done."""
+
+    matched: int  # jobs and letters that were chosen
+    changed: int = 0  # jobs that were replayed or discarded
+    delivered: int = 0  # letters with jobs that could be claimed: the jobs were delivered again
+    removed: int = 0  # messages that were removed from the broker, copies of changed jobs among them
+    refused: tuple[tuple[str, str], ...] = ()  # ids, each with its reason
+    problem: str | None = None  # why the broker's copies of changed jobs were not removed

@@ -43,6 +43,7 @@ class Verb(StrEnum):
     RESCUE = "rescue"  # its worker died
     BURY_CRASHED = "bury_crashed"  # its worker died, and it has reached max_crashes
     WAKE = "wake"  # its wait is over
+    BURY_UNDELIVERED = "bury_undelivered"  # no delivery of the broker reached a worker for too long
     ABANDON = "abandon"  # what it waits for cannot happen any more
     CANCEL = "cancel"  # of a job that is not running: at once
     RETRY = "retry"  # an operator makes a failed job due now
@@ -70,6 +71,7 @@ TRANSITIONS: dict[Verb, tuple[frozenset[State], State | None]] = {
     Verb.BURY_CRASHED: (frozenset({State.RUNNING}), State.DEAD),
     Verb.WAKE: (frozenset({State.WAITING}), State.QUEUED),
     Verb.ABANDON: (frozenset({State.WAITING}), State.DEAD),
+    Verb.BURY_UNDELIVERED: (CLAIMABLE, State.DEAD),
     Verb.CANCEL: (frozenset({State.QUEUED, State.FAILED, State.WAITING}), State.CANCELLED),
     Verb.RETRY: (frozenset({State.FAILED}), State.QUEUED),
     Verb.REPLAY: (frozenset({State.DEAD}), State.QUEUED),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -91,4 +92,52 @@ class WorkerStopped(msgspec.Struct, frozen=True):
     name: str
 
 
-Event = AttemptStarted | AttemptEnded | JobChanged | LeasesLost | JobsRescued | WorkerStarted | WorkerStopped
+class BrokerLost(msgspec.Struct, frozen=True):
+    """The connection to the broker broke: this worker polls the database until it is back."""
+
+    broker: str  # its address, without a password
+
+
+class BrokerBack(msgspec.Struct, frozen=True):
+    """The broker answers again."""
+
+    broker: str
+    away: float  # seconds
+
+
+class DeliveriesRefused(msgspec.Struct, frozen=True):
+    """Deliveries that led to no claim, by reason: "finished", "owned", "not due", "undecodable", …"""
+
+    reasons: Mapping[str, int]
+
+
+class OutboxPublished(msgspec.Struct, frozen=True):
+    """A relay of this worker published rows of the outbox."""
+
+    published: int
+    buried: int  # copies of dead jobs, in the broker's dead-letter queue
+    unconfirmed: int  # they are published again
+    dropped: int  # no envelope can be made of them; a poll claims their jobs
+
+
+class UndeliveredFound(msgspec.Struct, frozen=True):
+    """A sweep found jobs that were due and unclaimed for longer than the setting `undelivered`."""
+
+    jobs: int
+    action: str  # "publish" or "fail"
+
+
+Event = (
+    AttemptStarted
+    | AttemptEnded
+    | JobChanged
+    | LeasesLost
+    | JobsRescued
+    | WorkerStarted
+    | WorkerStopped
+    | BrokerLost
+    | BrokerBack
+    | DeliveriesRefused
+    | OutboxPublished
+    | UndeliveredFound
+)

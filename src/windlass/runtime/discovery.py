@@ -39,7 +39,10 @@ AFTER_DUE = 0.001  # seconds after a job is due that a claim for it is made
 
 
 class Discovery(Service):
-    """Decides when to claim and for how many jobs. `claims/steady_discovery.py` is the same by the clock."""
+    """Decides when to claim and for how many jobs.
+
+    `claims/steady_discovery.py` is the same by the clock, `delivery/broker_discovery.py` the same beneath a broker.
+    """
 
     name = "discovery"
 
@@ -58,18 +61,20 @@ class Discovery(Service):
         self._coordinator = coordinator
         self._queues = queues
         self._types = types
-        self._demands = Demands(state, completer, types)
+        self.demands = Demands(state, completer, types)
         self._rescans = RescanPacing(state.clock, poll=state.settings.poll)
-        self._suspects = SuspectClaims(state, types, send=self._send)
-        self._lost_answers = LostAnswers(state)
+        self.suspects = SuspectClaims(state, types, send=self._send)
+        self.lost_answers = LostAnswers(state)
+        self._overdue = 0.0  # seconds for which a job must have been due; more than 0 beneath a broker
         self._by_creation = state.settings.order is Order.CREATED_AT
         self._ageing = AgeingShare(state.settings.ageing)
         self.idle_mark = IdleMark(state)
-        self.isolates = self._suspects.isolates
+        self.isolates = self.suspects.isolates
         self.last_success: float | None = None  # when a claim last worked: readiness
         self._subscribe(state.signals)
 
     def _subscribe(self, signals: WorkerSignals) -> None:
+        signals.registered.subscribe(self.on_registered)
         signals.slot_freed.subscribe(self.on_slot_freed)
         signals.processors_reset.subscribe(self.nudge)
         signals.jobs_may_be_due.subscribe(self.nudge)
@@ -81,9 +86,9 @@ class Discovery(Service):
 
     def on_slot_freed(self, processor: Processor) -> None:
         """Claim when the jobs in memory run low, and not for every processor that is free again."""
-        demand = self._demands.of(processor.phase)
+        demand = self.demands.of(processor.phase)
         demand.count_ended()
-        if not self._nudge.is_set() and (demand.is_low() or self._suspects.may_add(demand)):
+        if not self._nudge.is_set() and (demand.is_low() or self.suspects.may_add(demand)):
             self._nudge.set()
 
     def poll_in(self, seconds: float) -> None:
@@ -94,7 +99,7 @@ class Discovery(Service):
     def on_unparked(self, queues: set[str]) -> None:
         """Slots that were released here let in jobs of these queues: claim them here, or wake other workers."""
         serves = self._queues is None or queues.issubset(self._queues)
-        if serves and self._demands.have_room():
+        if serves and self.demands.have_room():
             self.nudge()
         else:
             self._state.store.wake_later(queues)
@@ -118,16 +123,16 @@ class Discovery(Service):
 
     async def _recover_lost_answers(self) -> None:
         asked_at = self.clock.monotonic()
-        held = await self._lost_answers.ask()
+        held = await self.lost_answers.ask()
         if held is not None:
             self.take(held.jobs, asked_at, self.clock.monotonic())
-            await self._lost_answers.bury(held.unreadable)
+            await self.lost_answers.bury(held.unreadable)
 
     async def claim_all(self) -> float:
         """Claim for every demand that has room; returns the seconds until the next round."""
         rescan = self._rescans.is_due()
         pause, found_none, filled = self._state.settings.poll, False, False
-        for demand in self._demands.in_turn():
+        for demand in self.demands.in_turn():
             room = demand.room()
             if room == 0:
                 continue
@@ -152,10 +157,10 @@ class Discovery(Service):
 
     async def _claim_for(self, demand: Demand, room: int, *, rescan: bool) -> Claimed:
         """Claim for one demand. Nothing is due only when a rescan found nothing either."""
-        claimed = await self._suspects.claim(room, demand.types, demand.processors, rescan=rescan)
+        claimed = await self.suspects.claim(room, demand.types, demand.processors, rescan=rescan)
         if claimed.jobs or rescan or not self._rescans.may_come_early():
             return claimed
-        return await self._suspects.claim(room, demand.types, demand.processors, rescan=True)
+        return await self.suspects.claim(room, demand.types, demand.processors, rescan=True)
 
     async def _send(
         self,
@@ -180,11 +185,12 @@ class Discovery(Service):
             suspects=suspects,
             untouched=state.settings.untouched,
             by_creation=self._by_creation,
+            overdue=self._overdue,
         )
         try:
             claimed = await state.store.claim(claim)
         except BaseException:
-            self._lost_answers.claim_failed()
+            self.lost_answers.claim_failed()
             raise
         self.last_success = self.clock.monotonic()
         if paces:  # else: a claim for a few suspects, after which a whole rescan comes as soon as it would have

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.pipeline import sizes
 from windlass.declare.registry import Registry
+from windlass.errors import BrokerError
 from windlass.observe.events import Event
 from windlass.runtime.claims.steady_discovery import SteadyDiscovery
 from windlass.runtime.completer import Completer
 from windlass.runtime.coordinator import Coordinator
+from windlass.runtime.delivery.broker_discovery import BrokerDiscovery
+from windlass.runtime.delivery.broker_link import BrokerLink
+from windlass.runtime.delivery.intake import Intake
+from windlass.runtime.delivery.outbox_relay import OutboxRelay
+from windlass.runtime.delivery.undelivered import UndeliveredSweep
 from windlass.runtime.discovery import Discovery
 from windlass.runtime.duties.gate_watcher import GateWatcher
 from windlass.runtime.duties.health import HealthCheck
@@ -32,6 +39,7 @@ from windlass.runtime.service import Service
 from windlass.runtime.state import WorkerState
 from windlass.store import make_store
 from windlass.store.protocol import Store
+from windlass.transport import make_dispatcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +84,43 @@ class WorkerParts:
         )
         self.completer = Completer(state)
         self.coordinator = Coordinator(state, self.completer)
-        self.discovery = (Discovery if self.coordinator.assigns_at_once else SteadyDiscovery)(
-            state, self.completer, self.coordinator, queues=queues, types=types
+        # A worker that is stepped by hand claims what is due: its test has no broker.
+        self.broker = (
+            None if settings.broker is None or stepping else BrokerLink(state, make_dispatcher(settings.broker))
         )
+        self.discovery = self._make_discovery(queues, types)
         self.sweeper = Sweeper(state)
         self.report = ProcessorReport(state, queues=queues, types=types)
-        services = self._make_services(queues)
+        services = [*self._make_services(queues), *self._make_delivery(queues, types)]
         if not self.coordinator.assigns_at_once:
             services.append(self.coordinator)
         self.services = {service.name: service for service in services}
+
+    @property
+    def claiming(self) -> list[Service]:
+        """What ends first when the worker stops: nothing new is claimed, received or published."""
+        return [self.services[name] for name in ("discovery", "intake", "relay") if name in self.services]
+
+    async def close_broker(self) -> None:
+        if self.broker is not None:
+            with suppress(BrokerError):
+                await self.broker.dispatcher.close()
+
+    def _make_discovery(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Discovery:
+        state, completer, coordinator = self.state, self.completer, self.coordinator
+        if self.broker is not None:
+            return BrokerDiscovery(state, completer, coordinator, queues=queues, types=types, link=self.broker)
+        kind = Discovery if coordinator.assigns_at_once else SteadyDiscovery
+        return kind(state, completer, coordinator, queues=queues, types=types)
+
+    def _make_delivery(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> list[Service]:
+        """What a worker with a broker does beside."""
+        state, link = self.state, self.broker
+        if link is None:
+            return []
+        intake = Intake(state, self.discovery, link, queues=queues, types=types)
+        relay = [OutboxRelay(state, link, self.discovery.idle_mark)] if state.settings.relay else []
+        return [link, intake, *relay, UndeliveredSweep(state, link, intake.served)]
 
     def _make_services(self, queues: tuple[str, ...] | None) -> list[Service]:
         """Everything that a worker does again and again, in the order in which it starts."""

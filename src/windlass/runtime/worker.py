@@ -1,6 +1,7 @@
 """A worker: how it starts, what it does when its leases are lost, and how it stops. `parts.py` has its parts.
 
     start: open the store → register → beat → discovery, coordinator, completer, sweeper, leader, health, …
+           a broker is opened beside that: one that is away delays nothing
     lost:  stop every handler, drop every lease, register under a new id, release the jobs that were dropped
     stop:  claim no more → release what has not started → wait the grace time → release the rest → deregister
 
@@ -175,8 +176,7 @@ class Worker:
         if self._stepping is None:
             self._start_beat(began)
         state.mark_registered()
-        self.parts.sweeper.on_registered()
-        self.parts.discovery.on_registered()
+        state.signals.registered()
 
     def _row(self) -> NewWorker:
         stepping = self._stepping
@@ -289,11 +289,15 @@ class Worker:
                     await self.parts.completer.drained()
 
     async def _end_claiming(self) -> None:
-        """A claim under way is waited for: cancelled, it might have leased jobs that this worker does not know of."""
-        self.parts.discovery.end()
-        task = self._tasks.get(self.parts.discovery.name)
-        if task is not None:
-            await asyncio.wait({task}, timeout=LAST_ROUND)
+        """A claim under way is waited for: cancelled, it might have leased jobs that this worker does not know of.
+
+        So is the intake, which gives back what it did not claim, and a relay that has published and not settled.
+        """
+        for service in self.parts.claiming:
+            service.end()
+        tasks = {self._tasks[each.name] for each in self.parts.claiming if each.name in self._tasks}
+        if tasks:
+            await asyncio.wait(tasks, timeout=LAST_ROUND)
 
     async def _until_idle(self, seconds: float) -> None:
         """Until no execution is left, the time is up, or `kill` was called."""
@@ -317,6 +321,7 @@ class Worker:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if self._beat is not None:
             await self._beat.stop()
+        await self.parts.close_broker()
         await state.children.close()
         if state.registered:
             with suppress(StoreError):

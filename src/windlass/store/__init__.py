@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from windlass.address import masked, read_address
+from windlass.broker_address import read_broker_address
 from windlass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +25,17 @@ def dialect_of(url: str) -> str:
 
 def make_store(settings: Settings, clock: Clock) -> Store:
     """The store for these settings; no connection is opened yet."""
+    store = _make_database_store(settings, clock)
+    if settings.rates is None:
+        return store
+    _require_redis()
+    from windlass.transport.rated_store import RatedStore
+    from windlass.transport.redis_rates import RedisRates
+
+    return cast("Store", RatedStore(store, RedisRates(read_broker_address(settings.rates))))
+
+
+def _make_database_store(settings: Settings, clock: Clock) -> Store:
     if dialect_of(settings.url) == "sqlite":
         from windlass.store.sqlite.store import SqliteStore
 
@@ -65,3 +77,10 @@ def _require_asyncpg() -> None:
         import asyncpg  # noqa: F401
     except ImportError:
         raise ConfigError("PostgreSQL needs asyncpg, which is not installed; run: pip install asyncpg") from None
+
+
+def _require_redis() -> None:
+    try:
+        import redis  # noqa: F401
+    except ImportError:
+        raise ConfigError("rates in Redis need redis-py, which is not installed; run: pip install redis") from None

@@ -88,9 +88,10 @@ class Contact:
 
 
 class Outage:
-    """What is logged of a time in which the database cannot be used. Times are those of the monotonic clock."""
+    """What is logged of a time in which the database, or a broker, cannot be used; by the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the database") -> None:
+        self._what = what  # that is away
         self.since: float | None = None  # None: no outage
         self._failures = 0
         self._failed_at = -math.inf
@@ -108,16 +109,18 @@ class Outage:
             return
         why = str(error) or type(error).__name__
         if self._reported:
-            log.warning("the database is away for %s, after %d tries: %s", spell(now - self.since), self._failures, why)
+            log.warning(
+                "%s is away for %s, after %d tries: %s", self._what, spell(now - self.since), self._failures, why
+            )
         else:
-            log.warning("the database is away: %s; trying again until it answers", why)
+            log.warning("%s is away: %s; trying again until it answers", self._what, why)
         self._reported, self._report_at = True, now + self._interval
         self._interval = min(self._interval * 2, LONGEST_REPORT)
 
     def end(self, now: float) -> None:
         if self._reported and self.since is not None:
             tries = "1 try" if self._failures == 1 else f"{self._failures} tries"
-            log.warning("the database answers again, after %s and %s", spell(now - self.since), tries)
+            log.warning("%s answers again, after %s and %s", self._what, spell(now - self.since), tries)
             if now - self.since >= FIRST_REPORT:  # not one of many short ones: the next outage has its own line soon
                 self._interval, self._report_at = FIRST_REPORT, min(self._report_at, now + FIRST_REPORT)
         self.since, self._failures, self._reported = None, 0, False

@@ -26,6 +26,7 @@ from windlass.model.rows import AuditRow, FoundJob, JobState, WorkerRow
 from windlass.model.state import State, Verb
 from windlass.store.contact import Contact
 from windlass.store.protocol_admission import AdmissionStore
+from windlass.store.protocol_delivery import DeliveryStore
 from windlass.store.protocol_figures import FigureStore
 from windlass.store.protocol_links import LinkStore
 from windlass.store.protocol_overview import OverviewStore
@@ -78,6 +79,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     suspects: Suspects = Suspects.WITH
     untouched: float = 0.0  # only rows that did not change for this many seconds (setting `untouched`)
     by_creation: bool = False  # order by created_at instead of run_at (setting `order`)
+    overdue: float = 0.0  # only jobs that have been due, and their rows unchanged, for this many seconds
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +171,7 @@ class Transaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Store(AdmissionStore, FigureStore, LinkStore, OverviewStore, ScheduleStore, TokenStore, Protocol):
+class Store(AdmissionStore, DeliveryStore, FigureStore, LinkStore, OverviewStore, ScheduleStore, TokenStore, Protocol):
     """What the client, the runtime and the operators call."""
 
     contact: Contact  # records each answer of the database

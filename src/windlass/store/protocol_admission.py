@@ -53,6 +53,10 @@ class AdmissionStore(Protocol):
         """For how many more seconds this key is held back; 0 where it is not."""
         ...
 
+    async def record_action(self, action: str, actor: str | None, subject: str, reason: str | None) -> None:
+        """Write a row of the audit for what was done outside of the store: a hold of a rate that is in Redis."""
+        ...
+
     async def closures(self) -> list[Closure]:
         """Everything that keeps jobs from starting now: closed gates, spent budgets, buckets that are held back."""
         ...

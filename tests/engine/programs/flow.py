@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from windlass import Context, SyncContext, Windlass, fixed, limit
+from windlass import Context, JobHandler, SyncContext, Windlass, fixed, limit
 
 app = Windlass("sqlite:////nowhere/jobs.db")  # a story gives it a database
 
@@ -16,6 +16,12 @@ INSERT = "INSERT INTO effects (n) VALUES ($1)"
 @app.job
 async def double(n: int, padding: str = "") -> int:
     return 2 * n
+
+
+@app.job(isolation="process")
+class Apart(JobHandler):
+    async def handle(self, ctx: Context, n: int) -> list[int]:
+        return [n, os.getpid()]
 
 
 @app.job(isolation="process")

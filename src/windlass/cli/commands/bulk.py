@@ -68,11 +68,11 @@ def make_command(verb: Verb) -> click.Command:
             what = "give --all or a filter, not both" if words else "give ids, a filter, or --all"
             raise click.UsageError(f"{what}, for example: windlass jobs {verb} {_example(verb)}")
         settings = load_settings(url, app)
-        chosen = _choose(ctx, settings, verb, words)
+        chosen = choose_jobs(ctx, settings, verb, words)
         named = bool(parse_ids(words)) and verb is not Verb.DISCARD
         if chosen.jobs and not (yes or named):
-            _confirm(ctx, settings, verb, chosen)
-        ctx.exit(_run(settings, chosen, as_json=as_json))
+            confirm_jobs(ctx, settings, verb, chosen)
+        ctx.exit(change_jobs(settings, chosen, as_json=as_json))
 
     return command
 
@@ -94,7 +94,7 @@ def _example(verb: Verb) -> str:
 # Choose
 
 
-def _choose(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> Chosen:
+def choose_jobs(ctx: click.Context, settings: Settings, verb: Verb, words: tuple[str, ...]) -> Chosen:
     ids = parse_ids(words)
     if ids:
         return call_store(settings, lambda store: _choose_by_id(ctx, store, verb, words))
@@ -129,7 +129,7 @@ def _print_nothing_found(settings: Settings, filter: Filter, chosen: Chosen) -> 
 # Confirm
 
 
-def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen) -> None:
+def confirm_jobs(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen) -> None:
     """Show what would be changed, and end the command unless the user agrees."""
     from windlass.store import masked
 
@@ -142,18 +142,23 @@ def _confirm(ctx: click.Context, settings: Settings, verb: Verb, chosen: Chosen)
         err=True,
     )
     print_text(f"  {types}{more}; in {masked(settings.url)}", err=True)
+    confirm_count(ctx, count)
+
+
+def confirm_count(ctx: click.Context, count: int) -> None:
+    """Ask whether to go on with so many changes, and end the command unless the user agrees."""
     if not sys.stdin.isatty():
         print_note("nothing was changed: this is not a terminal, so the command cannot ask; add --yes")
         ctx.exit(2)
     wanted = str(count) if count > TYPED_FROM else "y"
     question = f"type {count} to go on: " if count > TYPED_FROM else "go on? [y/N] "
-    answer, code = _ask(question)
+    answer, code = ask(question)
     if answer != wanted and not (wanted == "y" and answer == "yes"):
         print_note("nothing was changed")
         ctx.exit(code)
 
 
-def _ask(question: str) -> tuple[str, int]:
+def ask(question: str) -> tuple[str, int]:
     """The answer, and the exit code if it means no; after Ctrl-C and Ctrl-D the next line begins below the question."""
     try:
         click.echo(question, err=True, nl=False)
@@ -169,7 +174,7 @@ def _ask(question: str) -> tuple[str, int]:
 # Change
 
 
-def _run(settings: Settings, chosen: Chosen, *, as_json: bool) -> int:
+def change_jobs(settings: Settings, chosen: Chosen, *, as_json: bool) -> int:
     """Change all chosen jobs; returns the exit code. The result is printed even after an error or Ctrl-C."""
     change = BulkChange(chosen, settings.acting)
     result = BulkResult(change)

@@ -73,9 +73,12 @@ def _origin(settings: Settings, name: str) -> str:
 
 def _read_value(settings: Settings, name: str) -> Any:
     """The value as `--json` prints it: seconds and bytes as numbers, without passwords."""
+    from windlass.broker_address import masked_broker
     from windlass.store import masked
 
     value = settings.acting if name == "actor" else getattr(settings, name)
+    if name == "broker" and value is not None:
+        return masked_broker(value)
     return masked(value) if name in ("url", "direct_url") and value is not None else value
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from windlass.cli.parse.options import lifeline_option
-from windlass.config import PREFIX
+from windlass.config_readers import PREFIX
 
 
 @click.command(short_help="See Windlass work, with nothing to install or start.")

@@ -43,7 +43,7 @@ class SteadyDiscovery(Discovery):
         most = self._completer.room
         room = min(left, settings.discovery_batch or left, left if most is None else most)
         if room > 0:
-            await self._suspects.claim(room, types, state.pools.size(phase), rescan=True, queues=queues)
+            await self.suspects.claim(room, types, state.pools.size(phase), rescan=True, queues=queues)
 
     async def _known_queues(self, types: tuple[str, ...]) -> list[str]:
         """The queues that job types name, and those that only an enqueue named."""

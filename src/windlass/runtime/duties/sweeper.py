@@ -54,6 +54,7 @@ class Sweeper(Service):
         self._state = state
         self._lost: list[LostIncarnation] = []
         self._late = False  # the last sweep waited for the database, and released nothing
+        state.signals.registered.subscribe(self.on_registered)
         self._counts_crashes_from = 0.0  # on the monotonic clock: before, a silence may come from an outage
 
     def on_lost(self, lost: LostIncarnation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from importlib.machinery import PathFinder
 from typing import Any
@@ -53,7 +54,8 @@ def _walk(holder: Any, qualname: str) -> JobType[..., Any] | None:
 
 def refusal(definition: Definition) -> str:
     """Why a handler cannot run in a child, and what to do about it."""
+    as_class = " as a class" if inspect.ismethod(getattr(definition.fn, "__wrapped__", None)) else ""  # of a JobHandler
     return (
-        f"{place(definition.fn)} cannot be imported in a child process; declare it at the top level of a module that "
-        "is not the main one, or start the worker with its program: windlass worker app.py"
+        f"{place(definition.fn)} cannot be imported in a child process; declare it{as_class} at the top level of a "
+        "module that is not the main one, or start the worker with its program: windlass worker app.py"
     )

@@ -25,6 +25,8 @@ UNKNOWN_SWEEPS = 13  # PostgreSQL searches for holders without a worker's row in
 ANSWER = 20.0  # seconds until a worker knows what it claimed: the answer may take this time, or be read again
 NAMED = 5  # the most examples that a finding names
 AHEAD = 5.0  # seconds that a job's time may be ahead of the clock: transactions take a moment
+UNRELAYED = 60.0  # seconds that a row of the outbox may be due before it is reported
+COUNTED_ROWS = 10_000  # rows of the outbox that are counted at most
 REFUSED = "42501"  # SQLSTATE: insufficient privilege
 GRANT = (
     "as its owner: GRANT USAGE ON SCHEMA windlass TO <user>; GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO <user>"
@@ -162,6 +164,16 @@ def check_rows(odd: int, example: str | None) -> Finding:
         f"claimed; such as {example}",
         "correct them by hand (UPDATE jobs of the schema windlass); the table's constraints refuse such rows",
     )
+
+
+def check_outbox(delivery: str | None, due: int, late: float | None) -> list[Finding]:
+    """Rows of the outbox that no relay publishes; without a broker there is nothing to check."""
+    if delivery is None:
+        return []
+    if late is None or late <= UNRELAYED:
+        return [ok("outbox", "no row has been due for over a minute")]
+    many = f"{due:,}{' or more' if due == COUNTED_ROWS else ''}"
+    return [problem("outbox", f"{many} due, the oldest since {spell(round(late))}: no relay runs", "windlass relay")]
 
 
 def check_types(unserved: Sequence[UnservedType]) -> list[Finding]:

@@ -105,6 +105,10 @@ class AdmissionPart:
         rows = await self._run_one_by_one(lambda: run("hold_left", [bucket]))
         return float(rows[0][0]) if rows else 0.0
 
+    async def record_action(self, action: str, actor: str | None, subject: str, reason: str | None) -> None:
+        await self._run_in_transaction(lambda: record_subject_action(action, actor, subject, reason))
+        await self.wake(WAKE_GATES)
+
     async def limits(self, *names: str) -> list[LimitRow]:
         return [_limit_row(row) for row in await self._run_one_by_one(lambda: run("limits", names))]
 

@@ -159,8 +159,8 @@ class PostgresClaims(PostgresReads):
                 break
             aged = claim.aged - result.aged
             found = await self._send(claim, plan, room, aged=aged, token=token, parks=parks)
-            # A claim of suspects alone skips other due jobs: no floor may hide these.
-            moves_floors = not claim.by_creation and claim.suspects is not Suspects.ONLY
+            # A claim of suspects alone, or of overdue jobs, skips other due jobs: no floor may hide these.
+            moves_floors = not (claim.by_creation or claim.overdue or claim.suspects is Suspects.ONLY)
             others_may_fill = self._record(plan, found, room, moves_floors=moves_floors)
             result.add(found, claim.room)
             self._expect_token(found.token_in)
@@ -187,7 +187,7 @@ class PostgresClaims(PostgresReads):
             claim.types,
             min(aged, room) if len(priorities) > 1 else 0,  # jobs of one priority are in the order of age already
             claim.suspects.value,
-            claim.untouched,
+            max(claim.untouched, claim.overdue),
             [lane.queue for lane in lanes],
             [lane.phase_rank for lane in lanes],
             [lane.urgency for lane in lanes],
@@ -199,6 +199,7 @@ class PostgresClaims(PostgresReads):
             [each.skip for each in plan.lanes],
             len({lane.queue for lane in lanes}) > 1 or len({lane.limited for lane in lanes}) > 1,
             self._set_back.reach(self.clock.monotonic()),
+            claim.overdue,
         ]
         order = "created_at" if claim.by_creation else "run_at"
         if not plan.limited:

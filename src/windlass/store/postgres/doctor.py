@@ -19,6 +19,7 @@ from windlass.errors import StoreError
 from windlass.store import masked
 from windlass.store.doctor.checkup import (
     ANSWER,
+    COUNTED_ROWS,
     GRANT,
     NAMED,
     Finding,
@@ -29,6 +30,7 @@ from windlass.store.doctor.checkup import (
     check_clock,
     check_holders,
     check_leases,
+    check_outbox,
     check_rows,
     check_schema,
     check_types,
@@ -80,6 +82,7 @@ class PostgresCheckup:
                     self._types,
                     self._holders,
                     self._leases,
+                    self._outbox,
                     self._rows,
                 ):
                     findings += await self._try(check, connection, check.__name__.strip("_"))
@@ -204,7 +207,7 @@ class PostgresCheckup:
             plan = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {ordered_query('postgres', 'claim', 'run_at')}",
                 *(NO_WORKER, 100, NO_WORKER, ["?"], 0, "with", 0.0, *lanes, [100]),
-                *([BEGINNING.run_at], [BEGINNING.id], [None], False, None),
+                *([BEGINNING.run_at], [BEGINNING.id], [None], False, None, 0.0),
             )
         finally:
             await connection.execute("ROLLBACK")
@@ -255,6 +258,10 @@ class PostgresCheckup:
         silent = [Holder(*row) for row in await connection.fetch(query("postgres", "doctor_holders"))]
         alive = (await connection.fetchrow(query("postgres", "doctor_tables")))["alive"]
         return check_holders(self._settings, alive, silent)
+
+    async def _outbox(self, connection: Any) -> list[Finding]:
+        mode = await connection.fetchval(query("postgres", "delivery"))
+        return check_outbox(mode, *await connection.fetchrow(query("postgres", "outbox_size"), COUNTED_ROWS))
 
     async def _rows(self, connection: Any) -> list[Finding]:
         row = await connection.fetchrow(query("postgres", "doctor_rows"))

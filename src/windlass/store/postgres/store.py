@@ -26,6 +26,7 @@ from windlass.model.outcome import Progress, Transition
 from windlass.model.state import State, Verb
 from windlass.store import masked
 from windlass.store.contact import Contact
+from windlass.store.delivery.postgres import PostgresDelivery
 from windlass.store.migrate import check
 from windlass.store.parts.admission import charge, release_slots
 from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
@@ -34,7 +35,6 @@ from windlass.store.parts.refusals import OPERATIONS, refusal, signal_refusal
 from windlass.store.parts.rescue import CrashRules, RescuePart
 from windlass.store.parts.statements import Statements, run
 from windlass.store.postgres import operate, partitions, rows, sweep
-from windlass.store.postgres.claim import PostgresClaims
 from windlass.store.postgres.connections.heartbeat import PostgresHeartbeat
 from windlass.store.postgres.connections.pool import POOLER, ConnectionPool, reports_read_only
 from windlass.store.postgres.connections.wakeups import CHANNEL, listen, listen_to_nothing
@@ -63,7 +63,7 @@ UNKNOWN_EVERY = 12  # sweeps: jobs name an unknown worker only after a restored 
 ENGINE_CONNECTIONS = 3  # one to claim, one to finish, one for the rest: handlers' transactions never take these
 
 
-class PostgresStore(PostgresClaims, RescuePart):
+class PostgresStore(PostgresDelivery, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(

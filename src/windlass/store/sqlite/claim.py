@@ -56,13 +56,13 @@ class Claimer:
         self._observe_clock(now, seen=alive[0])
         runner = Runner(connection, now)
         self._unpark_ready(runner, now, claim)
-        lanes = _lanes(connection, claim, now)
+        lanes = read_lanes(connection, claim.queues, now)
         limit_counters = LimitCounters(runner, connection, now)
-        selection = Selection(connection, now, self._until(now), claim, limit_counters)
+        selection = Selection(connection, now, self._until(now - span(claim.overdue)), claim, limit_counters)
         self._select(connection, selection, lanes)
         limit_counters.write()
         self._next_token = _soonest((self._next_token, limit_counters.next_token()))
-        jobs = _lease(connection, now, claim, list(selection.chosen)) if selection.chosen else []
+        jobs = lease_jobs(connection, now, claim, list(selection.chosen)) if selection.chosen else []
         if any(micros(job.run_at) > now for job in jobs):
             self._set_back.found(self._clock.monotonic())
         if len(jobs) == claim.room:
@@ -177,9 +177,10 @@ def _places(queues: list[QueueShares], room: int) -> list[tuple[QueueShares, int
     return [(queues[place], places) for place, places in counted.items()]
 
 
-def _lanes(connection: sqlite3.Connection, claim: Claim, now: int) -> list[Lane]:
-    queues = None if claim.queues is None else array(claim.queues)
-    found = connection.execute(query("sqlite", "lanes"), {"queues": queues, "now": now})
+def read_lanes(connection: sqlite3.Connection, queues: tuple[str, ...] | None, now: int) -> list[Lane]:
+    """Where claimable jobs of these queues are, without what is closed."""
+    served = None if queues is None else array(queues)
+    found = connection.execute(query("sqlite", "lanes"), {"queues": served, "now": now})
     return [
         Lane(queue, rank, priority, tenant, limited)
         for queue, rank, priority, tenant, *there in found
@@ -188,7 +189,7 @@ def _lanes(connection: sqlite3.Connection, claim: Claim, now: int) -> list[Lane]
     ]
 
 
-def _lease(connection: sqlite3.Connection, now: int, claim: Claim, idents: list[str]) -> list[Job]:
+def lease_jobs(connection: sqlite3.Connection, now: int, claim: Claim, idents: list[str]) -> list[Job]:
     lease = {"worker": str(claim.worker), "token": str(uuid4())}
     connection.execute(query("sqlite", "claim"), lease | {"ids": array(idents), "now": now})
     jobs = [job(row) for row in connection.execute(query("sqlite", "claimed_jobs"), lease)]

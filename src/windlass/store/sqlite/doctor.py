@@ -15,6 +15,7 @@ from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
 from windlass.store.doctor.checkup import (
     ANSWER,
+    COUNTED_ROWS,
     Finding,
     Holder,
     MissingLeases,
@@ -22,6 +23,7 @@ from windlass.store.doctor.checkup import (
     check_clock,
     check_holders,
     check_leases,
+    check_outbox,
     check_rows,
     check_schema,
     check_types,
@@ -78,6 +80,7 @@ class SqliteCheckup:
                         self._types,
                         self._holders,
                         self._leases,
+                        self._outbox,
                         self._rows,
                     ):
                         yield from check(connection)
@@ -167,6 +170,13 @@ class SqliteCheckup:
         gone = [Holder(*row) for row in connection.execute(query("sqlite", "doctor_holders"), now)]
         (alive,) = connection.execute(query("sqlite", "doctor_alive"), now).fetchone()
         yield from check_holders(self._settings, alive, gone)
+
+    def _outbox(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+        now = self._now()
+        (mode,) = connection.execute(query("sqlite", "delivery")).fetchone()
+        counted = {"most": COUNTED_ROWS, "now": now}
+        due, oldest = connection.execute(query("sqlite", "outbox_size"), counted).fetchone()
+        yield from check_outbox(mode, due, None if oldest is None else (now - oldest) / SECOND)
 
     def _rows(self, connection: sqlite3.Connection) -> Iterator[Finding]:
         odd, example, ahead = connection.execute(query("sqlite", "doctor_rows"), {"now": self._now()}).fetchone()

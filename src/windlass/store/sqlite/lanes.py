@@ -46,7 +46,7 @@ class Selection:
         self._common: Parameters = {
             "types": array(claim.types),
             "suspects": claim.suspects.value,
-            "untouched": span(claim.untouched),
+            "untouched": span(max(claim.untouched, claim.overdue)),
             "now": now,
             "until": until,
         }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from windlass import failpoints
 from windlass.model.state import State, Verb
+from windlass.store.delivery.sqlite import SqliteDelivery
 from windlass.store.parts.admission import charge
 from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
 from windlass.store.parts.messages import cancel_message
@@ -27,7 +28,6 @@ from windlass.store.sqlite.claim import Claimer
 from windlass.store.sqlite.connections.heartbeat import SqliteHeartbeat
 from windlass.store.sqlite.connections.wakeups import listen, notify
 from windlass.store.sqlite.finish import bury_unreadable, check_verb, drop_figures, record_step, write_all
-from windlass.store.sqlite.reads import SqliteReads
 from windlass.store.sqlite.rows import span
 from windlass.store.sqlite.session import Runner
 from windlass.store.sqlite.transaction import SqliteTransaction
@@ -46,7 +46,7 @@ HOLD = 10.0  # seconds for which an enqueue may lock the file: a third of the de
 HISTORY_PAGE = 1_000  # rows deleted per transaction, so that other writers get a turn in between
 
 
-class SqliteStore(SqliteReads, RescuePart):
+class SqliteStore(SqliteDelivery, RescuePart):
     """Implements `store.protocol.Store`."""
 
     def __init__(self, url: str, *, clock: Clock, hold: float = HOLD, read_timeout: float = READ_TIMEOUT) -> None:

@@ -22,7 +22,8 @@
 --   $17 heads: whether lanes are ordered by the age of their first jobs
 --   $18 set back: after the clock was set back, the time (seconds since the epoch) up to which the claim also takes
 --       jobs that were due before; null if the clock was not set back
---   $19 parks (`claim_limited` only): the most skipped jobs to park in this claim; 0 = park none, refused jobs stay
+--   $19 overdue: seconds for which a job must have been due; 0 = a job that is due now
+--   $20 parks (`claim_limited` only): the most skipped jobs to park in this claim; 0 = park none, refused jobs stay
 --       claimable
 --
 -- Why both are written like this:
@@ -48,9 +49,14 @@ jobs.queue = lane.queue AND jobs.phase_rank = lane.phase_rank
            AND {in_claim_index}
 
 -- fragment: due
--- A job that is due now; and, after the clock was set back, a job that was due by its own times.
-jobs.run_at <= greatest(windlass.now(), to_timestamp($18::float8))
-           AND (jobs.run_at <= windlass.now() OR jobs.run_at <= greatest(jobs.created_at, jobs.updated_at))
+-- A job that has been due for $19 seconds; and, after the clock was set back, a job that was due by its own times. The
+-- first line is where the scan of a lane ends, so that a claim of overdue jobs does not walk over a backlog of others.
+jobs.run_at <= greatest(windlass.now() - make_interval(secs => $19::float8), to_timestamp($18::float8))
+           AND {due_by_itself}
+
+-- fragment: due_by_itself
+-- A job that is due; and, after the clock was set back, a job that was due by its own times.
+(jobs.run_at <= windlass.now() OR jobs.run_at <= greatest(jobs.created_at, jobs.updated_at))
 
 -- fragment: readable
 -- A row that a program can read and claim. Other rows were written before the table had its CHECKs, or past them.
@@ -173,7 +179,7 @@ SELECT lane.queue, lane.phase_rank, lane.urgency, lane.tenant, lane.limited,
 -- name: claim
 -- Lease up to $2 due jobs to worker $1, from lanes of jobs without limits. One round trip.
 --
---   $1 … $18: at the top of this file
+--   $1 … $19: at the top of this file
 WITH closed AS MATERIALIZED (
     {closed}
 ), {lanes_of_claim}, oldest AS MATERIALIZED (
@@ -225,7 +231,7 @@ RETURNING {columns}, chosen.aged
 -- Lease up to $2 due jobs to worker $1, from lanes of jobs with or without limits. A candidate is claimed if every
 -- limit key it has is below its limit; otherwise it is parked on the first full key.
 --
---   $1 … $19: at the top of this file
+--   $1 … $20: at the top of this file
 --
 -- A counter row that another claim or a finish holds is skipped: its jobs stay where they are.
 -- A key without a counter row is returned as unknown; the caller makes the row and claims again.
@@ -278,13 +284,7 @@ WITH closed AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT id, limits, aged, row_number() OVER () AS place
       FROM (SELECT id, limits, true AS aged FROM oldest UNION ALL SELECT id, limits, false FROM picked) AS found
-), wanted AS MATERIALIZED (
-    -- The declared keys of each candidate; `nth` counts the candidates of one key.
-    SELECT chosen.id, need.key, row_number() OVER (PARTITION BY need.key ORDER BY chosen.place) AS nth
-      FROM chosen
-     CROSS JOIN LATERAL unnest(chosen.limits) AS need (key)
-     WHERE split_part(need.key, ':', 1) IN (SELECT name FROM windlass.limits)
-), walked AS MATERIALIZED (
+), {wanted_keys}, walked AS MATERIALIZED (
     -- How far each lane was read: to its last pick, or to its end if there was room for more. Two values, so that the
     -- scan of `skipped` ends there in the index and reads no later job.
     SELECT lane.*,
@@ -298,7 +298,7 @@ WITH closed AS MATERIALIZED (
              WHERE picked.lane = lane.place
              ORDER BY picked.run_at DESC, picked.id DESC
              LIMIT 1) AS last ON true
-     WHERE $19::int > 0 AND lane.limited AND EXISTS (SELECT FROM full_keys)
+     WHERE $20::int > 0 AND lane.limited AND EXISTS (SELECT FROM full_keys)
 ), skipped AS MATERIALIZED (
     -- Due jobs in that part of each lane that the claim passed over, because one of their keys is full.
     SELECT passed_over.id, passed_over.key
@@ -313,78 +313,11 @@ WITH closed AS MATERIALIZED (
            AND EXISTS (SELECT FROM unnest(jobs.limits) AS need (key) WHERE need.key IN (SELECT key FROM full_keys))
            AND {readable}
          ORDER BY jobs.run_at, jobs.id
-         LIMIT $19::int
+         LIMIT $20::int
            FOR UPDATE SKIP LOCKED) AS passed_over
-     LIMIT $19::int
-), counter AS MATERIALIZED (
-    -- The counter rows of all these keys, locked in the order of keys. `was_full`: a claim left the key full, and not
-    -- all of its slots were released since.
-    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room,
-           full_hint AND used > 0 AS was_full, period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
-      FROM windlass.limit_counters
-     WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM skipped))
-     ORDER BY key
-       FOR UPDATE SKIP LOCKED
-), refused AS MATERIALIZED (
-    -- Candidates that meet a full key, or a key without a counter row that this claim could lock.
-    SELECT DISTINCT ON (wanted.id) wanted.id, wanted.key
-      FROM wanted
-      LEFT JOIN counter USING (key)
-     WHERE counter.key IS NULL OR wanted.nth > counter.room
-     ORDER BY wanted.id, counter.key IS NULL
-), taken AS MATERIALIZED (
-    SELECT wanted.key, count(*)::int AS n
-      FROM wanted
-     WHERE wanted.id NOT IN (SELECT id FROM refused)
-     GROUP BY wanted.key
-), full_now AS MATERIALIZED (
-    SELECT counter.key FROM counter LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= counter.room
-), to_park AS MATERIALIZED (
+     LIMIT $20::int
+), {admitted}, to_park AS MATERIALIZED (
     SELECT id, key FROM (SELECT id, key FROM refused UNION ALL SELECT id, key FROM skipped) AS not_claimed
-     WHERE $19::int > 0 AND key IN (SELECT key FROM full_now)
-), counter_change AS MATERIALIZED (
-    SELECT counter.key, coalesce(taken.n, 0) AS n,
-           counter.key IN (SELECT key FROM full_now) OR counter.was_full AS full_hint,
-           counter.key IN (SELECT key FROM to_park) AS parks
-      FROM counter
-      LEFT JOIN taken USING (key)
-), counters_written AS (
-    UPDATE windlass.limit_counters
-       SET used = CASE WHEN most IS NULL THEN used ELSE used + counter_change.n END,
-           next_at = CASE WHEN period IS NULL OR counter_change.n = 0 THEN next_at
-                          ELSE greatest(next_at, windlass.now()) + make_interval(secs => counter_change.n * period) END,
-           full_hint = counter_change.full_hint, has_parked = limit_counters.has_parked OR counter_change.parks,
-           touched_at = windlass.now()
-      FROM counter_change
-     WHERE limit_counters.key = ANY (ARRAY[counter_change.key])
-       AND (counter_change.n > 0 OR counter_change.parks OR limit_counters.full_hint <> counter_change.full_hint)
-), parked AS (
-    UPDATE windlass.jobs SET parked_on = to_park.key
-      FROM to_park
-     WHERE jobs.id = ANY (ARRAY[to_park.id])
- RETURNING jobs.id
-), claimed AS (
-    UPDATE windlass.jobs
-       SET {leased}
-      FROM chosen
-     WHERE jobs.id = ANY (ARRAY[chosen.id]) AND chosen.id NOT IN (SELECT id FROM refused)
- RETURNING {columns}, chosen.aged
-)
-SELECT claimed.*,
-       (SELECT array_agg(DISTINCT wanted.key)
-          FROM wanted
-         WHERE wanted.key NOT IN (SELECT key FROM counter)
-           AND NOT EXISTS (SELECT FROM windlass.limit_counters
-                            WHERE limit_counters.key = wanted.key OFFSET 0)) AS unknown,
-       (SELECT count(*) FROM refused)::int AS refused,
-       -- refused because another transaction holds the counter row
-       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM counter))::int AS busy,
-       (SELECT count(*) FROM parked)::int AS parked,
-       -- seconds until the first of the buckets that refused a job has its next token
-       (SELECT min(greatest(0.0, extract(epoch FROM greatest(held_until, next_at + make_interval(
-                   secs => (coalesce(taken.n, 0) - burst + 1) * period)) - windlass.now())::float8))
-          FROM counter
-          LEFT JOIN taken USING (key)
-         WHERE period IS NOT NULL AND counter.key IN (SELECT key FROM refused)) AS token_in
-  FROM (VALUES (1)) AS always (one)
-  LEFT JOIN claimed ON true
+     WHERE $20::int > 0 AND key IN (SELECT key FROM full_now)
+), {admission_written}
+{claimed_with_keys}

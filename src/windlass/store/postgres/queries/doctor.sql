@@ -27,7 +27,7 @@ SELECT coalesce((SELECT 'autovacuum_enabled=false' = ANY (reloptions) FROM pg_cl
        (SELECT n_live_tup FROM pg_stat_user_tables WHERE relid = 'windlass.jobs'::regclass) AS live_rows,
        ARRAY (SELECT wanted.name
                 FROM unnest(ARRAY['jobs_pkey', 'jobs_claim', 'jobs_parked', 'jobs_running', 'jobs_cancel',
-                                  'history_id']) AS wanted (name)
+                                  'history_id', 'outbox_due', 'outbox_waiting', 'outbox_job']) AS wanted (name)
                WHERE NOT EXISTS (
                       SELECT FROM pg_index
                        WHERE indexrelid = to_regclass('windlass.' || wanted.name) AND indisvalid)) AS broken_indexes,

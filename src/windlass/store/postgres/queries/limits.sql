@@ -104,6 +104,96 @@ UPDATE windlass.limit_counters SET used = slots.n, counted = true, touched_at = 
   FROM slots
  WHERE limit_counters.key = ANY (ARRAY[slots.key]) AND NOT limit_counters.counted
 
+-- fragment: wanted_keys
+-- The keys that candidates need. Candidates are the rows of the CTE `chosen`.
+wanted AS MATERIALIZED (
+    -- The declared keys of each candidate; `nth` counts the candidates of one key.
+    SELECT chosen.id, need.key, row_number() OVER (PARTITION BY need.key ORDER BY chosen.place) AS nth
+      FROM chosen
+     CROSS JOIN LATERAL unnest(chosen.limits) AS need (key)
+     WHERE split_part(need.key, ':', 1) IN (SELECT name FROM windlass.limits)
+)
+
+-- fragment: admitted
+-- Which candidates find room at all of their keys. The CTE `skipped` has jobs, each with a full key, that are to be parked
+-- as well.
+counter AS MATERIALIZED (
+    -- The counter rows of all these keys, locked in the order of keys. `was_full`: a claim left the key full, and not
+    -- all of its slots were released since.
+    SELECT key, windlass.room(most, used, period, burst, next_at, held_until) AS room,
+           full_hint AND used > 0 AS was_full, period, burst, greatest(next_at, windlass.now()) AS next_at, held_until
+      FROM windlass.limit_counters
+     WHERE key = ANY (ARRAY (SELECT key FROM wanted UNION SELECT key FROM skipped))
+     ORDER BY key
+       FOR UPDATE SKIP LOCKED
+), refused AS MATERIALIZED (
+    -- Candidates that meet a full key, or a key without a counter row that this claim could lock.
+    SELECT DISTINCT ON (wanted.id) wanted.id, wanted.key
+      FROM wanted
+      LEFT JOIN counter USING (key)
+     WHERE counter.key IS NULL OR wanted.nth > counter.room
+     ORDER BY wanted.id, counter.key IS NULL
+), taken AS MATERIALIZED (
+    SELECT wanted.key, count(*)::int AS n
+      FROM wanted
+     WHERE wanted.id NOT IN (SELECT id FROM refused)
+     GROUP BY wanted.key
+), full_now AS MATERIALIZED (
+    SELECT counter.key FROM counter LEFT JOIN taken USING (key) WHERE coalesce(taken.n, 0) >= counter.room
+)
+
+-- fragment: admission_written
+-- Take the slots and tokens, park the rows of the CTE `to_park`, and lease the candidates that were not refused.
+counter_change AS MATERIALIZED (
+    SELECT counter.key, coalesce(taken.n, 0) AS n,
+           counter.key IN (SELECT key FROM full_now) OR counter.was_full AS full_hint,
+           counter.key IN (SELECT key FROM to_park) AS parks
+      FROM counter
+      LEFT JOIN taken USING (key)
+), counters_written AS (
+    UPDATE windlass.limit_counters
+       SET used = CASE WHEN most IS NULL THEN used ELSE used + counter_change.n END,
+           next_at = CASE WHEN period IS NULL OR counter_change.n = 0 THEN next_at
+                          ELSE greatest(next_at, windlass.now()) + make_interval(secs => counter_change.n * period) END,
+           full_hint = counter_change.full_hint, has_parked = limit_counters.has_parked OR counter_change.parks,
+           touched_at = windlass.now()
+      FROM counter_change
+     WHERE limit_counters.key = ANY (ARRAY[counter_change.key])
+       AND (counter_change.n > 0 OR counter_change.parks OR limit_counters.full_hint <> counter_change.full_hint)
+), parked AS (
+    UPDATE windlass.jobs SET parked_on = to_park.key
+      FROM to_park
+     WHERE jobs.id = ANY (ARRAY[to_park.id])
+ RETURNING jobs.id
+), claimed AS (
+    UPDATE windlass.jobs
+       SET {leased}
+      FROM chosen
+     WHERE jobs.id = ANY (ARRAY[chosen.id]) AND chosen.id NOT IN (SELECT id FROM refused)
+ RETURNING {columns}, chosen.aged
+)
+
+-- fragment: claimed_with_keys
+-- The claimed jobs, each with what the claim learned about keys; without a claimed job, one row with that.
+SELECT claimed.*,
+       (SELECT array_agg(DISTINCT wanted.key)
+          FROM wanted
+         WHERE wanted.key NOT IN (SELECT key FROM counter)
+           AND NOT EXISTS (SELECT FROM windlass.limit_counters
+                            WHERE limit_counters.key = wanted.key OFFSET 0)) AS unknown,
+       (SELECT count(*) FROM refused)::int AS refused,
+       -- refused because another transaction holds the counter row
+       (SELECT count(*) FROM refused WHERE key NOT IN (SELECT key FROM counter))::int AS busy,
+       (SELECT count(*) FROM parked)::int AS parked,
+       -- seconds until the first of the buckets that refused a job has its next token
+       (SELECT min(greatest(0.0, extract(epoch FROM greatest(held_until, next_at + make_interval(
+                   secs => (coalesce(taken.n, 0) - burst + 1) * period)) - windlass.now())::float8))
+          FROM counter
+          LEFT JOIN taken USING (key)
+         WHERE period IS NOT NULL AND counter.key IN (SELECT key FROM refused)) AS token_in
+  FROM (VALUES (1)) AS always (one)
+  LEFT JOIN claimed ON true
+
 -- name: release_slots
 -- Release slots. Tokens of a bucket do not come back. Returns the keys on which jobs may be parked.
 --
@@ -137,15 +227,7 @@ RETURNING CASE WHEN has_parked THEN limit_counters.key END
 -- jobs behind it. A row that another transaction holds is skipped.
 WITH closed AS MATERIALIZED (
     {closed}
-), worker AS MATERIALIZED (
-    SELECT types, queues FROM windlass.workers WHERE NOT dead
-), served AS MATERIALIZED (
-    -- Types that a live worker takes from every queue; and types that a live worker takes from some queues, each with
-    -- its queue in one text.
-    SELECT ARRAY (SELECT DISTINCT unnest(types) FROM worker WHERE queues IS NULL) AS everywhere,
-           ARRAY (SELECT DISTINCT type || E'\x1f' || queue
-                    FROM worker, unnest(types) AS type, unnest(queues) AS queue) AS somewhere
-), first AS MATERIALIZED (
+), {served_types}, first AS MATERIALIZED (
     -- The first jobs on each key, as many as the key has room for.
     SELECT parked.id
       FROM (SELECT key FROM json_array_elements_text(CAST($1 AS json)) AS keys (key)
@@ -154,8 +236,7 @@ WITH closed AS MATERIALIZED (
         SELECT jobs.id
           FROM windlass.jobs
          WHERE jobs.parked_on = freed.key
-           AND (jobs.type = ANY ((SELECT everywhere FROM served)::text[])
-                OR jobs.type || E'\x1f' || jobs.queue = ANY ((SELECT somewhere FROM served)::text[]))
+           AND {served}
            AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type')
            AND jobs.queue NOT IN (SELECT name FROM closed WHERE kind = 'queue')
            AND jobs.tenant NOT IN (SELECT name FROM closed WHERE kind = 'tenant')

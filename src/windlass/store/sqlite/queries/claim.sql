@@ -14,6 +14,10 @@ fence < 9223372036854775806 AND attempt < 2147483646 AND run_at >= -621355968000
    AND created_at BETWEEN -62135596800000000 AND 253402300799000000
    AND (finished_at IS NULL OR finished_at BETWEEN -62135596800000000 AND 253402300799000000)
 
+-- fragment: due_by_itself
+-- A job that is due; and, after the clock was set back, a job that was due by its own times.   :now
+(jobs.run_at <= :now OR jobs.run_at <= max(jobs.created_at, jobs.updated_at))
+
 -- name: lanes
 -- The lanes with claimable jobs: one row per (queue, phase rank, priority, tenant), in the order of a claim, and
 -- whether it has jobs without limits and jobs with limits.
@@ -114,7 +118,7 @@ SELECT jobs.{order}, jobs.id, jobs.limits
    AND (jobs.limits IS NOT NULL) = :limited AND {in_claim_index} AND jobs.run_at <= :until
    AND (jobs.{order}, jobs.id) > (:after_at, :after_id)
    -- time: due now; and, after the clock was set back, due by its own times
-   AND (jobs.run_at <= :now OR jobs.run_at <= max(jobs.created_at, jobs.updated_at))
+   AND {due_by_itself}
    -- types: a job of an unknown type is skipped, without a lease or an attempt
    AND jobs.type IN (SELECT value FROM json_each(:types))
    -- gates of types

@@ -122,14 +122,7 @@ WITH freed AS MATERIALIZED (
               FROM (SELECT jobs.id
                       FROM windlass_jobs AS jobs
                      WHERE jobs.parked_on = freed.key
-                       AND (jobs.type IN (SELECT known.value
-                                            FROM windlass_workers AS workers, json_each(workers.types) AS known
-                                           WHERE NOT workers.dead AND workers.queues IS NULL)
-                            OR (jobs.type, jobs.queue) IN (
-                                SELECT known.value, served.value
-                                  FROM windlass_workers AS workers, json_each(workers.types) AS known,
-                                       json_each(workers.queues) AS served
-                                 WHERE NOT workers.dead))
+                       AND {served}
                        AND jobs.type NOT IN (SELECT name FROM closed WHERE kind = 'type')
                        AND jobs.queue NOT IN (SELECT name FROM closed WHERE kind = 'queue')
                        AND jobs.tenant NOT IN (SELECT name FROM closed WHERE kind = 'tenant')

@@ -1,0 +1,121 @@
+"""The queues in RabbitMQ: declare them, count what they hold, and check that they are as Windlass declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelLockedResource, ChannelNotFoundEntity, ChannelPreconditionFailed
+
+from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
+from windlass.transport.protocol import LEVELS, Finding, Level, QueueDepth
+from windlass.transport.rabbitmq.link import RabbitLink
+from windlass.transport.rabbitmq.problems import describe
+from windlass.transport.rabbitmq.topology import Topology, differing
+
+SETUP = "windlass broker setup"
+Call = Callable[[AbstractChannel], Awaitable[Any]]
+
+
+async def declare(
+    link: RabbitLink, topology: Topology, queues: Collection[str], levels: Collection[Level] = LEVELS
+) -> None:
+    """Make what is missing. What is there with other arguments stays, and raises BrokerRefused."""
+    async with link.channel() as channel:
+        for name, call in _declarations(topology, queues, levels):
+            try:
+                await link.answer(call(channel))
+            except ChannelPreconditionFailed as problem:
+                raise differing(name, link.address.path, describe(problem)) from None
+            except (ChannelLockedResource, ChannelNotFoundEntity) as problem:
+                # A queue that is being deleted in this moment answers so.
+                raise BrokerUnavailable(f"{name} cannot be declared now: {describe(problem)}") from None
+
+
+def _declarations(
+    topology: Topology, queues: Collection[str], levels: Collection[Level] = LEVELS
+) -> list[tuple[str, Call]]:
+    dead = topology.dead
+
+    def queue(name: str, arguments: dict[str, Any]) -> tuple[str, Call]:
+        return name, lambda channel: channel.queue_declare(name, durable=True, arguments=arguments)
+
+    return [
+        (dead, lambda channel: channel.exchange_declare(exchange=dead, exchange_type="fanout", durable=True)),
+        queue(dead, topology.dead_arguments),
+        (dead, lambda channel: channel.queue_bind(queue=dead, exchange=dead)),
+        *(queue(name, topology.arguments) for _, level, name in topology.names(queues) if level in levels),
+    ]
+
+
+async def count(link: RabbitLink, name: str) -> tuple[int, int] | None:
+    """How many messages are ready, and how many consumers there are; None where there is no such queue."""
+    async with link.channel() as channel:
+        try:
+            answer = await link.answer(channel.queue_declare(name, passive=True))
+        except ChannelNotFoundEntity:
+            return None
+        except (ChannelLockedResource, ChannelPreconditionFailed) as problem:
+            raise BrokerUnavailable(f"{name} does not answer: {describe(problem)}") from None
+    return answer.message_count or 0, answer.consumer_count or 0
+
+
+async def depths(link: RabbitLink, topology: Topology, queues: Collection[str]) -> list[QueueDepth]:
+    """AMQP does not say how many messages are unacknowledged: that is 0 here, and `rabbitmqctl list_queues` has it."""
+    found: list[QueueDepth] = []
+    for queue in queues:
+        counts = [await count(link, name) for _, _, name in topology.names([queue])]
+        there = [each for each in counts if each is not None]
+        if there:
+            ready = sum(messages for messages, _ in there)
+            consumers = max(consumers for _, consumers in there)
+            found.append(QueueDepth(queue=queue, ready=ready, unacknowledged=0, consumers=consumers))
+    return found
+
+
+async def check(link: RabbitLink, topology: Topology, queues: Collection[str]) -> list[Finding]:
+    """Whether everything is there and as it should be. Nothing is made."""
+    shown = link.address.shown
+    try:
+        version = link.connection.server_properties.get("version", "unknown")
+    except BrokerError as problem:
+        return [Finding(False, shown, str(problem), None)]
+    text = version.decode(errors="replace") if isinstance(version, bytes) else str(version)
+    findings = [Finding(True, shown, f"RabbitMQ {text} answers")]
+    for name, call in _declarations(topology, queues):
+        try:
+            findings.append(await _check_one(link, name, call))
+        except BrokerRefused as problem:
+            difference, _, advice = str(problem).partition("; ")
+            findings.append(Finding(False, name, difference, advice))
+        except BrokerError as problem:
+            findings.append(Finding(False, name, str(problem)))
+    return _distinct(findings)
+
+
+async def _check_one(link: RabbitLink, name: str, call: Call) -> Finding:
+    counts = await count(link, name)
+    if counts is None:
+        return Finding(False, name, "is missing", SETUP)
+    # Declaring what is there compares its arguments and changes nothing.
+    async with link.channel() as channel:
+        try:
+            await link.answer(call(channel))
+        except ChannelPreconditionFailed as problem:
+            raise differing(name, link.address.path, describe(problem)) from None
+        except ChannelNotFoundEntity:
+            return Finding(False, name, "is missing", SETUP)
+    ready, consumers = counts
+    if ready and not consumers and not name.endswith(".dead"):
+        return Finding(False, name, f"holds {ready:,} messages and has no consumer", "windlass worker app.py")
+    return Finding(True, name, f"{ready:,} messages, {consumers} consumers")
+
+
+def _distinct(findings: list[Finding]) -> list[Finding]:
+    """One finding per subject, a bad one before a good one: an exchange and its queue have the same name."""
+    chosen: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.subject not in chosen or not finding.ok:
+            chosen[finding.subject] = finding
+    return list(chosen.values())
