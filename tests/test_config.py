@@ -41,7 +41,7 @@ def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -
             continue
         default = getattr(Settings(), item.name)
         raw = "1h" if default is None and "url" not in item.name and item.name != "pooler" else str(default)
-        if item.name in ("discovery_batch", "assign_most", "pool_size", "local_queue", "memory"):
+        if item.name in ("discovery_batch", "assign_most", "pool_size", "local_queue", "memory", "metrics_port"):
             raw = "7"
         if item.name == "pooler":
             raw = "transaction"
@@ -49,6 +49,8 @@ def test_every_setting_can_come_from_the_environment_and_says_what_it_is_for() -
             raw = "postgresql://db/x"
         if item.name in ("broker", "rates"):
             raw = "redis://host/0"
+        if item.name == "trace_url":
+            raw = "https://jaeger.example/{trace_id}"
         if item.name == "redact":
             raw = "iban,account_number"
 

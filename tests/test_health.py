@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
 from test_local_queue import job
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
+from windlass.observe.subscribers import Subscribers
 from windlass.runtime.duties.health import HealthCheck
 from windlass.runtime.local_queue import LocalQueue
 from windlass.runtime.pool import PhasePools
@@ -27,12 +29,15 @@ async def test_a_job_that_waits_in_memory_for_a_lease_goes_back(
         clock=clock,
         local_queue=queue,
         pools=PhasePools(total=1, size=None),
+        subscribers=Subscribers(),
+        emit=lambda event: None,
+        worker=uuid4(),
     )
     waiting = job(attempt=1, crashes=0, processed=0, failed=0, cost_cents=0)
     queue.enqueue(waiting, clock.monotonic())
     clock.advance(passed)
 
-    await HealthCheck(cast(Any, state), cast(Any, SimpleNamespace(submit=given_back.append))).round()
+    await HealthCheck(cast(Any, state), cast(Any, SimpleNamespace(submit=given_back.append)), cast(Any, None)).round()
 
     assert [(each.job, each.verb, each.attempt) for each in given_back] == (
         [(waiting.id, Verb.RELEASE, waiting.attempt - 1)] if back else []

@@ -165,3 +165,11 @@ def read_options(query: str, url: str) -> dict[str, str]:
             raise ConfigError(f"{url} has an option after its ? that is not name=value; {ESCAPE}")
         options[name] = unquote(value)
     return options
+
+
+def trace_link(value: object) -> str:
+    """The setting `trace_url`. A link of another scheme than http could run code in the dashboard."""
+    url = str(value)
+    if not url.startswith(("http://", "https://")) or "{trace_id}" not in url:
+        raise ConfigError("give an http(s) URL with {trace_id}, such as https://jaeger.example/trace/{trace_id}")
+    return url

@@ -84,7 +84,7 @@ class Windlass(JobDeclarations, Reads, BulkOperators, DeadLetterCalls, NamedEnqu
         """The settings, each checked: `app.settings.concurrency`."""
         self.clock = clock or SystemClock()
         self._registry = Registry()
-        self._client = Client(self.settings, self.clock)
+        self._client = Client(self.settings, self.clock, self._registry.instruments)
         self._program: str | None = None  # how another process loads this program; set by `windlass worker`
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
@@ -120,7 +120,7 @@ class Windlass(JobDeclarations, Reads, BulkOperators, DeadLetterCalls, NamedEnqu
         """Call a function with what happens in this program's workers: `@app.on_event`, or `app.on_event(fn)`.
 
         Its parameter's hint names its events: `def alert(event: AttemptEnded | LeasesLost) -> None`. Without a hint it
-        gets all of them. It is called on the worker's event loop: return at once. Its errors are logged once.
+        gets all but details. It is called on the worker's event loop: return at once. Its errors are logged once.
         """
         from windlass.observe.subscribers import make_subscriber
 

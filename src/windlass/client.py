@@ -15,6 +15,7 @@ import atexit
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from windlass.declare.registry import Definition, Registry
 from windlass.errors import EnqueueError, InvalidInput, UnusableConnection, WindlassError
 from windlass.handler.transaction import Joined, current_transaction
 from windlass.model.job import DEFAULT_TENANT, Key, NewJob, new_id
+from windlass.observe.instruments import Instruments
 from windlass.policy.limit import keys_of
 from windlass.policy.unique import Uniqueness, idempotency_key, merge_repeated, shorten_key, text_of, unique_key
 from windlass.store import dialect_of, make_store, sqlite_location
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+incoming_trace: ContextVar[str | None] = ContextVar("windlass_incoming_trace", default=None)
+"""The traceparent of the HTTP request that is answered here: jobs that it enqueues continue its trace."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -101,9 +106,10 @@ class Call(msgspec.Struct, frozen=True):
 class Client:
     """Enqueues jobs and asks the store, for blocking and for asynchronous callers."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, instruments: Instruments | None = None) -> None:
         self.settings = settings
         self.clock = clock
+        self.instruments = Instruments() if instruments is None else instruments
         self.portal = Portal()
         self.runs_by_hand: str | None = None  # in a test: how jobs are run, instead of by workers
         self._store: Store | None = None
@@ -122,25 +128,27 @@ class Client:
         """Write the jobs, blocking; the answer has, by the new id, the id of each job that held a key already."""
         fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
-        if conn is not None:
-            existing = self._enqueue_on(conn, fresh, async_name)
-        elif joined is not None:
-            self.portal.refuse_on_a_loop(async_name)
-            existing = joined.run(joined.transaction.enqueue(fresh))
-        else:
-            existing = self.portal.run(lambda: self._enqueue(fresh), async_name=async_name)
+        with self.instruments.sending(fresh, incoming_trace.get()) as traced:
+            if conn is not None:
+                existing = self._enqueue_on(conn, traced, async_name)
+            elif joined is not None:
+                self.portal.refuse_on_a_loop(async_name)
+                existing = joined.run(joined.transaction.enqueue(traced))
+            else:
+                existing = self.portal.run(lambda: self._enqueue(traced), async_name=async_name)
         return _with_repeated(existing, repeated)
 
     async def aenqueue(self, jobs: Sequence[NewJob], conn: Any) -> Mapping[UUID, UUID]:
         """As `enqueue`, awaited."""
         fresh, repeated = merge_repeated(jobs)
         joined = current_transaction.get()
-        if conn is not None:
-            existing = await self._aenqueue_on(conn, fresh)
-        elif joined is not None:
-            existing = await joined.arun(joined.transaction.enqueue(fresh))
-        else:
-            existing = await self.portal.arun(lambda: self._enqueue(fresh))
+        with self.instruments.sending(fresh, incoming_trace.get()) as traced:
+            if conn is not None:
+                existing = await self._aenqueue_on(conn, traced)
+            elif joined is not None:
+                existing = await joined.arun(joined.transaction.enqueue(traced))
+            else:
+                existing = await self.portal.arun(lambda: self._enqueue(traced))
         return _with_repeated(existing, repeated)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from windlass.actor import current_actor
+from windlass.address import trace_link
 from windlass.clock import Duration, seconds, spell
 from windlass.config_readers import (
     PREFIX,
@@ -95,6 +96,7 @@ class SettingsArguments(TypedDict, total=False):
     local_queue: int | None
     ageing: int
     redact: Iterable[str]
+    trace_url: str | None
     version: str | None
     broker: str | None
     delivery: Literal["outbox", "direct"]
@@ -104,6 +106,8 @@ class SettingsArguments(TypedDict, total=False):
     undelivered_every: Duration
     undelivered_action: Literal["publish", "fail"]
     rates: str | None
+    metrics_port: int | None
+    metrics_host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +159,7 @@ class Settings:
         10, whole, "one claimed job in this many is the oldest due one, whatever its priority; 0: none"
     )
     redact: tuple[str, ...] = setting((), listed_names, "further names of secrets in jobs, which the HTTP API hides")
+    trace_url: str | None = setting(None, trace_link, "where the dashboard shows a trace: https://…/{trace_id}")
     version: str | None = setting(
         None, text, "the version of your program, such as a commit; its workers announce it, and lists show it"
     )
@@ -174,6 +179,11 @@ class Settings:
     )
 
     rates: str | None = setting(None, redis_url, "where the buckets of rates are: none (the store) or redis://…")
+
+    metrics_port: int | None = setting(
+        None, whole, "the port of a worker's metrics, /healthz and /readyz; 0: a free one"
+    )
+    metrics_host: str = setting("127.0.0.1", text, "the address of that port; 0.0.0.0: other machines reach it")
 
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Where each value that is no default comes from: `app.settings.origins["lease"]` is "environment"."""

@@ -17,7 +17,7 @@ from windlass.broker_address import read_broker_address
 from windlass.errors import ConfigError
 
 PREFIX = "WINDLASS_"
-OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOINTS"})
+OTHER_VARIABLES = frozenset({"WINDLASS_APP", "WINDLASS_DEBUG", "WINDLASS_FAILPOINTS", "WINDLASS_LOG_FORMAT"})
 """Environment variables of Windlass that are not settings."""
 
 

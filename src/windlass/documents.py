@@ -42,6 +42,7 @@ def queue_document(row: QueueRow) -> Document:
         "lag": row.lag,
         "workers": row.workers,
         "gate": row.gate,
+        "due": row.due,
         "counted": row.counted,
     }
 
@@ -209,6 +210,7 @@ def tenant_document(row: TenantRow) -> Document:
         "parked": row.parked,
         "lag": row.lag,
         "cents": row.cents,
+        "due": row.due,
         "counted": row.counted,
     }
 

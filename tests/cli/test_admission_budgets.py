@@ -192,12 +192,13 @@ def test_tenants_are_shown_with_weight_jobs_and_cost(cli_store: CliStore) -> Non
 
     assert 0 <= acme.pop("lag") < 60
     assert acme.pop("counted") == COUNTED
-    assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "running": 0, "parked": 0, "cents": 7}
+    assert acme == {"tenant": "acme", "weight": 1.0, "queued": 2, "due": 2, "running": 0, "parked": 0, "cents": 7}
     assert bolt.pop("counted") == COUNTED
     assert bolt == {
         "tenant": "bolt",
         "weight": 2.5,
         "queued": 0,
+        "due": 0,
         "running": 0,
         "parked": 0,
         "lag": None,

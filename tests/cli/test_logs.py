@@ -14,7 +14,8 @@ from windlass.model.job import Job, new_id
 from windlass.model.outcome import Ending
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, JobChanged, LeasesLost
-from windlass.observe.logs import EndingTracker, LineFormatter, LogSubscriber, describe_end, escape
+from windlass.observe.log_lines import EndingTracker, LogSubscriber, describe_end
+from windlass.observe.logs import LineFormatter, escape
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ MISTAKES = {
     "purge": "there is no command 'purge'; to cancel what has not ended: windlass jobs cancel --all",
     "inspect": "to look at jobs: windlass jobs; at queues: windlass queues; at workers: windlass workers",
     "list": "to look at jobs: windlass jobs",
-    "status": "at workers: windlass workers",
+    "stats": "at workers: windlass workers",
     "start": "to run jobs: windlass worker app.py; while you write: windlass dev app.py",
     "stop": "Ctrl-C or SIGTERM stops a worker; to start no more jobs: windlass gates pause --all",
     "beat": "every worker fires the schedules: windlass worker app.py",

@@ -159,12 +159,15 @@ async def test_a_number_that_no_store_holds_is_refused_in_words(page: Page, serv
     assert await served.app.ajobs() == []
 
 
-async def test_a_large_value_is_cut_copied_and_downloaded_whole(page: Page, served: Served, tmp_path: Path) -> None:
+async def test_a_large_value_comes_when_asked_for_and_is_cut(page: Page, served: Served, tmp_path: Path) -> None:
     value = {"texts": [f"<b>{n}</b> " + "ы" * 40 for n in range(2_400)]}  # near the 256 KiB that a job may carry
     id = await enqueue(served.app, "echo", {"value": value})
+    read: list[str] = []
+    page.on("response", lambda answer: read.append(answer.headers.get("content-length", "0")))
     await page.goto(f"/jobs/{id}")
-    await expect(page.locator("pre.json").first).to_contain_text("more characters")
-    assert len(await page.content()) < 250_000
+    await expect(page.get_by_role("button", name="Show 1")).to_be_visible()
+    await expect(page.locator(".story")).to_be_visible()
+    assert max(map(int, read)) < 50_000
 
     async with page.expect_download() as waiting:
         await page.get_by_role("button", name="Download").click()
@@ -173,6 +176,8 @@ async def test_a_large_value_is_cut_copied_and_downloaded_whole(page: Page, serv
 
     assert json.loads((tmp_path / "input.json").read_text()) == {"value": value}
     assert download.suggested_filename == "input.json"
+    await expect(page.locator("pre.json").first).to_contain_text("more characters")
+    assert len(await page.content()) < 250_000
 
 
 async def test_what_the_store_does_not_hold_is_refused_before(served: Served) -> None:

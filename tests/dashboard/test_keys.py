@@ -151,19 +151,19 @@ async def test_the_palette_is_typed_into_chosen_from_and_left(page: Page, stock:
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.parametrize("pasted", ["id", "filter"])
+@pytest.mark.parametrize("pasted", ["id", "digits", "filter"])
 async def test_the_palette_opens_a_pasted_id_and_a_pasted_filter(page: Page, stock: Stock, pasted: str) -> None:
     await page.goto("/audit")
     await titled(page, "Audit")
     await press(page, "Control+k")
-    await page.keyboard.insert_text(stock["dead"] if pasted == "id" else "type:charge")
-    await expect(
-        page.get_by_role("option", name="Open job" if pasted == "id" else "Search type:charge")
-    ).to_be_visible()
+    texts = {"id": stock["dead"], "digits": stock["dead"][-8:], "filter": "type:charge"}
+    await page.keyboard.insert_text(texts[pasted])
+    option = page.get_by_role("option", name="Search type:charge" if pasted == "filter" else "Open job")
+    await expect(option).to_be_visible()
 
     await press(page, "Enter")
 
-    if pasted == "id":
+    if pasted != "filter":
         await titled(page, "charge")
     else:
         await expect(page.locator(".term")).to_have_text(["type:charge"])
@@ -198,3 +198,15 @@ async def test_the_focus_is_seen_and_returns_when_a_dialog_closes(page: Page, st
     await expect(button).to_be_focused()
     outline = await button.evaluate("node => getComputedStyle(node).outlineWidth")
     assert outline == "2px"
+
+
+async def test_enter_takes_an_open_suggestion(page: Page, stock: Stock) -> None:
+    await page.goto("/jobs")
+    await expect(page.locator("table.jobs")).to_be_visible()
+    await press(page, "/")
+    await page.keyboard.type("state:de")
+    await expect(page.get_by_role("option", name="state:dead")).to_be_visible()
+
+    await press(page, "Enter")
+
+    await expect(page.locator(".term")).to_have_text(["state:dead"])

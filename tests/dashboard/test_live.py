@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+from uuid import UUID
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from servers import postgres_database
 from web.raw import until_true
 from web.rig import PATIENCE, Served, serving
+from web.test_bulk import Brake
 from web.test_outage import proxied
-from windlass import Windlass
+from windlass import NamedCall, Windlass
 from windlass.web.server import ApiServer, listen
 
 from .rig import Stock, both_stores, declare, enqueue, opened
@@ -180,3 +183,44 @@ async def test_pausing_stops_a_jobs_page_too(page: Page, served: Served) -> None
     await page.keyboard.press("p")
 
     await expect(page.locator(".mark.tinted", has_text="cancelled")).to_be_visible()
+
+
+async def test_a_bulk_action_goes_on_without_its_page_and_the_next_page_finds_it(
+    browser: Browser, served: Served, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.app.aenqueue_named([NamedCall("echo", {"value": n}, {"delay": "1h"}) for n in range(20)])
+    brake = Brake(monkeypatch)
+    begun = (await served.client().post("/bulk", json={"verb": "cancel", "filter": "type:echo"})).json()
+    async with opened(browser, served.origin) as other:
+        await other.goto("/audit")
+        await expect(other.get_by_role("region", name="Bulk action")).to_contain_text("Cancelling 20 jobs")
+    await page.goto("/workers")
+    await page.get_by_role("region", name="Bulk action").get_by_role("button", name="Stop").click()
+    await until_true(lambda: served.server._bulk.find(UUID(begun["id"]), None)._stops)
+    brake.release()
+
+    await expect(page.get_by_role("status")).to_contain_text("Stopped: 5 were cancelled.")
+
+
+async def test_many_windows_of_one_browser_stay_live(browser: Browser, served: Served) -> None:
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    async with opened(browser, served.origin) as first:
+        windows = [first, *[await first.context.new_page() for _ in range(7)]]
+        for window in windows:
+            await window.goto("/jobs")
+            await expect(window.locator("table.jobs tbody tr")).to_have_count(1)
+        await (await served.app.afind(id)).acancel()
+        for window in windows:
+            await expect(window.locator("table.jobs tbody tr")).to_contain_text("cancelled", timeout=15_000)
+        assert served.server._feed.streams <= 4
+
+
+async def test_counts_and_facets_follow_the_list(page: Page, served: Served) -> None:
+    await enqueue(served.app, "echo", {"value": 1}, delay="1h")
+    await page.goto("/jobs")
+    facet = page.get_by_role("complementary", name="Facets").get_by_role("button", name="queued")
+    await expect(facet).to_have_text("queued1")
+
+    await enqueue(served.app, "echo", {"value": 2}, delay="1h")
+
+    await expect(facet).to_have_text("queued2", timeout=15_000)

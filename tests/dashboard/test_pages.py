@@ -40,7 +40,8 @@ async def test_the_pages_show_the_numbers_of_the_api(page: Page, served: Served,
     await page.get_by_role("link", name="Queues").first.click()
     for row in queues:
         shown = page.get_by_role("row").filter(has=page.get_by_role("link", name=row["queue"], exact=True))
-        numbers = [str(row[name]) for name in ("queued", "running", "failed", "dead")]
+        later = f"{row['queued'] - row['due']} later" if row["queued"] > row["due"] else ""
+        numbers = [f"{row['due']}{later}", *(str(row[name]) for name in ("running", "failed", "dead"))]
         for place, number in enumerate(numbers):
             await expect(shown.locator("td.right").nth(place)).to_have_text(number)
 

@@ -96,6 +96,22 @@ def test_the_files_are_as_small_as_the_guide_says() -> None:
     assert whole[".css"] <= styles <= 25
 
 
+async def test_an_unknown_address_shows_a_page_to_a_browser_and_a_problem_to_a_program(
+    page: Page, served: Served
+) -> None:
+    answer = await page.goto("/nothing/here")
+    assert answer is not None
+    assert answer.status == 404
+    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    async with asking(served) as client:
+        assert (await client.get("/nothing")).json()["status"] == 404
+        assert (await client.get("/api/v1/nothing", headers={"accept": "text/html"})).json()["status"] == 404
+
+    await page.get_by_role("link", name="Home").last.click()
+
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Home")
+
+
 async def test_no_request_leaves_the_origin(page: Page, served: Served, stock: Stock) -> None:
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(request.url))

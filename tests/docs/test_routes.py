@@ -22,6 +22,7 @@ PREFIX = "/api/v1"
 ID = "0192f0c4-7b1e-7a52-9c3d-5e6f70819203"
 
 SENT: dict[str, dict[str, Any]] = {
+    "POST /bulk": {"verb": "cancel"},
     "POST /jobs": {"type": "send"},
     "POST /jobs/batch": {"jobs": [{"type": "send"}]},
     "POST /jobs/bulk": {"verb": "cancel"},
@@ -43,7 +44,7 @@ SENT: dict[str, dict[str, Any]] = {
 }
 """A valid body of each route that has one."""
 ASKED = {"GET /limits/use": {"key": "api"}, "DELETE /budgets": {"kind": "queue", "name": "mail"},
-         "GET /schedules/ticks": {"name": "nightly"}}  # fmt: skip
+         "GET /lists": {"list": "jobs"}, "GET /schedules/ticks": {"name": "nightly"}}  # fmt: skip
 """The queries that a route cannot do without."""
 
 

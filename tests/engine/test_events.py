@@ -26,7 +26,7 @@ from windlass import (
 from windlass.errors import RegistrationError
 from windlass.model.outcome import Ending
 from windlass.model.state import State
-from windlass.observe.logs import LogSubscriber
+from windlass.observe.log_lines import LogSubscriber
 from windlass.observe.subscribers import make_subscriber
 
 from .programs import admitted
@@ -222,7 +222,7 @@ def test_a_function_that_cannot_subscribe_is_refused_with_what_to_write(fn: Any,
 
 def test_every_event_can_be_imported_from_the_package() -> None:
     import windlass
-    from windlass.observe.subscribers import EVENTS
+    from windlass.observe.subscribers import DETAILS, EVENTS
 
-    assert [kind for kind in EVENTS if getattr(windlass, kind.__name__) is not kind] == []
+    assert [kind for kind in (*EVENTS, *DETAILS) if getattr(windlass, kind.__name__) is not kind] == []
     assert windlass.Event is Event

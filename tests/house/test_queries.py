@@ -45,6 +45,7 @@ ONE_DIALECT = {
         "lanes_of_jobs": "SQLite's `lanes` reads no more than that",
         "leases_of_worker": "for rows with times that asyncpg cannot read; SQLite returns numbers",
         "wait_briefly": "a file has one writer, and a trigger is made in its turn",
+        "oldest_snapshot": OF_A_SERVER,
         "time": "a file's time is that of the process that reads it",
         "wake_idle_workers": "SQLite's workers watch a number in the file",
     },

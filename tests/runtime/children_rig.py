@@ -41,6 +41,7 @@ class StandIn:
         self.definition = kind._definition
         input = kind._definition.signature.bind(args, kwargs)
         self.job = job or running_job(kind._definition.type, input, crashes)
+        self.trace: str | None = None
         self.spoke = asyncio.Event()
         self.words = 0
         self.context: BaseContext | None = None

@@ -99,7 +99,7 @@ async def test_every_route_answers_as_if_the_other_tenants_job_did_not_exist(tow
             assert expected.status == 404, name
             assert (shown.status, shown.text) == (404, expected.text.replace(missing, foreign)), name
 
-    assert len(with_id) == 13
+    assert len(with_id) == 15
     assert dump(town.served.app) == before
 
 

@@ -33,8 +33,10 @@ from windlass.cli.commands.queues import queues
 from windlass.cli.commands.relay import relay
 from windlass.cli.commands.run import run
 from windlass.cli.commands.schedules import schedules
+from windlass.cli.commands.status import status
 from windlass.cli.commands.tenants import tenants
 from windlass.cli.commands.token import token
+from windlass.cli.commands.top import top
 from windlass.cli.commands.web import web
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
@@ -49,7 +51,7 @@ Exit codes:
     0  done; a worker, dev, web or demo that was asked to stop
     1  run: the job is dead or cancelled. jobs cancel, retry, …, signal: a job
        was refused, or you answered no. migrate --check: a migration is missing.
-       health: something needs a look. doctor: there is a problem. demo: the check at the end failed
+       health, status: something needs a look. doctor: there is a problem. demo: the check at the end failed
     2  a wrong command, filter, setting, program or database; stderr names it
   124  run: the time given by --timeout is up; the job goes on
   130  interrupted by Ctrl-C
@@ -148,6 +150,8 @@ for command in (
     token,
     broker,
     audit,
+    top,
+    status,
     health,
     doctor,
     config,

@@ -22,6 +22,7 @@ from windlass.model.flow import Moment
 from windlass.model.job import DEFAULT_QUEUE, Job
 from windlass.model.schedule import Declaration
 from windlass.names import name_problem
+from windlass.observe.instruments import Instruments
 from windlass.payload.signature import Signature
 from windlass.policy.limit import Limit, bind_limits, describe_rule
 from windlass.policy.retry import RetryPolicy, exponential, fixed
@@ -111,6 +112,7 @@ class Registry:
         self.pipelines: dict[str, Plan] = {}
         self.schedules: dict[str, Declaration] = {}
         self.subscribers: list[Callable[[Any], object]] = []  # to the events of this program's workers
+        self.instruments = Instruments()  # around its enqueues and attempts
 
     def add(self, definition: Definition) -> None:
         known = self._definitions.get(definition.type)

@@ -165,7 +165,10 @@ class Children:
             if call.options.tenant is None:
                 call = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, tenant=job.tenant))
             made = call.new_job(self._settings)
-            child._new = msgspec.structs.replace(made, parent=job.id, trace=made.trace or job.trace)
+            instruments = None if self._registry is None else self._registry.instruments
+            # No span of its own: the spawn is written with the finish of this attempt, or not at all.
+            current = instruments.current() if instruments else None
+            child._new = msgspec.structs.replace(made, parent=job.id, trace=current or job.trace)
         return child._new
 
     # Waiting

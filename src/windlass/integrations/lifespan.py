@@ -127,9 +127,9 @@ class Lifespan(Generic[S_co]):
 
 @asynccontextmanager
 async def _run_worker(worker: Worker) -> AsyncIterator[None]:
-    from windlass.observe.logs import LogSubscriber
+    from windlass.observe.log_lines import LogSubscriber
 
-    worker.subscribe(LogSubscriber())
+    worker.subscribe(LogSubscriber(worker.settings.redact))
     async with worker:
         _announce(worker)
         watching = asyncio.create_task(_log_failure(worker), name="windlass-watch")

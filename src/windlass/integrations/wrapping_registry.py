@@ -26,6 +26,7 @@ class WrappingRegistry(Registry):
     def __init__(self, plain: Registry, *, around: Around, around_coroutine: AroundCoroutine) -> None:
         super().__init__()
         self.subscribers = plain.subscribers
+        self.instruments = plain.instruments
         self._around = around
         self._around_coroutine = around_coroutine
         for definition in plain:

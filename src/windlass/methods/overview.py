@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.model.reports.health import Health, Snapshot
     from windlass.model.reports.overview import Overview
+    from windlass.model.rows import QueueRow, WorkerRow
     from windlass.store.protocol import Store
 
 Hide = Callable[["Job", str], str]
 """Replaces the secrets of a job, and what looks like a secret, in a text about that job."""
 SHORTEST, LONGEST = 60.0, 31 * 86_400.0  # seconds of a range
 NEWEST_DEAD = 20  # dead jobs whose errors are compared
-CHANGES = 5
+CHANGES_READ = 100  # of which the newest five are shown, and gates are marked in charts
 LONGEST_CAUSE = 60  # characters
 
 
@@ -79,11 +80,22 @@ async def read_health(store: Store, hide: Hide) -> Health:
     return assess(await read_snapshot(store, hide))
 
 
+async def read_idle_queues(store: Store, rows: Sequence[QueueRow], workers: Sequence[WorkerRow]) -> list[QueueRow]:
+    """Queues that have no job now: live workers name them, or announced types, which stay as long as the history."""
+    from windlass.model.rows import QueueRow
+
+    served = {queue for worker in workers if worker.alive for queue in worker.queues or ()}
+    names = (served | {row.queue for row in await store.types()}) - {row.queue for row in rows}
+    return [QueueRow(queue=name, queued=0, running=0, failed=0, waiting=0, dead=0, lag=None) for name in sorted(names)]
+
+
 async def read_overview(store: Store, range: float, hide: Hide) -> Overview:
     from windlass.policy.reports.health import assess
     from windlass.policy.reports.overview import DEPTHS, grid_of, survey
 
     snapshot = await read_snapshot(store, hide)
+    idle = await read_idle_queues(store, snapshot.queues, snapshot.workers)
+    snapshot = msgspec.structs.replace(snapshot, queues=[*snapshot.queues, *idle])
     grid = grid_of(snapshot.now, range)
     return survey(
         snapshot,
@@ -91,7 +103,7 @@ async def read_overview(store: Store, range: float, hide: Hide) -> Overview:
         grid,
         figures=await store.figures(since=2 * grid.length, step=grid.step),
         depths=await store.depths(since=grid.length, step=max(10.0, grid.length / DEPTHS)),
-        changes=await store.changes(page=CHANGES),
+        changes=await store.changes(page=CHANGES_READ),
     )
 
 

@@ -19,7 +19,7 @@ from windlass.errors import FilterError, UnknownLimit
 from windlass.handles.job import JobHandle
 from windlass.methods.error_groups import ErrorReads
 from windlass.methods.facets import FacetReads
-from windlass.methods.overview import OverviewReads
+from windlass.methods.overview import OverviewReads, read_idle_queues
 from windlass.model.admission import GateState
 from windlass.model.figures import SPAN
 from windlass.model.job import Job, parse_id
@@ -102,14 +102,15 @@ class Reads(ErrorReads, OverviewReads, FacetReads):
 
     # Queues and workers
 
-    async def aqueues(self) -> list[QueueRow]:
+    async def aqueues(self, *, idle: bool = False) -> list[QueueRow]:
         """Each queue with its jobs by state: `[row.queue for row in app.queues() if row.lag and not row.workers]`.
 
-        `row.lag` is for how many seconds its oldest due job has waited, `row.workers` the number of live workers that
-        serve it, and `row.gate` whether it is open, paused or draining. A number above `row.counted` means that there
-        are more jobs; `row.counted` is 10,000 in a list of up to four queues.
+        `row.due` are the jobs that could start now, `row.lag` is for how many seconds the oldest of them has waited,
+        `row.workers` the number of live workers that serve it, and `row.gate` whether it is open, paused or draining.
+        With `idle=True`, queues without jobs are listed, too, as far as workers or announced types name them. A number
+        above `row.counted` means that there are more jobs; `row.counted` is 10,000 in a list of up to four queues.
         """
-        return await self._client.aask(read_queues)
+        return await self._client.aask(lambda store: read_queues(store, idle=idle))
 
     async def aworkers(self) -> list[WorkerRow]:
         """Each worker with a row in the store: `[row.name for row in app.workers() if row.alive]`.
@@ -324,9 +325,11 @@ def _row(job: Job, label: str | None, why: WaitReason | None) -> JobRow:
     return JobRow(*values)
 
 
-async def read_queues(store: Store) -> list[QueueRow]:
-    """The queues with their live workers and gates."""
+async def read_queues(store: Store, *, idle: bool = False) -> list[QueueRow]:
+    """The queues with their due jobs, live workers and gates."""
     rows, workers = await store.queues(), await store.workers()
+    rows = [*rows, *(await read_idle_queues(store, rows, workers) if idle else ())]
+    due = {row.queue: row for row in await store.count_due()}
     closed = {(gate.kind.value, gate.name): gate.state for gate in await store.gates() if gate.is_closed}
     everything = closed.get(("all", ""), GateState.OPEN)
     return [
@@ -334,6 +337,8 @@ async def read_queues(store: Store) -> list[QueueRow]:
             row,
             workers=sum(worker.serves_queue(row.queue) for worker in workers),
             gate=closed.get(("queue", row.queue), everything),
+            due=due[row.queue].due if row.queue in due else 0,
+            counted=min(row.counted, due[row.queue].counted) if row.queue in due else row.counted,
         )
         for row in rows
     ]

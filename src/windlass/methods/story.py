@@ -80,7 +80,7 @@ async def read_story(store: Store, job: Job) -> JobStory:
     next_at, next_kind = next_of(job, details, retry_at=retry_at)
     return JobStory(
         text=story_of(job, details, now, retry_at=retry_at),
-        life=life_of(job, now, next(iter(reasons[job.id]), None), _kind_of_waits(groups)),
+        life=life_of(job, now, next(iter(reasons[job.id]), None), await _kind_of_waits(store, job, groups)),
         next_at=next_at,
         next_kind=next_kind,
         actions=actions_of(job),
@@ -100,9 +100,15 @@ def _count_states(groups: Iterable[LinkGroup]) -> dict[State | None, int]:
     return dict(counted)
 
 
-def _kind_of_waits(groups: Sequence[LinkGroup]) -> LifeKind:
-    """What the job waited for, where its row does not tell: with jobs that it knows by name, most likely for these."""
-    return LifeKind.JOBS if groups else LifeKind.OTHER
+async def _kind_of_waits(store: Store, job: Job, groups: Sequence[LinkGroup]) -> LifeKind:
+    """What the job waited for in waits that are over: its row does not tell, and its links and signals do.
+
+    With both, each wait may have been for either: then no part of its life is named after one of them.
+    """
+    signals = bool((await store.recall(job.id)).signals) if job.fence > 1 else False
+    if groups and not signals:
+        return LifeKind.JOBS
+    return LifeKind.SIGNAL if signals and not groups else LifeKind.OTHER
 
 
 class Circle:

@@ -175,6 +175,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     parked: int  # of the queued jobs: parked at a limit
     lag: float | None  # seconds since its oldest due job could have started
     cents: int
+    due: int = 0  # of the queued jobs: those that could start now, parked ones included
     counted: int = 10_000  # the most jobs that were counted for a number: fewer in a list of more than four lanes
 
 

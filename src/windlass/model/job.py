@@ -306,6 +306,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_at: datetime
     outcome: str
     phase: str | None = None  # of a pipeline
+    trace: str | None = None  # the W3C traceparent of this attempt, where it was traced
     error: Failure | None = None
     log: list[str] = []
 

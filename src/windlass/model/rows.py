@@ -198,6 +198,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     lag: float | None  # seconds for which its oldest due job could have started
     workers: int = 0  # live ones that serve it; only `app.queues()` counts them
     gate: GateState = GateState.OPEN  # of the queue, or of everything; only `app.queues()` reads it
+    due: int = 0  # jobs that could start now, parked ones included; only `app.queues()` counts them
     counted: int = COUNTED  # the most jobs that were counted for a number: fewer in a list of more than four queues
 
 

@@ -1,12 +1,13 @@
 """Events: typed values of what happened. Logs, metrics and traces subscribe; no decision depends on them.
 
-`subscribers.py` has the way from `app.on_event(…)` to the worker.
+`subscribers.py` has the way from `app.on_event(…)` to the worker. An event is made only if a subscriber wants its kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from uuid import UUID
 
 import msgspec
@@ -34,6 +35,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     processor: str
     ending: Ending
     elapsed: float  # seconds
+    waited: float = 0.0  # seconds in this worker's memory, from the claim's answer to the start
     delay: float | None = None  # seconds until the job is due again, after a failure or a snooze
     flow: Flow | None = None  # what the job waits for, or its next phase
     error_type: str | None = None  # "ValueError", "shop.OutOfStock", "Timeout"
@@ -41,6 +43,13 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None  # as it is stored with the job
     exception: BaseException | None = None  # where the handler ran in this process: a coroutine or a thread
     retry_at: datetime | None = None  # when the next attempt is due, by the database's clock; None: there is none
+
+    @property
+    def wait(self) -> float:
+        """Seconds from when the job was due to the start of this attempt."""
+        job = self.job
+        due = 0.0 if job.claimed_at is None else (job.claimed_at - job.run_at).total_seconds()
+        return max(0.0, due + self.waited)
 
     @property
     def will_retry(self) -> bool:
@@ -78,11 +87,76 @@ class JobsRescued(msgspec.Struct, frozen=True):
     dead_after_crashes: int
 
 
+class ReleaseReason(StrEnum):
+    """Why jobs that had not started were released."""
+
+    STOPPING = "the worker stops"
+    CLOSED = "a gate, a budget or a hold stops them"
+    STALE = "they waited in memory for too long"
+
+
+class JobsReleased(msgspec.Struct, frozen=True):
+    """Jobs that this worker had claimed and not started go back to their queue; no attempt is counted."""
+
+    worker: UUID
+    jobs: int
+    reason: ReleaseReason
+
+
+class JobRefused(msgspec.Struct, frozen=True):
+    """A claimed job was not queued in memory, and goes back; no attempt is counted."""
+
+    job: Job
+    reason: str  # "it is being processed"
+
+
+class PhaseHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase of a worker: its processors now, and what ended since the last report."""
+
+    phase: str  # of a pipeline; of jobs without a pipeline, the name of their queue
+    idle: int
+    busy: int
+    error: int
+    in_memory: int  # jobs that are claimed and have not started
+    succeeded: int = 0  # attempts
+    failed: int = 0
+    mean_run: float | None = None  # seconds; None: no attempt ended
+
+
+class HealthReported(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is, each 30 s."""
+
+    worker: UUID
+    seconds: float  # since the last report, or the start
+    phases: tuple[PhaseHealth, ...]
+    reset: int = 0  # processors in error that became idle again, since the last report
+    released: int = 0  # jobs that went back unstarted
+    top_failures: tuple[tuple[str, int], ...] = ()  # limit keys (`domain:a.org`) of failed attempts, the most first
+
+    @property
+    def succeeded(self) -> int:
+        """Attempts of all phases that succeeded since the last report."""
+        return sum(phase.succeeded for phase in self.phases)
+
+    @property
+    def failed(self) -> int:
+        """Attempts of all phases that failed since the last report."""
+        return sum(phase.failed for phase in self.phases)
+
+
 class WorkerStarted(msgspec.Struct, frozen=True):
     """A worker is registered and claims jobs."""
 
     worker: UUID
     name: str
+    pools: tuple[tuple[str, int], ...] = ()  # each phase with the processors that it may use
+    processors: int = 0  # that can work at the same time: the pools together, and no more than `concurrency`
+    queues: tuple[str, ...] | None = None  # None: all
+    pace: str = "eager"
+    poll: float = 0.0  # seconds between two scans without a wake-up
+    batch: int | None = None  # jobs per phase and claim at most
+    assign_every: float = 0.0  # seconds; 0: at once
+    assign_most: int | None = None  # per phase and round
 
 
 class WorkerStopped(msgspec.Struct, frozen=True):
@@ -127,12 +201,42 @@ class UndeliveredFound(msgspec.Struct, frozen=True):
     action: str  # "publish" or "fail"
 
 
+# Details: several per job or claim. Only a subscriber that names them gets them.
+
+
+class JobsClaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim was answered: this worker asked for `asked` jobs and got `got`."""
+
+    worker: UUID
+    asked: int
+    got: int
+    seconds: float  # until the answer
+    rescan: bool
+    in_memory: dict[str, int]  # jobs that wait for a processor, by phase, before these
+
+
+class JobQueued(msgspec.Struct, frozen=True):
+    """A claimed job waits in memory for a processor."""
+
+    job: Job
+
+
+class JobAssigned(msgspec.Struct, frozen=True):
+    """A processor has the job; its attempt begins with the loop's next turn."""
+
+    job: Job
+    processor: str
+
+
 Event = (
     AttemptStarted
     | AttemptEnded
     | JobChanged
     | LeasesLost
     | JobsRescued
+    | JobsReleased
+    | JobRefused
+    | HealthReported
     | WorkerStarted
     | WorkerStopped
     | BrokerLost
@@ -141,3 +245,4 @@ Event = (
     | OutboxPublished
     | UndeliveredFound
 )
+Detail = JobsClaimed | JobQueued | JobAssigned

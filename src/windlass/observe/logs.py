@@ -1,52 +1,52 @@
-"""Logs of the command line, and a subscriber that logs the starts and ends of attempts.
+"""How records are written: as lines or as JSON, without secrets, and whatever a handler of the log does.
 
 A record begins with its time, at the left edge. Further lines of it, such as a traceback, are indented. Text of a
 handler, a job's type or an error message may come from any source: each newline in it begins an indented line, and
 terminal codes and characters that change the reading direction are written as escapes. So no value can imitate a
 record, and a log collector can join the lines of one record: a line that begins with a space belongs to the one above.
+
+As JSON, a record is one line, and the fields of `extra` are keys of its object. `log_lines.py` makes the lines of
+events.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TextIO
-from uuid import UUID
+from typing import Any, TextIO
 
-from windlass.clock import spell
-from windlass.model.job import Job
-from windlass.model.outcome import Ending
-from windlass.model.state import State
-from windlass.observe.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Event,
-    JobChanged,
-    LeasesLost,
-    WorkerStarted,
-    WorkerStopped,
-)
+from windlass.policy.redaction import Redaction
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
-LONGEST_ERROR = 300  # characters of an error in a line
+FORMATS = ("text", "json")
 LONGEST_RECORD = 32 * 1024  # characters; the middle of a longer one is cut
 INDENT = "    "  # of the further lines of a record
+ENGINE = "windlass"  # the logger of the engine
+GUARDED = (ENGINE, "windlass.job", "windlass.connection")
 
 # Control characters, lone surrogates, line and paragraph separators, invisible characters and changes of direction.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
-log = logging.getLogger("windlass")
+USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""The attributes of every record; all others came with `extra`."""
 
 
-def set_up(level: str, *, name: str | None = None, stream: TextIO | None = None) -> None:
+def set_up(
+    level: str,
+    *,
+    name: str | None = None,
+    stream: TextIO | None = None,
+    format: str = "text",
+    redact: Iterable[str] = (),
+) -> None:
     """Send every record of this process to stderr. `name` marks the lines of one of several processes."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(LineFormatter(name))
+    handler = CountingHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(name, redact) if format == "json" else LineFormatter(name, redact))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -54,23 +54,88 @@ def set_up(level: str, *, name: str | None = None, stream: TextIO | None = None)
     logging.getLogger("asyncio").setLevel(max(root.level, logging.WARNING))
 
 
-class LineFormatter(logging.Formatter):
+def hide_names(names: Iterable[str]) -> None:
+    """Hide further secrets in what `set_up` writes: the program, which names them, is loaded after it."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Formatter):
+            handler.formatter.redaction = Redaction(names)
+
+
+class _Formatter(logging.Formatter):
+    """What both forms share: which records may have secrets, and the text of an exception."""
+
+    def __init__(self, name: str | None = None, redact: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.process = name
+        self.redaction = Redaction(redact)
+
+    def texts(self, record: logging.LogRecord) -> tuple[str, str]:
+        """The message and the text of the exception, without secrets."""
+        message, trace = record.getMessage(), ""
+        if record.exc_info:
+            trace = record.exc_text or self.formatException(record.exc_info)
+        if is_own(record):
+            return message, trace
+        return self.redaction.text(shorten(message)), self.redaction.text(shorten(trace)) if trace else ""
+
+
+def is_own(record: logging.LogRecord) -> bool:
+    """Whether a record has no text of a handler in it: lines of the engine itself have names, numbers and ids.
+
+    To look for secrets in each line of each job would cost more than to write it.
+    """
+    return record.name == ENGINE and (
+        record.levelno < logging.WARNING or getattr(record, "kind", "") == "attempt_ended"
+    )
+
+
+class LineFormatter(_Formatter):
     """`2026-01-01T12:00:00.000Z INFO  [2] what happened job=…`, then indented lines if the record has more."""
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
-        self._prefix = f"[{escape(name)}] " if name else ""
-
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
-        text = record.getMessage()
-        if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
-        first, *others = escape(shorten(text), lines=True).split("\n")
+        prefix = f"[{escape(self.process)}] " if self.process else ""
+        text, trace = self.texts(record)
+        first, *others = escape(shorten(f"{text}\n{trace}" if trace else text), lines=True).split("\n")
         job = escape(str(getattr(record, "job", "")))
         tail = f" job={job}" if job and f"job={job}" not in first else ""
-        lines = [f"{when}Z {record.levelname:<7} {self._prefix}{first}{tail}"]
-        return "\n".join([*lines, *(f"{INDENT}{self._prefix}{line}" for line in others if line.strip())])
+        lines = [f"{_time(record)} {record.levelname:<7} {prefix}{first}{tail}"]
+        return "\n".join([*lines, *(f"{INDENT}{prefix}{line}" for line in others if line.strip())])
+
+
+class JsonFormatter(_Formatter):
+    """One JSON object per record: time, level, logger, message, the fields of `extra`, and the exception's text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text, trace = self.texts(record)
+        fields = {name: value for name, value in vars(record).items() if name not in USUAL}
+        if fields and not is_own(record):
+            fields = self.redaction.value(json.loads(json.dumps(fields, default=_plain, skipkeys=True)))
+        document: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": shorten(text),
+        }
+        if self.process:
+            document["worker_process"] = self.process
+        document |= {name: value for name, value in fields.items() if name not in document and value is not None}
+        if trace:
+            document["exception"] = shorten(trace)
+        written = json.dumps(document, default=_plain, ensure_ascii=False, skipkeys=True)
+        # json.dumps writes control characters as escapes, and leaves changes of direction and lone surrogates.
+        return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+
+
+def _plain(value: object) -> object:
+    """What JSON has no form for, as text."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__}: {type(error).__name__} in its text>"
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def shorten(text: str) -> str:
@@ -92,106 +157,52 @@ def _escape_character(character: str) -> str:
     return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-class EndingTracker:
-    """A subscriber that joins the end of an attempt with its commit.
+# Handlers that fail
 
-    `report(end, state)` is called when the transition is committed, with the job's new state. The state is None when
-    nothing was written, because the lease was lost.
+
+class CountingHandler(logging.StreamHandler[TextIO]):
+    """Counts the records that could not be written, and goes on: stderr may be a pipe that was closed."""
+
+    lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        self.lost += 1
+
+
+class HandlerGuard:
+    """Stands before the handlers of one logger: what they raise must not reach the part of the worker that logs.
+
+    Python's own handlers catch their errors, and those of other libraries often do not. The worker would lose an
+    attempt's end or a whole service to an error about a line.
     """
 
-    def __init__(self, report: Callable[[AttemptEnded, State | None], None]) -> None:
-        self._report = report
-        self._ended: dict[UUID, AttemptEnded] = {}
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self.lost = 0
 
-    def __call__(self, event: Event) -> None:
-        match event:
-            case AttemptEnded(ending=Ending.LOST):
-                self._report(event, None)
-            case AttemptEnded():
-                self._ended[event.job.id] = event
-                if len(self._ended) > MOST_UNCOMMITTED:
-                    del self._ended[next(iter(self._ended))]
-            case JobChanged():
-                end = self._ended.pop(event.id, None)
-                if end is not None:
-                    self._report(end, event.state)
-            case AttemptStarted():
-                self._ended.pop(event.job.id, None)
-            case LeasesLost():
-                for end in self._ended.values():
-                    self._report(end, None)
-                self._ended.clear()
-            case _:
-                pass
+    def __call__(self, record: logging.LogRecord) -> None:
+        try:
+            type(self._logger).callHandlers(self._logger, record)  # looked up each time: error trackers replace it
+        except Exception as error:
+            self.lost += 1
+            if self.lost == 1:
+                text = f"a handler of the log failed ({type(error).__name__}); jobs go on, and lost records are counted"
+                try:
+                    print(f"windlass: {text}", file=sys.stderr)
+                except (OSError, ValueError):
+                    pass
 
 
-LEVEL_OF = {State.FAILED: logging.WARNING, State.DEAD: logging.ERROR, None: logging.WARNING}
-"""The level of an attempt's end by the job's new state, None for a lost lease; INFO for all others."""
+def guard_handlers() -> None:
+    """Let no handler of the log end the work of a worker; may be called again."""
+    for name in GUARDED:
+        logger = logging.getLogger(name)
+        if not isinstance(vars(logger).get("callHandlers"), HandlerGuard):
+            setattr(logger, "callHandlers", HandlerGuard(logger))  # noqa: B010
 
 
-class LogSubscriber:
-    """Logs events as lines. Lost leases and rescues are logged as warnings where they happen."""
-
-    def __init__(self) -> None:
-        self._endings = EndingTracker(self._log_end)
-
-    def __call__(self, event: Event) -> None:
-        self._endings(event)
-        match event:
-            case AttemptStarted():
-                job = event.job
-                log.info("%s started, %s job=%s", job.type, attempt_of(job), job.id, extra={"job": job.id})
-            case WorkerStarted():
-                log.info("worker %s started as %s", event.name, event.worker)
-            case WorkerStopped():
-                log.info("worker %s stopped", event.name)
-            case _:
-                pass
-
-    def _log_end(self, end: AttemptEnded, state: State | None) -> None:
-        """A failure has its traceback: as exc_info, which error trackers read, or as the text that a child sent."""
-        job, level = end.job, LEVEL_OF.get(state, logging.INFO)
-        text, values = "%s %s job=%s", (job.type, describe_end(end, state), job.id)
-        failed = state in (State.FAILED, State.DEAD)
-        if failed and end.exception is None and end.traceback is not None:
-            log.log(level, f"{text}\n%s", *values, end.traceback, extra={"job": job.id})
-        else:
-            log.log(level, text, *values, exc_info=end.exception if failed else None, extra={"job": job.id})
-
-
-def describe_end(end: AttemptEnded, state: State | None) -> str:
-    """`succeeded in 12ms`, `failed in 3ms (attempt 1 of 4), again in 10s: ValueError: …`."""
-    took, why = f"in {spell(end.elapsed)}", f": {shorten_error(end.error)}" if end.error else ""
-    match state:
-        case None:
-            return f"lost its lease after {spell(end.elapsed)}; nothing was written"
-        case State.SUCCEEDED:
-            return f"succeeded {took}"
-        case State.FAILED:
-            return f"failed {took} ({attempt_of(end.job)}), again in {spell(end.delay or 0.0)}{why}"
-        case State.DEAD:
-            return f"dead {took} ({attempt_of(end.job)}){why}"
-        case State.CANCELLED:
-            return f"cancelled after {spell(end.elapsed)}"
-        case State.WAITING:
-            return f"waiting, after {spell(end.elapsed)}"
-        case State.QUEUED if end.ending is Ending.WAITING:
-            return f"has what it waited for, after {spell(end.elapsed)}"
-        case State.QUEUED if end.ending is Ending.SUCCEEDED:
-            return f"goes on to its next phase, after {spell(end.elapsed)}"
-        case State.QUEUED if end.ending is Ending.SNOOZED:
-            return f"snoozed for {spell(end.delay or 0.0)}"
-        case State.QUEUED if end.ending is Ending.RELEASED:
-            return f"released after {spell(end.elapsed)}"
-        case _:
-            return f"{state} {took}{why}"
-
-
-def attempt_of(job: Job) -> str:
-    return f"attempt {job.attempt} of {job.max_attempts}"
-
-
-def shorten_error(error: str) -> str:
-    """The first line of an error, cut to LONGEST_ERROR."""
-    first = error.strip().partition("\n")[0]
-    return first if len(first) <= LONGEST_ERROR else f"{first[:LONGEST_ERROR]}…"
+def count_lost_records() -> int:
+    """Records of this process that a handler of the log failed to write."""
+    guards = [vars(logging.getLogger(name)).get("callHandlers") for name in GUARDED]
+    counting = [*guards, *logging.getLogger().handlers]
+    return sum(each.lost for each in counting if isinstance(each, HandlerGuard | CountingHandler))

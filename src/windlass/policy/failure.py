@@ -49,6 +49,7 @@ class Run(msgspec.Struct, kw_only=True):
     failed: int
     cost_cents: int  # of all attempts, including this one
     log: list[str]
+    trace: str | None = None  # of this attempt
 
 
 def decide(
@@ -209,6 +210,7 @@ def _attempt_entry(run: Run, outcome: Outcome, error: Failure | None, *, always:
         finished_at=run.finished_at,
         outcome=outcome.ending.value,
         phase=None if run.job.pipeline is None else run.job.phase,
+        trace=run.trace,
         error=error,
         log=run.log if outcome.problem is None else [*run.log, f"WARNING the result: {outcome.problem}"],
     )

@@ -39,6 +39,16 @@ class Redaction:
         """A message, traceback or log line without the secrets that can be recognised in it."""
         return self._secrets.text(message)
 
+    def texts_about(self, input: str | None, *texts: str) -> list[str]:
+        """Texts about a job, such as its error, without secrets and without the hidden values of its input (JSON)."""
+        hidden = _RedactedCopy(self._secrets)
+        try:
+            hidden.of(json.loads(input or "null"))
+        except ValueError:  # a row that another program wrote
+            pass
+        copy = _RedactedCopy(self._secrets, hidden.echoes())
+        return [copy.texts(text, ()) for text in texts]
+
     def job(self, document: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """A copy of `job.document()` without secrets, and the paths of what was hidden: `["input.password"]`.
 

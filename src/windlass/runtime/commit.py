@@ -91,7 +91,15 @@ async def _was_committed(lease: Lease, *, store: Store, clock: Clock, held: Call
     return False
 
 
-def account(job: Job, context: BaseContext | None, *, worker: UUID, waited: float, elapsed: float) -> Run:
+def account(
+    job: Job,
+    context: BaseContext | None,
+    *,
+    worker: UUID,
+    waited: float,
+    elapsed: float,
+    trace: str | None = None,
+) -> Run:
     """An attempt for `decide`: `waited` seconds from the answer to its claim until its start, `elapsed` since then."""
     assert job.claimed_at is not None
     # The database's time of the claim plus what this process measured since: no wall clock of ours.
@@ -107,4 +115,5 @@ def account(job: Job, context: BaseContext | None, *, worker: UUID, waited: floa
         failed=job.failed if context is None else context.failed,
         cost_cents=job.cost_cents + (0 if context is None else context.spent),
         log=[] if context is None else context.log.kept_lines(),
+        trace=trace,
     )

@@ -234,7 +234,7 @@ class Completer:
             self._refused.remove(transition.job for transition in batch)
         if finished.lost:
             log.warning("nothing was changed for ends under a lost lease: %d", len(finished.lost))
-        if state.subscribers:
+        if state.subscribers.wants(JobChanged):
             for job, became in finished.states.items():
                 state.emit(JobChanged(job, became))
             for job in finished.lost:

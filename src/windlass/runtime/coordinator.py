@@ -17,6 +17,7 @@ from windlass.declare.registry import Definition, Isolation
 from windlass.errors import FlowError
 from windlass.model.flow import Advance
 from windlass.model.job import Job
+from windlass.observe.events import JobAssigned, JobsReleased, ReleaseReason
 from windlass.payload.signature import Signature
 from windlass.runtime.completer import Completer
 from windlass.runtime.leases import release_unstarted
@@ -76,6 +77,7 @@ class Coordinator(Service):
         self._state.local_queue.complete(processor.name)
         self._state.pools.release(processor)
         self._completer.submit(release_unstarted(job))
+        self._state.emit(JobsReleased(self._state.worker, 1, ReleaseReason.CLOSED))
 
     def _start(self, job: Job, processor: Processor) -> None:
         state = self._state
@@ -85,6 +87,8 @@ class Coordinator(Service):
         if job.pipeline is not None:
             definition, advance = self._decide_next_phase(job, definition)
         processor.job, processor.since = job, None
+        if state.subscribers.wants(JobAssigned):
+            state.emit(JobAssigned(job, processor.name))
         Execution(job, definition, processor, state, self._completer, advance).start()
 
     def _decide_next_phase(self, job: Job, definition: Definition) -> tuple[Definition, Advance | None]:

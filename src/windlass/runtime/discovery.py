@@ -13,10 +13,9 @@ the mark and wakes the worker.
 
 from __future__ import annotations
 
-import logging
-
 from windlass.config import Order
 from windlass.model.job import Job
+from windlass.observe.events import JobQueued, JobRefused, JobsClaimed, JobsReleased, ReleaseReason
 from windlass.runtime.claims.ageing import AgeingShare
 from windlass.runtime.claims.demand import Demand, Demands
 from windlass.runtime.claims.idle_mark import IdleMark
@@ -32,8 +31,6 @@ from windlass.runtime.service import Service
 from windlass.runtime.signals import WorkerSignals
 from windlass.runtime.state import WorkerState
 from windlass.store.protocol import Claim, Claimed, Suspects
-
-log = logging.getLogger("windlass")
 
 AFTER_DUE = 0.001  # seconds after a job is due that a claim for it is made
 
@@ -193,6 +190,8 @@ class Discovery(Service):
             self.lost_answers.claim_failed()
             raise
         self.last_success = self.clock.monotonic()
+        if state.subscribers.wants(JobsClaimed):
+            self._emit_claimed(room, claimed, self.last_success - began, rescan=rescan)
         if paces:  # else: a claim for a few suspects, after which a whole rescan comes as soon as it would have
             self._rescans.record(self.last_success - began, rescan=rescan)
         if worker == state.worker:  # else: claimed by an incarnation that is dead; its rescue releases them
@@ -206,15 +205,33 @@ class Discovery(Service):
         if self._ending:  # the worker stops: what this claim brought starts elsewhere
             for job in jobs:
                 self._completer.submit(release_unstarted(job))
+            if jobs:
+                state.emit(JobsReleased(state.worker, len(jobs), ReleaseReason.STOPPING))
             return
+        reports = state.subscribers.wants(JobQueued)
         for job in jobs:
             refusal = state.local_queue.enqueue(job, sent)
             if refusal is QueueRefusal.FULL and self._coordinator.assigns_at_once:
                 self._coordinator.on_jobs_queued()  # what waits may start now, and make room
                 refusal = state.local_queue.enqueue(job, sent)
             if refusal is not None:
-                log.debug("job %s goes back: %s", job.id, refusal.value)
+                state.emit(JobRefused(job, refusal.value))
                 # Not at once: whatever refused it is still there, and this would be a loop at the database's speed.
                 self._completer.submit(release_unstarted(job, delay=state.settings.poll))
+            elif reports:
+                state.emit(JobQueued(job))
         if jobs:
             self._coordinator.on_jobs_queued()
+
+    def _emit_claimed(self, room: int, claimed: Claimed, took: float, *, rescan: bool) -> None:
+        state = self._state
+        state.emit(
+            JobsClaimed(
+                worker=state.worker,
+                asked=room,
+                got=len(claimed.jobs),
+                seconds=took,
+                rescan=rescan,
+                in_memory=state.local_queue.sizes(),
+            )
+        )

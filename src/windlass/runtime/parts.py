@@ -14,6 +14,7 @@ from windlass.declare.pipeline import sizes
 from windlass.declare.registry import Registry
 from windlass.errors import BrokerError
 from windlass.observe.events import Event
+from windlass.observe.subscribers import Subscribers
 from windlass.runtime.claims.steady_discovery import SteadyDiscovery
 from windlass.runtime.completer import Completer
 from windlass.runtime.coordinator import Coordinator
@@ -80,7 +81,7 @@ class WorkerParts:
             local_queue=LocalQueue(capacity=settings.local_queue),
             threads=threads or ThreadPoolExecutor(max_workers=settings.concurrency, thread_name_prefix="windlass"),
             children=ProcessPool(settings, program=program),
-            subscribers=subscribers,
+            subscribers=Subscribers(subscribers),
         )
         self.completer = Completer(state)
         self.coordinator = Coordinator(state, self.completer)
@@ -131,7 +132,7 @@ class WorkerParts:
             Timers(state),
             ScheduleTicker(state),
             Leader(state),
-            HealthCheck(state, self.completer),
+            HealthCheck(state, self.completer, self.report),
             ProgressWriter(state),
             GateWatcher(state, self.completer),
             WakeupListener(state, queues=queues),

@@ -33,6 +33,7 @@ from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import State, Verb
 from windlass.observe.events import AttemptEnded, AttemptStarted, JobChanged
+from windlass.observe.instruments import WatchedAttempt
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
@@ -64,6 +65,7 @@ class Execution:
         "_started",
         "_stopping",
         "_thread",
+        "_watched",
         "advance",
         "completer",
         "context",
@@ -99,6 +101,12 @@ class Execution:
         self._concluded = False
         self._cancel_timer: Callable[[], object] | None = None
         self._thread: asyncio.Future[Outcome] | None = None
+        self._watched: WatchedAttempt | None = None
+
+    @property
+    def trace(self) -> str | None:
+        """The traceparent of this attempt, where an instrument traces it."""
+        return None if self._watched is None else self._watched.trace
 
     @property
     def still_runs(self) -> bool:
@@ -107,9 +115,14 @@ class Execution:
         return busy or (self._thread is not None and not self._thread.done())
 
     def start(self) -> None:
-        """Begin; the rest happens in a task of its own, so that a handler's context variables end with it."""
+        """Begin; the rest happens in a task and in a context of its own: a handler's context variables end with it.
+
+        The end of one attempt starts the next, so that a copy of the current context would have the other handler's
+        variables, and its trace.
+        """
         self.state.leases.executions[self.job.id] = self
-        self.task = self.state.loop.create_task(self._run(), name=self.processor.name)
+        context = self.state.context.copy()
+        self.task = self.state.loop.create_task(self._run(), name=self.processor.name, context=context)
 
     async def _run(self) -> None:
         interrupt: KeyboardInterrupt | None = None
@@ -149,6 +162,8 @@ class Execution:
     def _begin(self) -> None:
         state = self.state
         self._started = self.processor.since = state.clock.monotonic()
+        if state.registry.instruments:
+            self._watched = state.registry.instruments.begin(self.job)
         limit = self.definition.limit(state.settings)
         if limit is not None:
             self._cancel_timer = state.later(limit, lambda: self.stop(Stop.TIMEOUT))
@@ -166,7 +181,7 @@ class Execution:
                 waited=self._waited(self._started),
                 on_progress=lambda context: state.signals.progress_made(self),
             )
-        if state.subscribers:
+        if state.subscribers.wants(AttemptStarted):
             state.emit(AttemptStarted(self.job, self.processor.name))
         if failpoints.armed:
             failpoints.hit("process.before")
@@ -284,7 +299,8 @@ class Execution:
         if outcome.problem is not None:
             text, job = "the result of %s: %s job=%s", self.job
             log.warning(text, job.type, outcome.problem, job.id, extra={"job": job.id})
-        if state.subscribers:
+        wanted = state.subscribers.wants(AttemptEnded) or state.subscribers.wants(JobChanged)
+        if wanted or self._watched is not None:
             self._emit_end(outcome, transition)
         state.local_queue.complete(self.processor.name)
         if self.context is not None and self.context.spent:
@@ -319,7 +335,8 @@ class Execution:
         state = self.state
         now = self.processor.since = state.clock.monotonic()
         started = now if self._started is None else self._started
-        run = account(self.job, self.context, worker=state.worker, waited=self._waited(started), elapsed=now - started)
+        waited, elapsed = self._waited(started), now - started
+        run = account(self.job, self.context, worker=state.worker, waited=waited, elapsed=elapsed, trace=self.trace)
         return decide(
             run,
             without_bare_bucket(outcome, state.registry),
@@ -345,10 +362,15 @@ class Execution:
             processor=self.processor.name,
             ending=outcome.ending,
             elapsed=elapsed,
+            waited=self._waited(self._started or 0.0),
             delay=None if transition is None else transition.delay,
             flow=None if transition is None else transition.flow,
         )
-        self.state.emit(end if outcome.type is None else self._with_error(end, outcome, transition))
+        if outcome.type is not None:
+            end = self._with_error(end, outcome, transition)
+        if self._watched is not None:
+            self._watched.end(end)
+        self.state.emit(end)
         if outcome.finished:
             state = State.SUCCEEDED if self.advance is None else State.QUEUED
             self.state.emit(JobChanged(self.job.id, state))

@@ -27,6 +27,7 @@ class Service(ABC):
         self._nudge = asyncio.Event()
         self._ending = False
         self.is_waiting = False  # between two rounds
+        self.succeeded_at: float | None = None  # the end of the last round without an error, on the monotonic clock
 
     @abstractmethod
     async def round(self) -> float | None:
@@ -41,6 +42,10 @@ class Service(ABC):
         self._ending = True
         self._nudge.set()
 
+    @property
+    def is_ending(self) -> bool:
+        return self._ending
+
     async def run(self, contact: Contact) -> None:
         """Round after round until it is ended or cancelled."""
         failures, failed_at, level = 0, 0.0, logging.DEBUG
@@ -48,6 +53,7 @@ class Service(ABC):
             self._nudge.clear()
             try:
                 pause = await self.round()
+                self.succeeded_at = self.clock.monotonic()
                 # A round without a question proves nothing: the database must have answered some part since.
                 if failures and pause is not None and contact.answered_at > failed_at:
                     log.log(level, "%s works again", self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from uuid import UUID, uuid4
 from windlass.clock import Clock, SystemClock
 from windlass.config import Settings
 from windlass.declare.registry import Registry
-from windlass.observe.events import Event
-from windlass.observe.subscribers import name_of
+from windlass.observe.events import Detail, Event
+from windlass.observe.subscribers import Subscribers
 from windlass.runtime.duties.closures import Closures
 from windlass.runtime.leases import Leases
 from windlass.runtime.local_queue import LocalQueue
@@ -25,8 +25,6 @@ from windlass.store.protocol import Store
 
 if TYPE_CHECKING:
     from windlass.runtime.processes.process_pool import ProcessPool
-
-log = logging.getLogger("windlass")
 
 
 @dataclass(kw_only=True)
@@ -47,8 +45,8 @@ class WorkerState:
     closures: Closures = field(default_factory=Closures)
     worker: UUID = field(default_factory=uuid4)  # this incarnation; a new one after a lost lease
     registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
-    subscribers: list[Callable[[Event], object]] = field(default_factory=list)
-    failed_subscribers: list[Callable[[Event], object]] = field(default_factory=list)  # whose error was logged
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)  # each attempt runs in a copy
+    subscribers: Subscribers = field(default_factory=Subscribers)
 
     @property
     def contact(self) -> Contact:
@@ -64,22 +62,9 @@ class WorkerState:
         """The store has a row of this incarnation: it may claim."""
         self.registered = True
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: Event | Detail) -> None:
         """Report an event to the subscribers. They only observe: no part of the worker depends on them."""
-        for subscriber in self.subscribers:
-            try:
-                subscriber(event)
-            except KeyboardInterrupt:  # meant for the process
-                raise
-            except BaseException as error:  # sys.exit() in a subscriber must not end an attempt half-way
-                self._log_failure(subscriber, event, error)
-
-    def _log_failure(self, subscriber: Callable[[Event], object], event: Event, error: BaseException) -> None:
-        """Once for each subscriber: one that fails at every job would fill the log."""
-        if subscriber not in self.failed_subscribers:
-            self.failed_subscribers.append(subscriber)
-            text = "the subscriber %s failed at %s; jobs go on, and its later errors are not logged"
-            log.error(text, name_of(subscriber), type(event).__name__, exc_info=error)
+        self.subscribers(event)
 
     def later(self, seconds: float, action: Callable[[], None]) -> Callable[[], object]:
         """Call `action` after so many seconds of this worker's clock; call what is returned to cancel that."""

@@ -27,8 +27,10 @@ from windlass.config import Settings
 from windlass.declare.announced import announced_rows
 from windlass.declare.registry import Registry
 from windlass.errors import ConfigError, StoreError, StoreUnavailable
-from windlass.observe.events import Event, LeasesLost, WorkerStarted, WorkerStopped
+from windlass.observe.events import Event, JobsReleased, LeasesLost, ReleaseReason, WorkerStarted, WorkerStopped
+from windlass.observe.logs import guard_handlers
 from windlass.runtime.duties.beat import AWAY, Beat
+from windlass.runtime.duties.endpoint import Observed
 from windlass.runtime.duties.sweeper import LostIncarnation
 from windlass.runtime.leases import release_unstarted
 from windlass.runtime.parts import Stepping, WorkerParts
@@ -71,6 +73,11 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stepping = stepping
         self._beat: Beat | None = None
+        self.observed: Observed | None = None
+        if settings.metrics_port is not None and stepping is None:
+            self.observed = Observed(settings, find_parts=lambda: self._parts)
+            if self.observed.metrics is not None:
+                self._subscribers.append(self.observed.metrics)
         self._parts: WorkerParts | None = None
         self._stop_wanted = asyncio.Event()
         self._killed = asyncio.Event()
@@ -105,6 +112,7 @@ class Worker:
     # Start
 
     async def __aenter__(self) -> Worker:
+        guard_handlers()
         self._parts = WorkerParts(
             self.settings,
             self._registry,
@@ -115,6 +123,8 @@ class Worker:
             subscribers=self._subscribers,
             stepping=self._stepping,
         )
+        if self.observed is not None:
+            self.observed.start()
         try:
             first_try = asyncio.Event()
             self._tasks["start"] = asyncio.create_task(self._start(first_try), name="windlass-start")
@@ -139,12 +149,27 @@ class Worker:
             if self._stepping is None:
                 for name, service in self.parts.services.items():
                     self._tasks[name] = asyncio.create_task(service.run(self.state.contact), name=f"windlass-{name}")
-            self.state.emit(WorkerStarted(self.state.worker, self.name))
+            self.state.emit(self._describe_start())
         except Exception as error:
             self._failure = error
             self._stop_wanted.set()
         finally:
             first_try.set()
+
+    def _describe_start(self) -> WorkerStarted:
+        settings, pools = self.settings, self.parts.report.sizes()
+        return WorkerStarted(
+            self.state.worker,
+            self.name,
+            pools=pools,
+            processors=min(settings.concurrency, sum(size for _, size in pools)),
+            queues=self._queues,
+            pace=settings.pace,
+            poll=settings.poll,
+            batch=settings.discovery_batch,
+            assign_every=settings.assign_every,
+            assign_most=settings.assign_most,
+        )
 
     async def _open(self) -> bool:
         try:
@@ -277,8 +302,11 @@ class Worker:
         """Release what has not started, wait for what has, release what will not end."""
         state = self.state
         await self._end_claiming()
-        for job in state.local_queue.drain():
+        unstarted = state.local_queue.drain()
+        for job in unstarted:
             self.parts.completer.submit(release_unstarted(job))
+        if unstarted:
+            state.emit(JobsReleased(state.worker, len(unstarted), ReleaseReason.STOPPING))
         await self._until_idle(self.settings.grace)
         for execution in list(state.leases.executions.values()):
             execution.stop(Stop.SHUTDOWN)
@@ -319,6 +347,8 @@ class Worker:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self.observed is not None:
+            await self.observed.close()
         if self._beat is not None:
             await self._beat.stop()
         await self.parts.close_broker()

@@ -20,6 +20,10 @@ class FigureStore(Protocol):
         """The due and the running jobs of each phase of a pipeline, and of each queue's jobs in no pipeline."""
         ...
 
+    async def oldest_snapshot(self) -> float | None:
+        """Seconds for which the oldest transaction of the database keeps dead rows; None: a file has no such thing."""
+        ...
+
     async def fold_figures(self, *, minutes: bool = False) -> None:
         """Fold the figures of spans that are over; with `minutes`, figures older than two hours into minutes."""
         ...

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+from windlass.app import Windlass
 from windlass.client import Client
-from windlass.config import Settings
 from windlass.handler.transaction import current_transaction
 from windlass.model.job import NewJob
 from windlass.testing.clock import ManualClock
@@ -27,14 +27,14 @@ class HarnessClient(Client):
 
     def __init__(
         self,
-        settings: Settings,
+        app: Windlass,
         clock: ManualClock,
         *,
         patience: float,
         run: Callable[[Sequence[NewJob]], None],
         arun: Callable[[Sequence[NewJob]], Awaitable[None]],
     ) -> None:
-        super().__init__(settings, clock)
+        super().__init__(app.settings, clock, app._registry.instruments)
         self._manual = clock
         self._patience = patience
         self._run = run

@@ -109,7 +109,7 @@ class Harness:
         app.settings = app.settings.with_(url=self.url, direct_url=None, pooler=None)
         app.clock = self.clock
         app._client = HarnessClient(
-            app.settings, self.clock, patience=self._patience, run=self._run_inline, arun=self._arun_inline
+            app, self.clock, patience=self._patience, run=self._run_inline, arun=self._arun_inline
         )
         self._claims = SingleClaims(app._client)
         try:

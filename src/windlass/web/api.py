@@ -17,15 +17,16 @@ from windlass.web.auth import COOKIE, Doors
 from windlass.web.caller import Caller
 from windlass.web.guard import HostCheck
 from windlass.web.live.feed import Feed
-from windlass.web.pages import pages_router
+from windlass.web.pages import page, pages_router
 from windlass.web.routes.access import access_router
+from windlass.web.routes.bulk import bulk_router
 from windlass.web.routes.control import control_router
 from windlass.web.routes.figures import figures_router
 from windlass.web.routes.jobs import jobs_router
 from windlass.web.routes.live import live_router
 from windlass.web.routes.pages import pages_api
 from windlass.web.routes.schedules import schedules_router
-from windlass.web.routing import WITH_BODY, Authenticate, Recheck, bind, make_routes, problems
+from windlass.web.routing import WITH_BODY, Authenticate, GuardedRoute, Recheck, bind, make_routes, problems
 from windlass.web.schemas.access import SessionBody, SessionDocument
 from windlass.web.service.jobs import ApiService
 
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 ANY_ID = "[0-9a-fA-F-]{32,36}"
-ROUTERS = (jobs_router, live_router, pages_api, figures_router, control_router, schedules_router, access_router)
+ROUTERS = (
+    jobs_router,
+    bulk_router,
+    live_router,
+    pages_api,
+    figures_router,
+    control_router,
+    schedules_router,
+    access_router,
+)
 
 
 def make_router(app: Windlass, *, caller: Authenticate) -> APIRouter:
@@ -46,12 +56,15 @@ def make_router(app: Windlass, *, caller: Authenticate) -> APIRouter:
     return _routes(ApiService(app), Feed(), caller, _always)
 
 
-def make_api(app: Windlass, *, hosts: Collection[str] | None = None, local: bool = False) -> FastAPI:
+def make_api(
+    app: Windlass, *, hosts: Collection[str] | None = None, local: bool = False, secure: bool = False
+) -> FastAPI:
     """The API as an ASGI program, to serve or to mount: `main.mount("/windlass", make_api(app))`.
 
     Its routes begin with `/api/v1`. Each request needs a token of `windlass token create`. With `hosts`, other names
     than these and the loopback ones in the Host header are refused. `local` lets requests of this machine in without a
     token as long as there is none: it is for a server that listens on a loopback address only, and needs `hosts`.
+    `secure` marks the cookie of a session `Secure`: users reach the server by https, through a proxy.
     """
     if local and hosts is None:
         hosts = ()  # without tokens, a page of another site could point its own name here
@@ -67,10 +80,11 @@ def make_api(app: Windlass, *, hosts: Collection[str] | None = None, local: bool
         separate_input_output_schemas=False,
         generate_unique_id_function=lambda route: route.name,  # the names of functions in a generated client
     )
-    api.state.windlass_feed = feed
     service = ApiService(app)
-    api.include_router(_session_routes(doors, service), prefix=PREFIX)
+    api.state.windlass_feed, api.state.windlass_bulk = feed, service.actions
+    api.include_router(_session_routes(doors, service, secure=secure), prefix=PREFIX)
     api.include_router(_routes(service, feed, doors.identify, doors.still_allows), prefix=PREFIX)
+    api.include_router(_probe_routes(doors, service))
     api.include_router(pages_router)
     for kind in (HTTPException, Exception):
         api.add_exception_handler(kind, _answer_error)
@@ -86,7 +100,7 @@ def _routes(service: ApiService, feed: Feed, caller: Authenticate, recheck: Rech
     return routes
 
 
-def _session_routes(doors: Doors, service: ApiService) -> APIRouter:
+def _session_routes(doors: Doors, service: ApiService, *, secure: bool) -> APIRouter:
     routes = make_routes("access")
 
     @routes.post("/session", response_model=SessionDocument, responses=problems(*WITH_BODY), summary="Begin a session")
@@ -96,8 +110,8 @@ def _session_routes(doors: Doors, service: ApiService) -> APIRouter:
         if caller is None:
             raise TokenRefused("the token is unknown, revoked or expired; list tokens: windlass token list")
         begun = answer(await service.session(caller))
-        secure = request.url.scheme == "https"
-        begun.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=secure)
+        https = secure or request.url.scheme == "https"
+        begun.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=https)
         return begun
 
     @routes.delete("/session", status_code=204, summary="End a session")
@@ -110,10 +124,40 @@ def _session_routes(doors: Doors, service: ApiService) -> APIRouter:
     return routes
 
 
+def _probe_routes(doors: Doors, service: ApiService) -> APIRouter:
+    """For Prometheus and for an orchestrator, at the addresses that they expect. Only `/metrics` needs a token."""
+    routes = APIRouter(route_class=GuardedRoute, include_in_schema=False)
+
+    @routes.get("/metrics")
+    async def read_metrics(request: Request, caller: Caller = Depends(doors.identify)) -> Response:  # noqa: B008
+        kind, text = await service.metrics(caller, request.headers.get("accept", ""))
+        return Response(text, media_type=kind)
+
+    @routes.get("/healthz")
+    async def read_liveness() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    @routes.get("/readyz")
+    async def read_readiness() -> Response:
+        why = await service.scrapes.explain_unready()
+        return Response("ready\n" if why is None else f"not ready: {why}\n", 200 if why is None else 503)
+
+    return routes
+
+
 async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
         error = HTTPException(405, error.detail, {"allow": ", ".join(sorted(_methods(request)))})
+    if isinstance(error, HTTPException) and error.status_code == 404 and _shows_pages(request):
+        return page(request, 404)
     return answer_error(error)
+
+
+def _shows_pages(request: Request) -> bool:
+    """Whether a browser asked for a page: it is answered with one, and everything else with a problem document."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    asked = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    return asked and not path.startswith((f"{PREFIX}/", "/assets/"))
 
 
 def _methods(request: Request) -> set[str]:

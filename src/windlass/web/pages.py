@@ -68,9 +68,14 @@ def _compressed(name: str) -> bytes:
 @pages_router.get("/")
 async def read_home(request: Request) -> Response:
     """The page. Its addresses are relative to where it is mounted."""
+    return page(request)
+
+
+def page(request: Request, status: int = 200) -> Response:
+    """The page, also for an address that it has not: it says so, with a link home."""
     base = html.escape(request.scope.get("root_path", "").rstrip("/") + "/", quote=True)
-    page = FILES["index.html"][0].decode().replace("{base}", base)
-    return Response(page, headers=HEADERS, media_type="text/html; charset=utf-8")
+    content = FILES["index.html"][0].decode().replace("{base}", base)
+    return Response(content, status, headers=HEADERS, media_type="text/html; charset=utf-8")
 
 
 for each in PAGES:

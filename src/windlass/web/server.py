@@ -82,9 +82,17 @@ class ImpatientProtocol(H11Protocol):
 class ApiServer(uvicorn.Server):
     """A server that ends its streams when it stops; they would hold it up until the grace is over."""
 
-    def __init__(self, app: Windlass, *, hosts: Collection[str] = (), local: bool = False) -> None:
-        api = make_api(app, hosts=hosts, local=local)
-        self._app, self._feed = app, api.state.windlass_feed
+    def __init__(
+        self,
+        app: Windlass,
+        *,
+        hosts: Collection[str] = (),
+        local: bool = False,
+        secure: bool = False,
+        root_path: str = "",
+    ) -> None:
+        api = make_api(app, hosts=hosts, local=local, secure=secure)
+        self._app, self._feed, self._bulk = app, api.state.windlass_feed, api.state.windlass_bulk
         config = uvicorn.Config(
             api,
             http=ImpatientProtocol,
@@ -95,6 +103,7 @@ class ApiServer(uvicorn.Server):
             log_level="warning",
             access_log=False,
             server_header=False,
+            root_path=root_path,  # what a proxy has taken off the front of each path
             proxy_headers=False,  # the address of a proxy's client is not believed
             timeout_graceful_shutdown=GRACE,
         )
@@ -102,6 +111,7 @@ class ApiServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._feed.close()
+        await self._bulk.close()
         await super().shutdown(sockets)
         await self._app.aclose()
 

@@ -13,6 +13,7 @@ from windlass.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     import socket
+    from urllib.parse import SplitResult
 
     from windlass.app import Windlass
 
@@ -29,8 +30,15 @@ INSTALL = "the dashboard and the HTTP API need FastAPI and uvicorn; install them
 @click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A name in URLs that lead here; may be repeated.")
+@click.option("--public-url", metavar="URL", help="What users type, behind a proxy: https://jobs.example.org/jobs.")
 def web(
-    target: str | None, named: str | None, url: str | None, host: str, port: int, allow_host: tuple[str, ...]
+    target: str | None,
+    named: str | None,
+    url: str | None,
+    host: str,
+    port: int,
+    allow_host: tuple[str, ...],
+    public_url: str | None,
 ) -> None:
     """Serve the dashboard for people, and the HTTP API for other programs.
 
@@ -39,6 +47,9 @@ def web(
 
     On a loopback address no token is needed until the first one is created. An address that other machines can reach
     needs a token: windlass token create NAME --role admin.
+
+    Behind a proxy, --public-url allows its host, marks the cookie Secure where it is https, and puts its path in front
+    of the addresses in answers: the proxy takes that path off each request.
     """
     import asyncio
     import signal
@@ -49,19 +60,42 @@ def web(
     from windlass.web.server import ApiServer, address, check_bind, listen
 
     set_up("WARNING")
-    app = _load(target or named, url)
+    app = load_app(target or named, url)
     _check_schema(app)
     local = check_bind(app, host)
     listening = listen(host, port)
-    server = ApiServer(app, hosts=(host, *allow_host), local=local)
+    public = read_public_url(public_url)
+    server = ApiServer(
+        app,
+        hosts=(host, *allow_host, *filter(None, [public.hostname])),
+        local=local,
+        secure=public.scheme == "https",
+        root_path=public.path.rstrip("/"),
+    )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn has its own meanwhile, and repeats the signal to these
         signal.signal(number, server.handle_exit)
-    link = address(host, listening)
+    link = (public_url or address(host, listening)).rstrip("/")
     click.echo(f"the dashboard is at {link}, its HTTP API at {link}/api/v1; end it with Ctrl-C", err=True)
     try:
         asyncio.run(server.serve(sockets=[listening]))
     finally:
         app.close()
+
+
+def read_public_url(text: str | None) -> SplitResult:
+    """The parts of --public-url; without one they are empty. Raises ConfigError."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text or "")
+        host = parts.hostname
+    except ValueError:
+        raise ConfigError(
+            f"--public-url {text!r} is no URL; write it as users type it: https://jobs.example.org/jobs"
+        ) from None
+    if text is not None and (parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment):
+        raise ConfigError(f"--public-url {text!r} is no URL; write it as users type it: https://jobs.example.org/jobs")
+    return parts
 
 
 def is_installed() -> bool:
@@ -100,7 +134,8 @@ def _check_schema(app: Windlass) -> None:
         print_note(str(error))
 
 
-def _load(target: str | None, url: str | None) -> Windlass:
+def load_app(target: str | None, url: str | None) -> Windlass:
+    """The program, or an app without job types on the database of --url or WINDLASS_URL."""
     from windlass.app import Windlass
     from windlass.cli.parse.store_option import load_settings
     from windlass.declare.program import load

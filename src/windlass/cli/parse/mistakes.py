@@ -35,7 +35,7 @@ _COMMANDS: dict[str, str] = {
     **dict.fromkeys(("start", "up", "serve", "work", "process", "consumer", "consume", "rqworker"), START),
     **dict.fromkeys(("run_huey", "huey", "dramatiq", "celery", "rq", "multi", "runworker", "go", "server"), START),
     **dict.fromkeys(("stop", "down", "shutdown", "kill", "quit", "restart", "control"), STOP),
-    **dict.fromkeys(("list", "ls", "status", "inspect", "info", "stats", "ps", "top", "active", "state"), LOOK),
+    **dict.fromkeys(("list", "ls", "inspect", "info", "stats", "ps", "active", "state"), LOOK),
     **dict.fromkeys(("task", "tasks", "report", "registered", "reserved", "scheduled", "result"), LOOK),
     **dict.fromkeys(("purge", "empty", "clear", "flush", "clean", "delete", "remove", "reset"), EMPTY),
     **dict.fromkeys(("call", "send", "submit", "push", "add", "delay", "apply", "apply_async", "create"), ENQUEUE),

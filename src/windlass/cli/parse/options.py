@@ -55,6 +55,15 @@ log_level_option = click.option(
     help="The lowest level that is logged.",
 )
 
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(("text", "json"), case_sensitive=False),
+    default="text",
+    show_default=True,
+    envvar="WINDLASS_LOG_FORMAT",
+    help="Lines for people, or one JSON object per line; also WINDLASS_LOG_FORMAT.",
+)
+
 lifeline_option = click.option("--lifeline", type=int, hidden=True)
 """The read end of a pipe that the parent holds; see `cli/process/child.py`."""
 

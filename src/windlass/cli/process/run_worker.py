@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from windlass.observe.events import Event
     from windlass.runtime.worker import Worker
 
+from windlass.runtime.duties.stacks import log_stacks_soon
+
 log = logging.getLogger("windlass")
 
 LAST_THREADS = 1.0  # seconds for idle threads to notice that their pool is closed
@@ -51,6 +53,7 @@ async def _run_worker(
     wanted = asyncio.Event()
     stop = _StopSignals(lambda: loop.call_soon_threadsafe(wanted.set))
     stop.install(interrupts)
+    signal.signal(signal.SIGUSR1, lambda number, frame: log_stacks_soon(lambda: worker))
     if lifeline is not None:
         from windlass.cli.process.child import watch_lifeline
 

@@ -23,7 +23,8 @@ import click
 from windlass.clock import spell
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, Event
-from windlass.observe.logs import EndingTracker, attempt_of, describe_end, escape
+from windlass.observe.log_lines import EndingTracker, attempt_of, describe_end
+from windlass.observe.logs import escape
 
 if TYPE_CHECKING:
     from windlass.model.flow import Flow

@@ -95,7 +95,7 @@ class ProjectClient(Client):
     def __init__(self, app: DjangoWindlass) -> None:
         self._app = app
         self._opened: str | None = None
-        super().__init__(app.settings, app.clock)
+        super().__init__(app.settings, app.clock, app._registry.instruments)
 
     @property
     def settings(self) -> Settings:

@@ -41,6 +41,13 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
+class GateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A gate that an operator closed or opened."""
+
+    at: datetime
+    said: str  # `mail paused`
+
+
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the whole system over a range: the answer of `app.overview()`."""
 
@@ -52,6 +59,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     slots: int  # jobs that all live workers run at a time
     steps: Sequence[OverviewStep]  # 60 at most, oldest first; the last one is not over
     deploys: Sequence[Deploy]  # in the range, oldest first, as far as the rows of workers tell
+    gates: Sequence[GateChange]  # in the range, oldest first, among the last 100 actions of operators
     queues: Sequence[QueueHealth]  # the worst first, each with 30 points of its depth
     changes: Sequence[AuditRow]  # the last five actions of operators
 

@@ -10,14 +10,17 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from windlass.clock import in_words
+from windlass.model.audit import GATES
 from windlass.model.figures import SPAN, DepthRow, FigureRow, quantile
 from windlass.model.reports.health import Health, Snapshot
-from windlass.model.reports.overview import Deploy, Overview, OverviewFigure, OverviewStep
+from windlass.model.reports.overview import Deploy, GateChange, Overview, OverviewFigure, OverviewStep
 from windlass.model.rows import AuditRow, Liveness, WorkerRow
 from windlass.policy.reports.queue_health import add_up, count_ended
 
 STEPS, POINTS, DEPTHS, QUEUE_POINTS = 60, 40, 120, 30
 MINUTE = 60  # seconds
+CHANGES = 5  # actions of operators that are shown
+MOST_GATES = 8  # in a chart: more would cover it
 
 Measure = Callable[[Sequence[FigureRow], float], float | None]
 """A number from what ended, and in how many seconds."""
@@ -88,11 +91,12 @@ def survey(
         slots=sum(worker.concurrency for worker in snapshot.workers if worker.alive),
         steps=[_step(at, by_step[place]) for place, at in enumerate(grid.times())],
         deploys=_deploys(grid, snapshot.workers),
+        gates=_gates(grid, changes),
         queues=[
             msgspec.structs.replace(queue, points=samples.points(QUEUE_POINTS, _queued, queue.queue))
             for queue in health.queues
         ],
-        changes=changes,
+        changes=changes[:CHANGES],
     )
 
 
@@ -103,6 +107,16 @@ def _deploys(grid: Grid, workers: Sequence[WorkerRow]) -> list[Deploy]:
             firsts[worker.version] = min(worker.started_at, firsts.get(worker.version, worker.started_at))
     found = [Deploy(at=at, version=version) for version, at in firsts.items() if grid.place(at) >= 0]
     return sorted(found, key=lambda deploy: deploy.at)
+
+
+def _gates(grid: Grid, changes: Sequence[AuditRow]) -> list[GateChange]:
+    said = {action: state.value for state, action in GATES.items()}
+    found = [
+        GateChange(at=row.at, said=f"{(row.subject or '').partition(':')[2] or 'everything'} {said[row.action]}")
+        for row in reversed(changes)
+        if row.action in said and grid.place(row.at) >= 0
+    ]
+    return found[-MOST_GATES:]
 
 
 def _step(at: datetime, rows: Sequence[FigureRow]) -> OverviewStep:

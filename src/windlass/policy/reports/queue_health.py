@@ -14,6 +14,7 @@ from windlass.model.rows import DueRow
 
 WINDOW = 600.0  # seconds of figures and depths that the present is judged by
 STEP = 60.0  # seconds of one row of the snapshot's figures
+YOUNG = 60.0  # seconds: where no job ended and none has waited longer, workers may only have begun
 SEEN = 480.0  # seconds of samples without which no queue is said to grow
 
 
@@ -42,17 +43,19 @@ def queue_health(snapshot: Snapshot, name: str) -> QueueHealth:
         wait_p95=quantile(add_up(figure.waits for figure in figures), 0.95),
         growing=growth is not None,
         empty_in=empty_in,
-        empties=_say_empty(due, gate, empty_in),
+        empties=_say_empty(due, gate, empty_in, young=bool(serving) and (row.lag or 0.0) < YOUNG),
         workers_needed=math.ceil((rate + growth) / (rate / len(serving))) if growth and rate and serving else None,
     )
 
 
-def _say_empty(due: int, gate: GateState, empty_in: float | None) -> str:
+def _say_empty(due: int, gate: GateState, empty_in: float | None, *, young: bool) -> str:
     if not due:
         return "empty"
     if gate is not GateState.OPEN:
         return "when opened"
-    return "never" if empty_in is None else in_words(empty_in)
+    if empty_in is None:
+        return "not known yet" if young else "never"
+    return in_words(empty_in)
 
 
 def _gate_of(snapshot: Snapshot, queue: str) -> GateState:

@@ -11,6 +11,7 @@ import logging
 
 from windlass.errors import StoreError, StoreUnavailable
 from windlass.model.admission import BudgetRow, Closure
+from windlass.observe.events import JobsReleased, ReleaseReason
 from windlass.runtime.completer import Completer
 from windlass.runtime.leases import release_unstarted
 from windlass.runtime.service import Service
@@ -73,7 +74,7 @@ class GateWatcher(Service):
         for job in stopped:
             self._completer.submit(release_unstarted(job))
         if stopped:
-            log.info("unstarted jobs released, because they are closed: %d", len(stopped))
+            state.emit(JobsReleased(state.worker, len(stopped), ReleaseReason.CLOSED))
         return bool(stopped)
 
 

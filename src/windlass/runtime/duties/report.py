@@ -27,19 +27,25 @@ class ProcessorReport:
 
     def __call__(self) -> str | None:
         """The report as JSON; None where it could not be made: a lease is renewed without it."""
+        self._state.subscribers.report_hanging()
         try:
-            return encode_pools(self._pools())
+            return encode_pools(self.pools())
         except Exception:
             if not self._failed:
                 self._failed = True
                 log.exception("the processors of this worker cannot be reported; jobs go on")
             return None
 
-    def _pools(self) -> list[PoolReport]:
+    def pools(self) -> list[PoolReport]:
+        """The processors of each phase, now; from any thread."""
         used, waiting = self._state.pools.used(), self._state.local_queue.sizes()
         now = self._state.clock.monotonic()
         phases = dict.fromkeys([*self._known, *used, *waiting])  # without duplicates, in this order
         return [self._pool(phase, used.get(phase, []), waiting.get(phase, 0), now) for phase in phases]
+
+    def sizes(self) -> tuple[tuple[str, int], ...]:
+        """The phases that this worker serves, each with the processors that it may use."""
+        return tuple((phase, self._state.pools.size(phase)) for phase in self._known)
 
     def _pool(self, phase: str, processors: list[Processor], waiting: int, now: float) -> PoolReport:
         pools = self._state.pools

@@ -82,6 +82,7 @@ class AttemptRunner:
         async with asyncio.timeout(CLOSE_SECONDS):
             await self._store.close()
             for app in self._used:
+                await asyncio.to_thread(app._registry.instruments.flush)
                 await asyncio.to_thread(app.close)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -116,6 +117,8 @@ class AttemptRunner:
         except BaseException as error:
             kind, message, trace = describe(error)
             return Outcome(ending=Ending.RAISED, type=kind, message=message, traceback=trace)
+        if registry.instruments:
+            registry.instruments.join(work.job, work.trace)
         started = self._clock.monotonic()
         progress = ProgressReporter(self._link, work.job.id)
         context = self._context_for(definition, registry, work, progress)
@@ -126,9 +129,7 @@ class AttemptRunner:
             outcome = from_error(error, definition)
         if context is not None:
             try:
-                outcome = await undisturbed(
-                    self._conclude(definition, registry, context, outcome, work.waited, started)
-                )
+                outcome = await undisturbed(self._conclude(definition, registry, context, outcome, work, started))
             except BaseException as error:
                 outcome = from_error(error, definition)
         self._context = None
@@ -174,7 +175,7 @@ class AttemptRunner:
         registry: Registry,
         context: BaseContext,
         outcome: Outcome,
-        waited: float,
+        work: Work,
         started: float,
     ) -> Outcome:
         """End the attempt's transaction with the outcome: the fenced finish of a success is written right here."""
@@ -186,7 +187,7 @@ class AttemptRunner:
                 return outcome
             assert job.worker is not None
             elapsed = self._clock.monotonic() - started
-            run = account(job, context, worker=job.worker, waited=waited, elapsed=elapsed)
+            run = account(job, context, worker=job.worker, waited=work.waited, elapsed=elapsed, trace=work.trace)
             retry = definition.retry_policy(self._settings)
             advance = None if job.pipeline is None else next_phase(registry, job)
             transition = decide(

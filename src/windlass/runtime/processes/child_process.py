@@ -41,6 +41,9 @@ class Runnable(Protocol):
     @property
     def context(self) -> BaseContext | None: ...
 
+    @property
+    def trace(self) -> str | None: ...
+
 
 class ChildProcess:
     """A child that lives until it is ended, killed or dead."""
@@ -68,8 +71,10 @@ class ChildProcess:
         self._began = False
         self._execution = execution
         self._done = asyncio.get_running_loop().create_future()
-        fn = execution.definition.fn
-        self._channel.send(Work(job=execution.job, module=fn.__module__, qualname=fn.__qualname__, waited=waited))
+        fn, trace = execution.definition.fn, execution.trace
+        self._channel.send(
+            Work(job=execution.job, module=fn.__module__, qualname=fn.__qualname__, waited=waited, trace=trace)
+        )
         if self._channel.ended:
             self._done.set_result(None)
         overrun: list[int] = []

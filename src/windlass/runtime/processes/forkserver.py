@@ -40,6 +40,7 @@ from windlass.store import make_store
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 4096
 FDS_AT_ONCE = 16
+STARTED_AGAIN = ("OtelBatch", "sentry")  # threads whose library starts them again in a forked process
 
 
 def main(fd: int, parent: int) -> None:
@@ -121,7 +122,8 @@ class Forkserver:
             return False
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page that the children share with this process
-        self._send(Ready(threading.active_count() - 1))
+        lasting = [each for each in threading.enumerate() if not each.name.startswith(STARTED_AGAIN)]
+        self._send(Ready(len(lasting) - 1))
         return True
 
     def _fork(self, number: int, sock: socket.socket) -> None:

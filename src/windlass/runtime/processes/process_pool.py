@@ -78,6 +78,11 @@ class ProcessPool:
             "ProcessError", f"{MOST_DEATHS} processes died before this attempt began; see the worker's output"
         )
 
+    def pid_of(self, job: UUID) -> int | None:
+        """The child process that runs this job; None: no child does."""
+        child = self._running.get(job)
+        return None if child is None else child.pid
+
     def ask_to_stop(self, job: UUID) -> None:
         """Report a request to stop to a job's handler: `ctx.cancelled`."""
         if job in self._running:

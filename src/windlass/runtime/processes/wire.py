@@ -80,6 +80,7 @@ class Work(Message, frozen=True):
     module: str
     qualname: str
     waited: float  # seconds from the answer to the claim until the start
+    trace: str | None = None  # the traceparent under which the worker watches the attempt
 
 
 class StopRequest(Message, frozen=True):

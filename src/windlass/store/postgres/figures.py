@@ -19,6 +19,9 @@ class PostgresFigures(Session):
     async def phases(self) -> list[PhaseDepth]:
         return merge_depths(await self._fetch_list("the phases", query("postgres", "phases")))
 
+    async def oldest_snapshot(self) -> float | None:
+        return float(await self._value(query("postgres", "oldest_snapshot")))
+
     async def fold_figures(self, *, minutes: bool = False) -> None:
         await self._value(query("postgres", "fold_figures"), minutes)
 

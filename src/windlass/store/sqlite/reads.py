@@ -225,6 +225,9 @@ class SqliteReads(Session):
             lambda connection, now: merge_depths(connection.execute(query("sqlite", "phases"), {"now": now})),
         )
 
+    async def oldest_snapshot(self) -> float | None:
+        return None
+
     async def fold_figures(self, *, minutes: bool = False) -> None:
         await self._write(lambda connection, now: fold_figures(connection, now, minutes=minutes))
 

@@ -58,6 +58,7 @@ class LiveList:
         self.name = name
         self.number = 0  # of the last change; 0: it was not read yet
         self.problem: str | None = None  # why the last read failed
+        self._error: Exception | None = None
         self.moved = asyncio.Event()  # set with each change, and then replaced
         self.listeners = 0
         self._unheard_since = 0.0
@@ -95,6 +96,16 @@ class LiveList:
             return [(at, "delta", delta) for at, delta in self._deltas if at > number]
         return [(self.number, "snapshot", self._encode(self._rows))] if self.number else []
 
+    async def snapshot(self) -> dict[str, msgspec.Raw]:
+        """The rows as they were read last, for a request without a stream. Raises what the last read raised."""
+        self.begin()
+        self._unheard_since = asyncio.get_running_loop().time()
+        while not self.number and self.problem is None:
+            await self.moved.wait()
+        if self._error is not None:
+            raise self._error
+        return {key: msgspec.Raw(row) for key, row in self._rows.items()}
+
     async def _read_on(self) -> None:
         clock = asyncio.get_running_loop().time
         while self.listeners or clock() < self._unheard_since + LINGER:
@@ -112,13 +123,13 @@ class LiveList:
         delta = {key: row for key, row in rows.items() if self._rows.get(key) != row}
         delta |= {key: b"null" for key in self._rows if key not in rows}
         if delta or not self.number or self.problem is not None:
-            self._rows, self.problem = rows, None
+            self._rows, self.problem, self._error = rows, None, None
             self.number = max(self.number + 1, self._first)
             self._deltas.append((self.number, self._encode(delta)))
             self._move()
 
     def _fail(self, error: Exception) -> None:
-        problem = "the list cannot be read; the server's log has the error"
+        problem, self._error = "the list cannot be read; the server's log has the error", error
         if isinstance(error, StoreError):
             problem = "the database does not answer now; the list follows when it does"
         elif isinstance(error, WindlassError):

@@ -10,11 +10,13 @@ from uuid import UUID
 from fastapi import Header, Path, Query, Request
 from starlette.responses import Response
 
+from windlass.client import incoming_trace
 from windlass.declare.named_calls import NamedCall
 from windlass.documents import Document
 from windlass.errors import EnqueueError
 from windlass.methods.reads import LARGEST_PAGE, PAGE
 from windlass.model.state import Verb
+from windlass.model.trace import read_traceparent
 from windlass.web.answers import answer
 from windlass.web.live.events import EventStream, disconnected
 from windlass.web.routes.live import BulkEvents
@@ -28,6 +30,7 @@ KEY = Header(alias="Idempotency-Key", min_length=1, max_length=500, description=
 
 Id = Annotated[UUID, Path(description="the id of a job")]
 IdempotencyKey = Annotated[str | None, KEY]
+Trace = Annotated[str | None, Header(alias="traceparent", description="the W3C trace that the jobs continue")]
 Filter = Annotated[str, Query(max_length=2_000, description="as in `windlass jobs list`: queue:mail state:dead")]
 
 
@@ -39,10 +42,10 @@ Filter = Annotated[str, Query(max_length=2_000, description="as in `windlass job
     summary="Enqueue a job",
 )
 async def enqueue_job(
-    body: schemas.NewJobBody, visit: Entered, request: Request, key: IdempotencyKey = None
+    body: schemas.NewJobBody, visit: Entered, request: Request, key: IdempotencyKey = None, trace: Trace = None
 ) -> Response:
     """Stores a job, and answers after the commit. `Location` is the job's address."""
-    (accepted,) = await _enqueue(visit, [body], key)
+    (accepted,) = await _enqueue(visit, [body], key, trace)
     document = _with_url(request, accepted)
     return answer(document, 202, {"location": document["url"]})
 
@@ -55,10 +58,10 @@ async def enqueue_job(
     summary="Enqueue many jobs",
 )
 async def enqueue_jobs(
-    body: schemas.NewJobsBody, visit: Entered, request: Request, key: IdempotencyKey = None
+    body: schemas.NewJobsBody, visit: Entered, request: Request, key: IdempotencyKey = None, trace: Trace = None
 ) -> Response:
     """Stores up to 1,000 jobs in one transaction: all of them, or none."""
-    accepted = await _enqueue(visit, body.jobs, key)
+    accepted = await _enqueue(visit, body.jobs, key, trace)
     return answer({"jobs": [_with_url(request, each) for each in accepted]}, 202)
 
 
@@ -108,9 +111,12 @@ async def change_jobs(body: schemas.BulkBody, visit: Entered, request: Request) 
 
 
 @jobs_router.get("/jobs/{id:uuid}", response_model=schemas.JobDocument, responses=problems(404), summary="Read a job")
-async def read_job(id: Id, visit: Entered) -> Response:
-    """A job with its attempts. Values of secret names are "[redacted]"."""
-    return answer(await visit.service.job(visit.caller, id))
+async def read_job(id: Id, visit: Entered, largest: Annotated[int | None, Query(ge=0)] = None) -> Response:
+    """A job with its attempts. Values of secret names are "[redacted]".
+
+    With `largest`, an input or output of more characters is null, and `left_out` has its size.
+    """
+    return answer(await visit.service.job(visit.caller, id, largest))
 
 
 @jobs_router.get(
@@ -220,13 +226,19 @@ async def _operate(visit: Visit, id: UUID, verb: Verb) -> Response:
     return answer(await visit.service.operate(visit.caller, id, verb))
 
 
-async def _enqueue(visit: Visit, jobs: Sequence[schemas.NewJobBody], key: str | None) -> list[Document]:
+async def _enqueue(
+    visit: Visit, jobs: Sequence[schemas.NewJobBody], key: str | None, trace: str | None
+) -> list[Document]:
+    parsed = read_traceparent(trace)  # a header in another form is left out: it is no reason to refuse a job
+    before = incoming_trace.set(None if parsed is None else str(parsed))
     try:
         return await visit.service.enqueue(visit.caller, [_call(job) for job in jobs], key)
     except EnqueueError as error:
         if error.path is not None:  # as the body has it: options stand beside the type
             error.path = error.path.replace("$[", "$.jobs[", 1).replace(".options", "", 1)
         raise
+    finally:
+        incoming_trace.reset(before)
 
 
 def _call(body: schemas.NewJobBody) -> NamedCall:

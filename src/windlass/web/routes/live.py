@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
-from fastapi import Header, Query
+from fastapi import Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from windlass.documents import Document
 from windlass.errors import JobNotFound, WindlassError
 from windlass.methods.bulk import BulkProgress
-from windlass.web.answers import problem_of
+from windlass.web.answers import answer, problem_of
 from windlass.web.live.events import EventStream, disconnected, event
+from windlass.web.live.feed import LiveList
 from windlass.web.routing import Entered, Visit, make_routes, problems
 from windlass.web.schemas.base import SPAN
+from windlass.web.schemas.pages import LiveLists
 
 live_router = make_routes("live")
 
@@ -32,34 +34,60 @@ STREAM: dict[str, Any] = {
 encode = msgspec.json.Encoder().encode
 
 
+class ListQuery(NamedTuple):
+    """Which lists are asked for, and with what."""
+
+    lists: set[Literal["overview", "figures", "jobs", "home", "bulk"]]
+    filter: str
+    range: str
+
+
+async def asked_lists(
+    lists: Annotated[set[Literal["overview", "figures", "jobs", "home", "bulk"]], Query(alias="list", min_length=1)],
+    filter: Annotated[str, Query(max_length=2_000, description="of the list of jobs")] = "",
+    range: Annotated[str, Query(min_length=2, max_length=32, pattern=SPAN, description="of the list `home`")] = "1h",
+) -> ListQuery:
+    return ListQuery(lists, filter, range)
+
+
+Asked = Annotated[ListQuery, Depends(asked_lists)]
+
+
 @live_router.get(
     "/stream", status_code=200, response_class=EventStream, responses={200: STREAM}, summary="Follow lists"
 )
-async def follow_lists(
-    visit: Entered,
-    lists: Annotated[set[Literal["overview", "figures", "jobs", "home"]], Query(alias="list", min_length=1)],
-    filter: Annotated[str, Query(max_length=2_000, description="of the list of jobs")] = "",
-    range: Annotated[str, Query(min_length=2, max_length=32, pattern=SPAN, description="of the list `home`")] = "1h",
-    last_id: LastId = None,
-) -> Response:
+async def follow_lists(visit: Entered, asked: Asked, last_id: LastId = None) -> Response:
     """For each list a `snapshot` with its rows by key, then a `delta` with those that changed; null: the row has left.
 
     The server reads each list once per second for all listeners. Send the id of the last event as Last-Event-ID to
     resume. A stream ends after ten minutes: reconnect, as an EventSource does.
     """
     visit.feed.check_room()
+    followed = await _join(visit, asked)
+    return EventStream(visit.feed.follow(followed, last_id, visit.still_allowed))
+
+
+@live_router.get("/lists", response_model=LiveLists, summary="Read lists")
+async def read_lists(visit: Entered, asked: Asked) -> Response:
+    """The lists of `GET /stream` as they are now, for a page without a stream; all readers share one read."""
+    followed = await _join(visit, asked)
+    return answer({"lists": {each.name: await each.snapshot() for each in followed}})
+
+
+async def _join(visit: Visit, asked: ListQuery) -> list[LiveList]:
     service, caller = visit.service, visit.caller
     sources = []
-    if "overview" in lists:
+    if "overview" in asked.lists:
         sources.append(await service.live_overview(caller))
-    if "figures" in lists:
+    if "figures" in asked.lists:
         sources.append(await service.live_figures(caller))
-    if "home" in lists:
-        sources.append(await service.live_home(caller, range))
-    if "jobs" in lists:
-        sources.append(await service.live_jobs(caller, filter))
-    followed = [visit.feed.join(source) for source in sources]
-    return EventStream(visit.feed.follow(followed, last_id, visit.still_allowed))
+    if "home" in asked.lists:
+        sources.append(await service.live_home(caller, asked.range))
+    if "jobs" in asked.lists:
+        sources.append(await service.live_jobs(caller, asked.filter))
+    if "bulk" in asked.lists:
+        sources.append(await service.live_bulk(caller))
+    return [visit.feed.join(source) for source in sources]
 
 
 @live_router.get(

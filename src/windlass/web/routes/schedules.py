@@ -20,9 +20,9 @@ schedules_router = make_routes("schedules")
 
 
 @schedules_router.get("/schedules", response_model=schemas.Schedules, summary="List schedules")
-async def read_schedules(visit: Entered) -> Response:
-    """Each schedule with its timing in words and its next ticks."""
-    return answer(await visit.service.schedules(visit.caller))
+async def read_schedules(visit: Entered, ticks: bool = False) -> Response:
+    """Each schedule with its timing in words and its next ticks; with `ticks`, those of the last and next 24 hours."""
+    return answer(await visit.service.schedules(visit.caller, ticks=ticks))
 
 
 @schedules_router.get("/schedules/ticks", response_model=schemas.Ticks, responses=problems(404), summary="Read ticks")

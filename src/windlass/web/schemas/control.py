@@ -186,6 +186,7 @@ class TenantDocument(Answer):
     parked: int
     lag: float | None
     cents: int
+    due: int
     counted: int
 
 

@@ -80,6 +80,7 @@ class QueueDocument(Answer):
     lag: float | None
     workers: int
     gate: GateState
+    due: int
     counted: int
 
 
@@ -120,6 +121,7 @@ class TypeDocument(Answer):
     parameters: dict[str, Any]
     local_only: str | None
     workers: int
+    declared_here: bool
 
 
 class Types(Answer):

@@ -130,13 +130,15 @@ class JobRowDocument(JobSummary):
 
 
 class JobDocument(JobSummary):
-    """A job. `redacted` lists the places whose values are hidden."""
+    """A job. `redacted` lists the places whose values are hidden; `trace_url` is where its trace is shown."""
 
+    trace_url: str | None
     input: Any
     output: Any
     attempts: Any
     follow_ups: Any
     redacted: list[str]
+    left_out: dict[str, int] | None = None
 
 
 class JobPage(Answer):
@@ -264,3 +266,42 @@ class BulkAnswer(Answer):
     types: dict[str, int]
     states: dict[str, int]
     done: bool
+
+
+class BulkStart(Body):
+    """Change every job that matches, on the server, also when the caller has gone."""
+
+    verb: BulkVerb
+    filter: str = Field(default="", max_length=2_000)
+    expected: int | None = Field(
+        default=None, ge=0, strict=True, description="refuse with 409 if another number of jobs matches"
+    )
+
+
+class BulkActionDocument(Answer):
+    """A bulk action of this server: how far it is, or how it ended."""
+
+    id: UUID
+    verb: BulkVerb
+    filter: str
+    actor: str
+    began_at: datetime
+    ended_at: datetime | None
+    state: Literal["running", "done", "stopped", "failed"]
+    problem: str | None
+    matched: int
+    changed: int
+    asked: int
+    refused: int
+
+
+class BulkActionDetails(BulkActionDocument):
+    """A bulk action with the first 1,000 jobs that refused it."""
+
+    refusals: list[Refusal]
+
+
+class BulkActionList(Answer):
+    """The bulk actions of this server that run, and those that ended last."""
+
+    actions: list[BulkActionDocument]

@@ -97,6 +97,13 @@ class DeployDocument(Answer):
     version: str
 
 
+class GateChangeDocument(Answer):
+    """A gate that was closed or opened in the range."""
+
+    at: datetime
+    said: str
+
+
 class OverviewDocument(Answer):
     """The state of the whole system over a range."""
 
@@ -108,6 +115,7 @@ class OverviewDocument(Answer):
     slots: int
     steps: list[OverviewStepDocument]
     deploys: list[DeployDocument]
+    gates: list[GateChangeDocument]
     queues: list[QueueHealthDocument]
     changes: list[AuditEntry]
 
@@ -242,3 +250,9 @@ class Checks(Answer):
     """Nothing was written."""
 
     checks: list[CheckDocument]
+
+
+class LiveLists(Answer):
+    """Live lists by their names, each with its rows by key."""
+
+    lists: dict[str, dict[str, Any]]

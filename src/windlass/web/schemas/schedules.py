@@ -46,6 +46,8 @@ class ScheduleDocument(Answer):
     late: float | None
     last_at: datetime | None
     last_job: UUID | None
+    ticks: list[tuple[datetime, str]] | None = None
+    coming: list[datetime] | None = None
 
 
 class Schedules(Answer):

@@ -16,11 +16,13 @@ from windlass.declare.named_calls import NamedCall
 from windlass.documents import Document, details_document, open_life_document
 from windlass.errors import InvalidOption, TransitionRefused
 from windlass.methods.reads import PAGE
-from windlass.model.filter import Filter
+from windlass.model.filter import Filter, parse
 from windlass.model.state import FINAL, State, Verb
 from windlass.model.token import Role
+from windlass.model.trace import read_traceparent
 from windlass.payload.redact import HIDDEN
 from windlass.web.caller import Caller, needs
+from windlass.web.live.bulk import BulkAction, BulkActions
 from windlass.web.live.feed import Source
 from windlass.web.live.waiting import Awaited
 from windlass.web.service.filters import checked_filter, guesses, shows
@@ -46,6 +48,7 @@ class ApiService(PageService):
     def __init__(self, app: Windlass) -> None:
         super().__init__(app)
         self.awaited = Awaited(app)
+        self.actions = BulkActions()
 
     # Enqueue
 
@@ -81,9 +84,11 @@ class ApiService(PageService):
         return Source("jobs", ("jobs", filter, caller.tenant, guesses(caller, parsed)), read)
 
     @needs(Role.VIEWER, tenants=True)
-    async def job(self, caller: Caller, id: UUID) -> Document:
-        """One job, with secrets hidden."""
-        return await self._document(await self._record(caller, id))
+    async def job(self, caller: Caller, id: UUID, largest: int | None = None) -> Document:
+        """One job, with secrets hidden. An input or output of more than `largest` characters is left out."""
+        record = await self._record(caller, id)
+        document = await self._document(record)
+        return document if largest is None else _without_large(document, record, largest)
 
     @needs(Role.ADMIN)
     async def reveal(self, caller: Caller, id: UUID) -> Document:
@@ -155,6 +160,43 @@ class ApiService(PageService):
         """Change the chosen jobs; the progress comes page by page, and closing the iterator stops the action."""
         return self._app.abulk(chosen.verb, chosen, tenant=caller.tenant)
 
+    @needs(Role.OPERATOR, tenants=True)
+    async def start_bulk(self, caller: Caller, verb: str, filter: str, expected: int | None) -> Document:
+        """Begin a bulk action that goes on when the caller has gone."""
+        self.actions.check_room()
+        chosen = await self.choose(caller, verb, filter, expected)
+        hidden = self._redaction.refused_term(parse(filter)) is not None  # only an admin may have asked that
+        action = BulkAction(chosen, actor=caller.name, tenant=caller.tenant, filter=HIDDEN if hidden else chosen.filter)
+        self.actions.begin(action, await self.begin_bulk(caller, chosen))
+        return action.document()
+
+    @needs(Role.VIEWER, tenants=True)
+    async def bulk_actions(self, caller: Caller) -> Document:
+        """The bulk actions of this server that run, and those that ended last."""
+        return {"actions": [each.summary() for each in self.actions.of(caller.tenant)]}
+
+    @needs(Role.VIEWER, tenants=True)
+    async def live_bulk(self, caller: Caller) -> Source:
+        """The bulk actions of this server, by their ids."""
+        tenant = caller.tenant
+
+        async def read() -> dict[str, object]:
+            return {str(each.id): each.summary() for each in self.actions.of(tenant)}
+
+        return Source("bulk", ("bulk", tenant), read)
+
+    @needs(Role.VIEWER, tenants=True)
+    async def bulk_action(self, caller: Caller, id: UUID) -> Document:
+        """How far one bulk action is, with the jobs that refused."""
+        return self.actions.find(id, caller.tenant).document()
+
+    @needs(Role.OPERATOR, tenants=True)
+    async def stop_bulk(self, caller: Caller, id: UUID) -> Document:
+        """Stop a bulk action; what was changed stays changed."""
+        action = self.actions.find(id, caller.tenant)
+        action.stop()
+        return action.document()
+
     # What they share
 
     async def _page(self, filter: Filter, caller: Caller, count: int, below: UUID | None) -> Document:
@@ -171,7 +213,9 @@ class ApiService(PageService):
         return {"filter": filter.text, "jobs": page, "next": page[-1]["id"] if len(page) == count else None}
 
     def _labelled(self, record: Job) -> Document:
-        return {**record.document(), "label": self._app._registry.label(record)}
+        trace, place = read_traceparent(record.trace), self._app.settings.trace_url
+        url = None if trace is None or place is None else place.replace("{trace_id}", trace.trace_id)
+        return {**record.document(), "label": self._app._registry.label(record), "trace_url": url}
 
     async def _document(self, record: Job) -> Document:
         # In a thread: a text of a megabyte takes up to seconds, and other requests go on meanwhile.
@@ -199,6 +243,13 @@ class ApiService(PageService):
         if document["error"] is None and document["reason"] is None:
             document = {name: value for name, value in document.items() if name not in LEFT_OUT}
         return self._redaction.job(document)[0]
+
+
+def _without_large(document: Document, record: Job, largest: int) -> Document:
+    """The document without a large input and output; `left_out` has their sizes, as the store has them."""
+    sizes = {"input": len(record.input or ""), "output": len(record.output or "")}
+    left_out = {name: size for name, size in sizes.items() if size > largest}
+    return document | dict.fromkeys(left_out) | {"left_out": left_out}
 
 
 def _summary(document: Document) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -25,25 +25,35 @@ from windlass.documents import (
     tick_document,
     worker_document,
 )
+from windlass.methods.reads import LARGEST_PAGE
 from windlass.model.audit import DEAD
 from windlass.model.figures import BOUNDS
 from windlass.model.rows import COUNTED
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
+from windlass.policy.cron import list_fires
 from windlass.policy.failure import PERMANENT
 from windlass.policy.redaction import Redaction
 from windlass.web.caller import Caller, needs
 from windlass.web.live.feed import Source
+from windlass.web.service.scrapes import Scrapes
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.model.job import Job
     from windlass.model.rows import AuditRow
+    from windlass.model.schedule import ScheduleRow
     from windlass.model.token import TokenRow
 
 MOST_LIMITS = 500  # keys in one answer
 MOST_STEPS = 1_000  # of one answer about figures
 LONGEST_DEPTHS = 6 * 3600.0  # seconds back: there is a sample every 10 s
+SHOWN_OF_TYPES = (
+    *("name", "queue", "priority", "max_attempts", "description"),
+    *("parameters", "local_only", "workers", "declared_here"),
+)
+DRAWN_TICKS = 96  # of 24 hours: one per 15 minutes
+DAY = timedelta(days=1)
 FIGURES_EVERY = 5.0  # seconds between two reads of the live figures
 
 
@@ -53,6 +63,7 @@ class SystemService:
     def __init__(self, app: Windlass) -> None:
         self._app = app
         self._redaction = Redaction(app.settings.redact)
+        self.scrapes = Scrapes(app)
 
     # Figures
 
@@ -62,13 +73,17 @@ class SystemService:
 
     @needs(Role.VIEWER)
     async def queues(self, caller: Caller) -> Document:
-        return {"queues": [queue_document(row) for row in await self._app.aqueues()]}
+        return {"queues": [queue_document(row) for row in await self._app.aqueues(idle=True)]}
 
     @needs(Role.VIEWER)
     async def figures(self, caller: Caller, since: str, step: str, queue: str | None) -> Document:
         shortest = seconds(since) / MOST_STEPS
         rows = await self._app.afigures(since=since, step=max(seconds(step), shortest), queue=queue)
         return {"bounds": BOUNDS, "figures": [_figure_document(row) for row in rows]}
+
+    @needs(Role.VIEWER)
+    async def metrics(self, caller: Caller, accept: str) -> tuple[str, bytes]:
+        return await self.scrapes.write(accept)
 
     @needs(Role.VIEWER)
     async def depths(self, caller: Caller, since: str, queue: str | None) -> Document:
@@ -81,7 +96,7 @@ class SystemService:
 
         async def read() -> dict[str, object]:
             counts, queues, workers, gates = await asyncio.gather(
-                self._app.acounts(), self._app.aqueues(), self._app.aworkers(), self._app.agates()
+                self._app.acounts(), self._app.aqueues(idle=True), self._app.aworkers(), self._app.agates()
             )
             rows: dict[str, object] = {"counts": counts}
             rows |= {f"queue:{row.queue}": queue_document(row) for row in queues}
@@ -108,7 +123,17 @@ class SystemService:
     @needs(Role.VIEWER, tenants=True)
     async def types(self, caller: Caller) -> Document:
         rows = await self._app.ajob_types()
-        names = ("name", "queue", "priority", "max_attempts", "description", "parameters", "local_only", "workers")
+        names = (
+            "name",
+            "queue",
+            "priority",
+            "max_attempts",
+            "description",
+            "parameters",
+            "local_only",
+            "workers",
+            "declared_here",
+        )
         return {"types": [{name: getattr(row, name) for name in names} for row in rows]}
 
     @needs(Role.VIEWER, tenants=True)
@@ -205,9 +230,23 @@ class SystemService:
     # Schedules
 
     @needs(Role.VIEWER)
-    async def schedules(self, caller: Caller) -> Document:
+    async def schedules(self, caller: Caller, *, ticks: bool = False) -> Document:
+        """All schedules; with `ticks`, each with those of the last and the next 24 hours."""
         rows = await self._app.aschedules()
-        return {"schedules": self._redaction.value(_plain([schedule_document(row) for row in rows]))}
+        documents = [schedule_document(row) | (await self._day(row) if ticks else {}) for row in rows]
+        return {"schedules": self._redaction.value(_plain(documents))}
+
+    async def _day(self, row: ScheduleRow) -> Document:
+        """The ticks of 24 hours back and on. Most schedules have a few: more are read only where those are not all."""
+        now = datetime.now(UTC)
+        past = await self._app.aticks(row.name, count=DRAWN_TICKS + 1)
+        if len(past) > DRAWN_TICKS and past[-1].at > now - DAY:
+            past = await self._app.aticks(row.name, count=LARGEST_PAGE)
+        coming = [] if row.paused else list_fires(row, DRAWN_TICKS + 1)
+        if len(coming) > DRAWN_TICKS and coming[-1] < now + DAY:
+            coming = list_fires(row, DAY // timedelta(minutes=1))
+        ticks = thin([(tick.at, tick.outcome.value) for tick in past if tick.at > now - DAY])
+        return {"ticks": ticks, "coming": [at for at, _ in thin([(at, "") for at in coming if at < now + DAY])]}
 
     @needs(Role.VIEWER)
     async def ticks(self, caller: Caller, name: str, count: int) -> Document:
@@ -261,6 +300,16 @@ class SystemService:
     @needs(Role.ADMIN)
     async def revoke_token(self, caller: Caller, token: str) -> Document:
         return _token_document(await self._app.arevoke_token(token))
+
+
+def thin(ticks: list[tuple[datetime, str]]) -> list[tuple[datetime, str]]:
+    """Up to one tick per 15 minutes all of them. Of more, one per hour is left: a missed or skipped one if there is."""
+    if len(ticks) <= DRAWN_TICKS:
+        return ticks
+    hours: dict[datetime, tuple[datetime, str]] = {}
+    for tick in sorted(ticks, key=lambda tick: tick[1] in ("missed", "skipped")):
+        hours[tick[0].replace(minute=0, second=0, microsecond=0)] = tick
+    return list(hours.values())
 
 
 def _token_document(row: TokenRow) -> Document:

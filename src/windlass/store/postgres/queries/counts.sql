@@ -232,7 +232,11 @@ WITH RECURSIVE {names_in_use}, cost AS (
     {share} AS counted FROM (SELECT FROM lane UNION ALL SELECT FROM parked) AS place
 ), claimable AS MATERIALIZED (
     SELECT lane.tenant, sum((
-            SELECT count(*) FROM (SELECT FROM windlass.jobs WHERE {in_lane} LIMIT most.counted + 1) AS jobs)) AS jobs
+            SELECT count(*) FROM (SELECT FROM windlass.jobs WHERE {in_lane} LIMIT most.counted + 1) AS jobs)) AS jobs,
+           sum((
+            SELECT count(*) FROM (
+                SELECT FROM windlass.jobs WHERE {in_lane} AND jobs.run_at <= windlass.now() LIMIT most.counted + 1
+            ) AS jobs)) AS due
       FROM lane, most
      GROUP BY lane.tenant
 ), waiting_at_limits AS MATERIALIZED (
@@ -240,7 +244,12 @@ WITH RECURSIVE {names_in_use}, cost AS (
             SELECT count(*) FROM (
                 SELECT FROM windlass.jobs
                  WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = parked.queue AND jobs.tenant = parked.tenant
-                 LIMIT most.counted + 1) AS jobs)) AS jobs
+                 LIMIT most.counted + 1) AS jobs)) AS jobs, sum((
+            SELECT count(*) FROM (
+                SELECT FROM windlass.jobs
+                 WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = parked.queue AND jobs.tenant = parked.tenant
+                   AND jobs.run_at <= windlass.now()
+                 LIMIT most.counted + 1) AS jobs)) AS due
       FROM parked, most
      GROUP BY parked.tenant
 ), held AS MATERIALIZED (
@@ -253,7 +262,8 @@ SELECT name.name, coalesce(tenants.weight, 1.0),
        least(counted + 1, coalesce(held.jobs, 0))::int,
        least(counted + 1, coalesce(waiting_at_limits.jobs, 0))::int,
        extract(epoch FROM windlass.now() - oldest.run_at)::float8,
-       coalesce(cost.cents, 0), counted
+       coalesce(cost.cents, 0),
+       least(counted + 1, coalesce(claimable.due, 0) + coalesce(waiting_at_limits.due, 0))::int, counted
   FROM name
  CROSS JOIN most
   LEFT JOIN windlass.tenants ON tenants.name = name.name

@@ -36,6 +36,19 @@ SELECT coalesce((SELECT 'autovacuum_enabled=false' = ANY (reloptions) FROM pg_cl
            IS NOT NULL AS prepared,
        (SELECT count(*) FROM windlass.workers WHERE NOT dead AND alive_until > windlass.now()) AS alive
 
+-- name: oldest_snapshot
+-- Seconds since the oldest transaction of this database began that holds a snapshot or wrote something, prepared ones
+-- included; 0 without one. It keeps VACUUM from removing dead rows. Of other users' sessions it sees what it may see.
+SELECT coalesce(max(age), 0)::float8
+  FROM (SELECT extract(epoch FROM clock_timestamp() - xact_start) AS age
+          FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
+           AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+        UNION ALL
+        SELECT extract(epoch FROM clock_timestamp() - prepared)
+          FROM pg_prepared_xacts
+         WHERE database = current_database()) AS held
+
 -- name: doctor_snapshots
 -- List what keeps VACUUM from removing dead rows: old transactions of this database that hold a snapshot or wrote
 -- something, prepared transactions that were never finished, and replication slots that lag behind. A vacuum's own

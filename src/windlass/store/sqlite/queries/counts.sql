@@ -306,7 +306,13 @@ WITH RECURSIVE {names_in_use}, cost AS MATERIALIZED (
                 SELECT 1 FROM windlass_jobs
                  WHERE {in_claim_index} AND queue = lane.queue AND phase_rank = lane.phase_rank
                    AND priority = lane.priority AND tenant = lane.tenant
-                 LIMIT (SELECT counted + 1 FROM most)))) AS jobs
+                 LIMIT (SELECT counted + 1 FROM most)))) AS jobs, sum((
+            SELECT count(*) FROM (
+                SELECT 1 FROM windlass_jobs, json_each('[0, 1]') AS limited
+                 WHERE {in_claim_index} AND queue = lane.queue AND phase_rank = lane.phase_rank
+                   AND priority = lane.priority AND tenant = lane.tenant AND (limits IS NOT NULL) = limited.value
+                   AND run_at <= :now
+                 LIMIT (SELECT counted + 1 FROM most)))) AS due
       FROM lane
      GROUP BY lane.tenant
 ), waiting_at_limits AS MATERIALIZED (
@@ -314,7 +320,12 @@ WITH RECURSIVE {names_in_use}, cost AS MATERIALIZED (
             SELECT count(*) FROM (
                 SELECT 1 FROM windlass_jobs
                  WHERE coalesce(parked_on, '') <> '' AND queue = parked.queue AND tenant = parked.tenant
-                 LIMIT (SELECT counted + 1 FROM most)))) AS jobs
+                 LIMIT (SELECT counted + 1 FROM most)))) AS jobs, sum((
+            SELECT count(*) FROM (
+                SELECT 1 FROM windlass_jobs
+                 WHERE coalesce(parked_on, '') <> '' AND queue = parked.queue AND tenant = parked.tenant
+                   AND run_at <= :now
+                 LIMIT (SELECT counted + 1 FROM most)))) AS due
       FROM parked
      GROUP BY parked.tenant
 ), held AS MATERIALIZED (
@@ -327,7 +338,8 @@ SELECT name.name, coalesce(tenants.weight, 1.0),
        min(counted + 1, coalesce(held.jobs, 0)),
        min(counted + 1, coalesce(waiting_at_limits.jobs, 0)),
        (:now - oldest.run_at) / 1000000.0,
-       coalesce(cost.cents, 0), counted
+       coalesce(cost.cents, 0),
+       min(counted + 1, coalesce(claimable.due, 0) + coalesce(waiting_at_limits.due, 0)), counted
   FROM name
  CROSS JOIN most
   LEFT JOIN windlass_tenants AS tenants ON tenants.name = name.name

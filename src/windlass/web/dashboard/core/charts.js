@@ -4,115 +4,103 @@ import { h } from "./dom.js";
 import { now, span } from "./format.js";
 
 const W = 600;
+const H = 130;
+
+const drawing = (name, box, label, more, ...kids) => h(`svg.${name}`, { viewBox: box, role: "img", "aria-label": label, ...more }, kids);
+const stretched = { preserveAspectRatio: "none" };
+
+/** A polyline's points: the values over a width, from zero. */
+function pointsOf(values, top, width, height, foot = height) {
+	return values.map((value, n) => `${((n / Math.max(1, values.length - 1)) * width).toFixed(1)},${(foot - ((value ?? 0) / top) * height).toFixed(1)}`).join(" ");
+}
 
 /** A sparkline from zero. */
-export function spark(points, { bad = false, label = "" } = {}) {
-  const values = points.map((value) => value ?? 0);
-  const most = Math.max(1e-9, ...values);
-  const at = (value, n) => `${((n / Math.max(1, values.length - 1)) * 100).toFixed(1)},${(27 - (value / most) * 24).toFixed(1)}`;
-  const line = values.map(at).join(" ");
-  return h("svg.spark", { viewBox: "0 0 100 28", preserveAspectRatio: "none", role: "img", "aria-label": label, class: bad ? "s-dead" : "" },
-    h("polygon", { class: "area", points: `0,28 ${line} 100,28` }),
-    h("polyline", { class: "edge", points: line }));
+export function spark(values, label, bad = false) {
+	const line = pointsOf(values, Math.max(1e-9, ...values.map((value) => value ?? 0)), 100, 24, 27);
+	return drawing("spark", "0 0 100 28", label, { ...stretched, class: bad ? "s-dead" : "" }, h("polygon.area", { points: `0,28 ${line} 100,28` }), h("polyline.edge", { points: line }));
 }
 
 function niceTop(value) {
-  if (!(value > 0)) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value);
+	const power = 10 ** Math.floor(Math.log10(value));
+	return [1, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value);
 }
 
-function axes(top, times, format, height) {
-  const marks = [0, top / 2, top].map((value) => {
-    const y = height - (value / top) * height;
-    return [h("line", { class: "grid", x1: 0, x2: W, y1: y, y2: y }), h("text", { x: W + 6, y: y + 4 }, format(value))];
-  });
-  const places = [0, 0.25, 0.5, 0.75, 1].map((part) => {
-    const time = times[Math.min(times.length - 1, Math.round(part * (times.length - 1)))];
-    return h("text", { x: part * W, y: height + 18, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, time ?? "");
-  });
-  return [marks, places];
-}
-
-/** Deploys as dashed lines: {part of the width, text}. And the line under the pointer, which `cross` moves. */
-function markers(marks, height) {
-  return [marks.map((each) => h("g", { key: each.text }, h("line.deploy", { x1: each.part * W, x2: each.part * W, y1: -6, y2: height }), h("text", { x: each.part * W + (each.part > 0.85 ? -4 : 4), y: 2, "text-anchor": each.part > 0.85 ? "end" : "start" }, each.text.slice(0, 7)))),
-    h("line.cross", { x1: -9, x2: -9, y1: 0, y2: height })];
+/** The frame of a chart: axes, the marks of deploys and gates, {part of the width, kind, text}, and the line under the pointer. */
+function chart(label, top, times, format, marks, drawn) {
+	const levels = [0, top / 2, top].map((value) => {
+		const y = H - (value / top) * H;
+		return [h("line.grid", { x1: 0, x2: W, y1: y, y2: y }), h("text", { x: W + 6, y: y + 4 }, format(value))];
+	});
+	const places = [0, 0.25, 0.5, 0.75, 1].map((part) => h("text", { x: part * W, y: H + 18, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, times[Math.round(part * (times.length - 1))] ?? ""));
+	const lines = marks.map(({ part, kind, text }) => {
+		const late = part > 0.8;
+		return h(`g.${kind}`, { key: text }, h("line", { x1: part * W, x2: part * W, y1: -6, y2: H }), h("text", { x: part * W + (late ? -4 : 4), y: kind === "gate" ? 14 : 2, "text-anchor": late ? "end" : "start" }, text));
+	});
+	return drawing("chart", `0 -8 ${W + 52} ${H + 32}`, label, {}, levels, places, drawn, lines, h("line.cross", { x1: -9, x2: -9, y1: 0, y2: H }));
 }
 
 /** Move the common line of all charts in an element to the pointer, and say what stands there. `count` 0 hides it. */
 export function cross(event, count, said) {
-  const over = event.target.closest?.("svg.chart") ?? null;
-  if (count && !over) return;
-  const box = over?.getBoundingClientRect();
-  const part = box && Math.min(1, Math.max(0, ((event.clientX - box.left) / box.width) * (over.viewBox.baseVal.width / W)));
-  const at = count ? Math.min(count - 1, Math.floor(part * count)) : -1;
-  for (const line of event.currentTarget.querySelectorAll(".cross")) for (const name of ["x1", "x2"]) line.setAttribute(name, count ? ((at + 0.5) / count) * W : -9);
-  event.currentTarget.dataset.said = count ? said(at) : "";
+	const over = event.target.closest?.("svg.chart");
+	if (count && !over) return;
+	const box = over?.getBoundingClientRect();
+	const part = box && Math.min(1, Math.max(0, ((event.clientX - box.left) / box.width) * (over.viewBox.baseVal.width / W)));
+	const at = count ? Math.min(count - 1, Math.floor(part * count)) : -1;
+	for (const line of event.currentTarget.querySelectorAll(".cross")) for (const name of ["x1", "x2"]) line.setAttribute(name, count ? ((at + 0.5) / count) * W : -9);
+	event.currentTarget.dataset.said = count ? said(at) : "";
 }
 
 /** Stacked bars per step: rows of {at, succeeded, failed, dead}. */
-export function stacked(rows, times, label, marks = [], height = 130) {
-  const kinds = ["succeeded", "failed", "dead"];
-  const top = niceTop(Math.max(1, ...rows.map((row) => kinds.reduce((sum, kind) => sum + row[kind], 0))));
-  const width = W / Math.max(1, rows.length);
-  const bars = rows.map((row, n) => {
-    let y = height;
-    return kinds.map((kind) => {
-      if (!row[kind]) return null;
-      const size = (row[kind] / top) * height;
-      y -= size;
-      return h(`rect.s-${kind}`, { key: `${n}${kind}`, x: n * width + 0.5, y, width: Math.max(1, width - 1), height: Math.max(kind === "succeeded" ? 0.5 : 1.5, size - 0.5), fill: kind === "succeeded" ? "var(--succeeded-area)" : "var(--fill)" });
-    });
-  });
-  return h("svg.chart", { viewBox: `0 -8 ${W + 44} ${height + 32}`, role: "img", "aria-label": label }, axes(top, times, (v) => `${Math.round(v * 10) / 10}`, height), bars, markers(marks, height));
+export function stacked(rows, times, label, marks) {
+	const kinds = ["succeeded", "failed", "dead"];
+	const top = niceTop(Math.max(1, ...rows.map((row) => kinds.reduce((sum, kind) => sum + row[kind], 0))));
+	const width = W / Math.max(1, rows.length);
+	const bars = rows.map((row, n) => {
+		let y = H;
+		return kinds.map((kind) => {
+			const size = (row[kind] / top) * H;
+			y -= size;
+			const least = kind === "succeeded" ? 0.5 : 1.5; // a single failure among thousands is seen
+			return row[kind] > 0 && h(`rect.${kind}.s-${kind}`, { key: `${n}${kind}`, x: n * width + 0.5, y, width: Math.max(1, width - 1), height: Math.max(least, size - 0.5) });
+		});
+	});
+	return chart(label, top, times, (v) => `${Math.round(v * 10) / 10}`, marks, bars);
 }
 
-/** Lines over one axis of seconds: [{name, tone, points}]. */
-export function lines(series, times, label, marks = [], height = 130) {
-  const top = niceTop(Math.max(0.001, ...series.flatMap((each) => each.points.map((point) => point ?? 0))));
-  const drawn = series.map((each) => {
-    const points = each.points.map((value, n) => `${((n / Math.max(1, each.points.length - 1)) * W).toFixed(1)},${(height - ((value ?? 0) / top) * height).toFixed(1)}`);
-    return h("polyline", { class: `edge ${each.tone ? `s-${each.tone}` : ""}`, points: points.join(" ") });
-  });
-  return h("svg.chart", { viewBox: `0 -8 ${W + 52} ${height + 32}`, role: "img", "aria-label": label }, axes(top, times, (v) => (v ? span(v) : "0"), height), drawn, markers(marks, height));
+/** Lines over one axis of seconds: [{tone, points}]. */
+export function lines(series, times, label, marks) {
+	const top = niceTop(Math.max(0.001, ...series.flatMap((each) => each.points.map((point) => point ?? 0))));
+	return chart(label, top, times, (v) => (v ? span(v) : "0"), marks, series.map((each) => h(`polyline.edge.s-${each.tone}`, { points: pointsOf(each.points, top, W, H) })));
 }
 
 /** A bar of a part of a whole. */
 export function bar(part, whole, tone = "running") {
-  const share = whole ? Math.min(1, part / whole) : 0;
-  return h(`span.bar.s-${tone}`, { role: "img", "aria-label": `${part} of ${whole}` }, h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
+	return h(`span.bar.s-${tone}`, { role: "img", "aria-label": `${part} of ${whole}` }, h("span", { style: { width: `${whole ? Math.min(100, (100 * part) / whole).toFixed(1) : 0}%` } }));
 }
 
 /** The life of a job: a thin line waits, a thick bar runs, dashes back off. Parts: [[kind, seconds]…]. */
 export function life(parts, state, label) {
-  const total = parts.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
-  let x = 0;
-  const drawn = parts.map(([kind, seconds], n) => {
-    const size = Math.max(0.4, (seconds / total) * 240);
-    const from = x;
-    x += size;
-    if (kind === "run") {
-      const last = parts.slice(n + 1).every(([later]) => later !== "run");
-      const tone = last && ["running", "succeeded", "dead"].includes(state) ? state : "failed";
-      return h(`rect.run.s-${tone}`, { x: from, y: 2, width: Math.max(1.5, size), height: 10 });
-    }
-    if (kind === "backoff") return h("line", { class: "backoff", x1: from, x2: from + size, y1: 7, y2: 7 });
-    return h("rect", { class: kind === "wait" ? "wait" : "hold", x: from, y: 6.2, width: size, height: 1.8 });
-  });
-  return h("svg.life", { viewBox: "0 0 240 14", preserveAspectRatio: "none", role: "img", "aria-label": label }, drawn);
+	const total = parts.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
+	const last = parts.findLastIndex(([kind]) => kind === "run");
+	let x = 0;
+	const drawn = parts.map(([kind, seconds], n) => {
+		const width = Math.max(0.4, (seconds / total) * 240);
+		const from = x;
+		x += width;
+		if (kind === "run") return h(`rect.run.s-${n === last && ["running", "succeeded", "dead"].includes(state) ? state : "failed"}`, { x: from, y: 2, width: Math.max(1.5, width), height: 10 });
+		if (kind === "backoff") return h("line.backoff", { x1: from, x2: from + width, y1: 7, y2: 7 });
+		return h(kind === "wait" ? "rect.wait" : "rect.hold", { x: from, y: 6.2, width, height: 1.8 });
+	});
+	return drawing("life", "0 0 240 14", label, stretched, drawn);
 }
 
 /** The ticks of 24 hours back and on: a bar fired, a diamond did not, a ring is to come. */
-export function tickLine(ticks, next, outcomes) {
-  const hours = (at) => (new Date(at).getTime() - now()) / 3_600_000;
-  const place = (at) => 300 + hours(at) * 12.5;
-  const known = ticks.filter((tick) => hours(tick.at) > -24);
-  const fired = (tick) => !["dead", "failed"].includes(outcomes[tick.outcome]?.[0]);
-  const coming = next.filter((at) => Math.abs(hours(at)) < 24);
-  return h("svg.ticks", { viewBox: "0 0 600 34", role: "img", "aria-label":`${known.length} ticks in 24 hours, ${coming.length} to come` },
-    h("line.grid", { x1: 0, x2: 600, y1: 10, y2: 10 }), h("line.cross", { x1: 300, x2: 300, y1: 0, y2: 20 }),
-    [["24 h ago", 0, "start"], ["now", 300, "middle"], ["in 24 h", 600, "end"]].map(([text, x, anchor]) => h("text", { x, y: 32, "text-anchor": anchor }, text)),
-    known.map((tick) => (fired(tick) ? h("rect.wait", { x: place(tick.at) - 1, y: 4, width: 2, height: 12 }) : h("polygon.s-dead", { fill: "var(--fill)", points: `${place(tick.at) - 5},10 ${place(tick.at)},5 ${place(tick.at) + 5},10 ${place(tick.at)},15` }))),
-    coming.map((at) => h("circle.coming", { cx: place(at), cy: 10, r: 3.5 })));
+export function tickLine(ticks, coming) {
+	const place = (at) => 130 + ((new Date(at).getTime() - now()) / 86_400_000) * 125;
+	const known = ticks.map(([at, outcome]) => [place(at), outcome]).filter(([x]) => x >= 4);
+	const next = coming.map(place).filter((x) => x > 130 && x <= 256);
+	return drawing("ticks", "0 0 260 20", `${known.length} ticks in the last 24 hours, ${next.length} to come in the next`, {},
+		h("line.grid", { x1: 5, x2: 255, y1: 10, y2: 10 }), h("line.present", { x1: 130, x2: 130, y1: 1, y2: 19 }),
+		known.map(([x, outcome]) => (outcome === "fired" || outcome === "by hand" ? h("rect.wait", { x: x - 1, y: 4, width: 2, height: 12 }) : h(`polygon.s-${outcome === "missed" ? "dead" : "queued"}`, { points: `${x - 5},10 ${x},5 ${x + 5},10 ${x},15` }))),
+		next.map((x) => h("circle.coming", { cx: x, cy: 10, r: 3 })));
 }

@@ -3,33 +3,45 @@
 const root = new URL(".", document.baseURI).pathname;
 
 export function here() {
-  const path = location.pathname.startsWith(root) ? location.pathname.slice(root.length) : "";
-  const [page, ...rest] = path.split("/").filter(Boolean);
-  return { page: page ?? "home", rest: rest.map(decodeURIComponent), params: new URLSearchParams(location.search) };
+	const path = location.pathname.startsWith(root) ? location.pathname.slice(root.length) : "";
+	const [page, ...rest] = path.split("/").filter(Boolean);
+	return { page: page ?? "home", rest: rest.map(decodeURIComponent), params: new URLSearchParams(location.search) };
 }
 
-export function href(page, params) {
-  const query = new URLSearchParams(Object.entries(params ?? {}).filter(([, value]) => value !== "" && value !== null && value !== undefined));
-  const path = page === "home" ? "" : page;
-  return root + path + (query.size ? `?${query}` : "");
+export function href(page, params = {}) {
+	const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+	return root + (page === "home" ? "" : page) + (query.size ? `?${query}` : "");
 }
+
+/** A value of a filter, quoted where it needs quotes. */
+export const quote = (text) => (/[\s,"*:]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
+
+/** The jobs with this value: jobsOf("queue", "mail"). */
+export const jobsOf = (field, value) => href("jobs", { filter: `${field}:${quote(value)}` });
+export const jobHref = (id) => href(`jobs/${id}`);
 
 let changed = () => {};
 
-export function go(to, { replace = false } = {}) {
-  history[replace ? "replaceState" : "pushState"](null, "", to);
-  changed();
+export function go(to, how = "pushState") {
+	history[how](null, "", to);
+	changed();
+}
+
+/** Put what is opened on this page into its address, without opening the page again. */
+export function remember(params) {
+	const { page, rest, params: before } = here();
+	history.replaceState(null, "", href([page, ...rest].join("/"), { ...Object.fromEntries(before), ...params }));
 }
 
 export function startRouter(handler) {
-  changed = handler;
-  addEventListener("popstate", handler);
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest?.("a[href]");
-    if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.target) return;
-    const to = new URL(link.href);
-    if (to.origin !== location.origin || !to.pathname.startsWith(root) || to.pathname.startsWith(`${root}api/`)) return;
-    event.preventDefault();
-    go(to.pathname + to.search);
-  });
+	changed = handler;
+	addEventListener("popstate", handler);
+	document.addEventListener("click", (event) => {
+		const link = event.target.closest?.("a[href]");
+		if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.target) return;
+		const to = new URL(link.href);
+		if (to.origin !== location.origin || !to.pathname.startsWith(root) || to.pathname.startsWith(`${root}api/`)) return;
+		event.preventDefault();
+		go(to.pathname + to.search);
+	});
 }

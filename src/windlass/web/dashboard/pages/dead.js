@@ -1,33 +1,23 @@
 // Dead letters: jobs that are given up, by reason; edit, dry run, replay, discard.
 
-import { h } from "../core/dom.js";
-import { FilterBar, toggleValue, valuesOf } from "../core/filterbar.js";
-import { count } from "../core/format.js";
-import { bulkAct } from "../core/jobs.js";
-import { quote } from "../core/palette.js";
-import { go, href } from "../core/router.js";
-import { empty, only } from "../core/ui.js";
-import { JobList } from "./jobs.js";
+import { bulkAct, capital, count, destroys, empty, h, only, quote, toggleValue, valuesOf } from "../core/kit.js";
+import { openList } from "./jobs.js";
 
-export async function open({ params, draw, allows }) {
-  const list = new JobList({ filter: params.get("filter") ?? "", fixed: "state:dead", draw, allows });
-  const bar = new FilterBar({ filter: list.filter, fixed: list.fixed, draw, change: (filter) => go(href("dead", { filter })) });
-  list.nothing = () => empty("inbox", list.filter ? ["No dead letter matches ", h("bdi", list.filter)] : "No dead letters", ["Dead jobs stay here until they are replayed or discarded."], list.filter ? list.waysOut("dead") : []);
-  await list.load();
-  const all = (verb, label, danger) => h("button.button", { key: verb, type: "button", class: danger ? "danger" : "", disabled: !list.rows.length, ...only(allows, "operator"), onclick: () => bulkAct(verb, list.whole, () => list.load()) }, label);
-  const chips = () => {
-    const reasons = Object.entries(list.facets?.reasons ?? {});
-    const chosen = valuesOf(list.filter, "reason");
-    return reasons.length > 0 && h("div.row.wrap", { role: "group", "aria-label": "Reasons" }, reasons.slice(0, 8).map(([reason, number]) => h("button.button.slim", { key: reason, type: "button", "aria-pressed": String(chosen.includes(quote(reason))), onclick: () => bar.set(toggleValue(list.filter, "reason", quote(reason))) }, h("bdi", reason), " ", count(number, list.facets.counted))));
-  };
-  return {
-    title: "Dead letters",
-    keys: list.keys(),
-    close: () => list.close(),
-    bar: () => [all("replay", "Replay all…"), h("span.wide-only", { key: "discard" }, all("discard", "Discard all…", true))],
-    view: () => {
-      bar.problem = list.problem?.kind === "FilterError" ? list.problem.message : null;
-      return [bar.view(), chips(), list.table(), list.bulkBar()];
-    },
-  };
+export async function open(context) {
+	const nothing = function () {
+		return empty("inbox", this.filter ? ["No dead letter matches ", h("bdi", this.filter)] : "No dead letters", ["Dead jobs stay here until they are replayed or discarded."], this.filter && this.waysOut("dead"));
+	};
+	const { list, bar, filter, ...page } = await openList(context, "dead", "state:dead", { nothing });
+	const all = (verb) => h("button", { key: verb, class: destroys(verb) ? "danger" : "", disabled: !list.rows.length, ...only(context.allows, "operator", () => bulkAct(verb, list.whole, () => list.load())) }, `${capital(verb)} all…`);
+	const chips = () => {
+		const reasons = Object.entries(list.facets?.reasons ?? {}).slice(0, 8);
+		const chosen = valuesOf(list.filter, "reason");
+		return reasons.length > 0 && h("div.row.wrap", { role: "group", "aria-label": "Reasons" }, reasons.map(([reason, number]) => h("button.slim", { key: reason, "aria-pressed": String(chosen.includes(quote(reason))), onclick: () => bar.set(toggleValue(list.filter, "reason", quote(reason))) }, h("bdi", reason), " ", count(number, list.facets.counted))));
+	};
+	return {
+		...page,
+		title: "Dead letters",
+		bar: () => [all("replay"), h("span.wide-only", { key: "discard" }, all("discard"))],
+		view: () => [filter(), chips(), list.table(), list.bulkBar()],
+	};
 }

@@ -1,328 +1,226 @@
 // One job: its story, its life, what it started, its attempts, its log; input and output beside it.
 
-import { get, parse, post, Problem } from "../core/api.js";
-import { h } from "../core/dom.js";
-import { cents, count, countdown, moment, now, relative, span } from "../core/format.js";
-import { act, jobHref, VERBS } from "../core/jobs.js";
-import { life } from "../core/charts.js";
-import { url } from "../core/api.js";
-import { live, repeat, rests } from "../core/live.js";
-import { icon, mark, state } from "../core/marks.js";
-import { go, href } from "../core/router.js";
-import { confirm, copy, copyButton, dialog, json, only, panel, say, valueButtons } from "../core/ui.js";
-import { field, inputOf } from "./enqueue.js";
+import { act, ask, cents, copy, copyButton, count, countdown, download, follow, get, go, h, href, icon, inWords, jobHref, jobsOf, json, life, mark, moment, MOST, now, only, panel, parse, placedIcon, post, progressBar, relative, repeat, shortId, span, state, table, textOf, url, verbOf, VERBS } from "../core/kit.js";
+import { rerunDialog } from "./enqueue.js";
 
 const OUTCOMES = { succeeded: ["succeeded", "succeeded"], raised: ["failed", "failed"], dead: ["dead", "died"], crashed: ["dead", "crashed"], released: ["queued", "was given back"], snoozed: ["waiting", "snoozed"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"] };
-const LIFE = { wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate", hold: "Was held", sleep: "Slept", jobs: "Waits for its jobs", signal: "Waits for a signal" };
+const LIFE = { wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate", hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", other: "Waited for jobs, a signal or a time", budget: "Waited for its budget", ended: "Was ended" };
+const PLAIN = { queued: "It is queued.", running: "It runs.", succeeded: "It succeeded.", failed: "It failed, and is tried again.", dead: "It is dead.", waiting: "It waits.", cancelled: "It was cancelled." };
+const LIBRARY = /site-packages|lib\/python|windlass\/runtime/;
+const AGAIN = 2000; // milliseconds between two looks at the log of a job that runs
 
-const AGAIN = 5000; // milliseconds between two looks at a job that has ended
+const seconds = (from, to) => (new Date(to) - new Date(from)) / 1000;
+
+/** A traceback with own lines bold, frames of libraries folded until they are asked for, and the message last. */
+function traceback(error, whole, unfold) {
+	const lines = String(error.traceback ?? "").trimEnd().split("\n");
+	const shown = [];
+	let folded = 0;
+	let library = false;
+	for (const [n, line] of lines.slice(0, -1).entries()) {
+		if (/^\s*[\^~]+\s*$/.test(line)) continue;
+		if (/^\s*File "/.test(line)) {
+			library = LIBRARY.test(line);
+			if (library && !whole) folded += 1;
+		}
+		if (!library || whole) shown.push(h("span", { key: n, class: /^\s{4}/.test(line) && !library ? "own" : "" }, line, "\n"));
+	}
+	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", h("bdi", String(error.message).slice(0, 400))),
+		error.traceback && h("pre.small", shown, folded > 0 && h("button.plain.slim", unfold, `… ${folded} frames of libraries folded`), h("span.last", lines.at(-1))));
+}
+
+/** The jobs around a job as the server laid them out, left to right. */
+function graph(drawn, current) {
+	const [w, gap, height, rise] = [132, 40, 40, 12];
+	const nodes = drawn.nodes.map((node) => ({ ...node, left: node.x * (w + gap), top: node.y * (height + rise) }));
+	const at = new Map(nodes.map((node) => [node.key, node]));
+	const width = Math.max(...nodes.map((node) => node.left)) + w + 4;
+	const tall = Math.max(...nodes.map((node) => node.top)) + height + 4;
+	const edge = ([from, to], n) => {
+		const [a, b] = [at.get(from), at.get(to)];
+		const [x1, y1, x2, y2] = [a.left + w, a.top + height / 2, b.left, b.top + height / 2];
+		return h("path.link", { key: `e${n}`, d: `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}` });
+	};
+	const box = (node) => h("g.node", { key: node.key, class: [node.current ? "current" : "", node.id ? "opens" : "", `s-${node.state}`].join(" "), onclick: () => node.id && node.id !== current && go(jobHref(node.id)) },
+		h("rect", { x: node.left, y: node.top, width: w, height, rx: 6 }), placedIcon(node.state ?? "queued", node.left + 8, node.top + 12),
+		h("text.name", { x: node.left + 30, y: node.top + 17 }, String(node.name ?? node.type).slice(0, 16)),
+		h("text", { x: node.left + 30, y: node.top + 31 }, node.count > 1 ? `× ${count(node.count)}${node.dead ? `, ${node.dead} dead` : ""}` : (node.state ?? "")));
+	return h("div.scroll.body", h("svg", { width, height: tall, viewBox: `-2 -2 ${width} ${tall}`, role: "img", "aria-label": `${nodes.length} jobs as a graph` }, drawn.edges.filter((each) => each.every((key) => at.has(key))).map(edge), nodes.map(box)));
+}
 
 export async function open({ rest, draw, allows }) {
-  const id = rest[0];
-  let job = await get(`jobs/${id}`);
-  let details = null;
-  let story = null;
-  let gone = false;
-  let revealed = false;
-  let follows = true;
-  let frames = new Set();
-  const read = async () => {
-    [details, story] = await Promise.all([get(`jobs/${id}/details`).catch(() => null), get(`jobs/${id}/story`).catch(() => null)]);
-    draw();
-  };
-  read();
+	const id = rest[0];
+	let job = await get(`jobs/${id}`, { largest: MOST });
+	let details = null;
+	let story = null;
+	let gone = false;
+	let revealed = false;
+	let follows = true; // the log, until it is scrolled up
+	const frames = new Set();
 
-  let source = null;
-  let timer = null;
-  let missed = false; // something happened while paused
-  const follow = () => {
-    source = new EventSource(url(`jobs/${id}/events`));
-    const learn = (event) => {
-      if (live.paused) missed = true;
-      else if (!revealed) { job = parse(event.data); read(); }
-    };
-    source.addEventListener("job", learn);
-    source.addEventListener("result", () => source.close());
-    source.addEventListener("gone", () => { source.close(); lose(); });
-    source.onerror = () => {
-      source.close();
-      timer = setTimeout(async () => {
-        try {
-          job = await get(`jobs/${id}`);
-          follow();
-        } catch (problem) {
-          if (problem.status === 404) return lose();
-          follow();
-        }
-        draw();
-      }, 3000);
-    };
-  };
-  const lose = () => {
-    if (live.paused) { missed = true; return; }
-    gone = true;
-    draw();
-  };
-  follow();
-  const stays = rests({ rest: () => { clearTimeout(timer); source.close(); }, wake: () => changed() });
+	const tell = async () => {
+		[details, story] = await Promise.all(["details", "story"].map((part) => get(`jobs/${id}/${part}`).catch(() => null)));
+		draw();
+	};
+	const read = async () => {
+		if (revealed) return;
+		try {
+			job = await get(`jobs/${id}`, { largest: MOST });
+			gone = false;
+		} catch (problem) {
+			if (problem.status === 404) gone = true;
+		}
+		draw();
+		await tell();
+	};
+	tell();
+	// A list of one: its row says that something has changed, and then the whole job is read.
+	const version = (row) => row && [row.updated_at, row.state, JSON.stringify(row.progress)].join();
+	let seen = version(job);
+	const leave = follow("jobs", { filter: `id:${id}` }, (rows) => {
+		const known = seen;
+		seen = version(rows.get(id));
+		if (seen !== known) read();
+	});
+	const stop = repeat(() => job.state === "running" && read(), AGAIN);
 
-  const changed = async () => {
-    missed = false;
-    try {
-      job = await get(`jobs/${id}`);
-    } catch (problem) {
-      if (problem.status === 404) return lose();
-    }
-    clearTimeout(timer);
-    source?.close();
-    follow();
-    read();
-  };
-  const change = async (verb) => {
-    try {
-      if (await act(job, verb)) changed();
-    } catch (problem) {
-      gone = problem.status === 404;
-      if (gone) return draw();
-      changed(); // it had moved on
-      throw problem;
-    }
-  };
-  // The stream of a job ends with the job. Somebody may replay or discard it later.
-  const stop = repeat(async () => {
-    if (gone || revealed || (source?.readyState !== EventSource.CLOSED && !missed)) return;
-    const [row] = (await get("jobs", { filter: `id:${id}`, count: 1 })).jobs;
-    if (!row) lose();
-    else if (missed || row.state !== job.state || row.updated_at !== job.updated_at) changed();
-  }, AGAIN);
+	const change = async (verb) => {
+		if (!verb || !allows("operator")) return;
+		try {
+			if (await act(job, verb)) read();
+		} catch (problem) {
+			if (problem.status !== 404) {
+				read(); // it had moved on
+				throw problem;
+			}
+			gone = true;
+			draw();
+		}
+	};
+	const signal = async () => {
+		const sent = await ask({ title: "Send a signal", fields: [["name", "Name", details?.waits?.signal], ["value", "Value, as JSON", "null"]], button: "Send" }, async (typed) => {
+			let { value } = typed;
+			try { value = parse(value); } catch { /* it is text */ }
+			const answer = await post(`jobs/${id}/signal`, { name: typed.name, value });
+			return answer.sent ? "Sent." : "The job had a signal of this name already.";
+		});
+		if (sent) read();
+	};
+	const reveal = async () => {
+		job = await post(`jobs/${id}/reveal`);
+		revealed = true;
+		draw();
+	};
+	/** The job with its large values: they come when they are asked for. */
+	const whole = async () => {
+		if (Object.keys(job.left_out ?? {}).length) job = await get(`jobs/${id}`);
+		draw();
+		return job;
+	};
+	const rerun = async () => allows("operator") && rerunDialog(await whole(), read);
 
-  const signal = async () => {
-    const sure = await confirm({ title: "Send a signal", fields: [{ name: "name", label: "Name", value: details?.waits?.signal ?? "" }, { name: "value", label: "Value, as JSON", value: "null" }], button: "Send" });
-    if (!sure) return;
-    let value = sure.value;
-    try { value = parse(sure.value); } catch { /* it is text */ }
-    const answer = await post(`jobs/${id}/signal`, { name: sure.name, value });
-    say(answer.sent ? "Sent." : "The job had a signal of this name already.");
-    changed();
-  };
+	const buttons = () => [
+		h("button", { key: "edit", ...only(allows, "operator", rerun) }, icon("pen"), "Edit, run again…"),
+		job.state === "waiting" && h("button", { key: "signal", ...only(allows, "operator", signal) }, "Send signal…"),
+		VERBS[job.state].map(([verb, label, danger]) => h("button", { key: verb, class: danger ? "danger" : verb === "resume" ? "" : "primary", ...only(allows, "operator", () => change(verb)) }, label)),
+	];
 
-  const reveal = async () => {
-    job = await post(`jobs/${id}/reveal`);
-    revealed = true;
-    draw();
-  };
+	const lifePanel = () => {
+		const { total, parts, sums = {}, text } = story?.life ?? {};
+		return parts && h("section.panel", h("div.body",
+			h("div.row", h("strong", `${span(total / 1000)}${job.finished_at ? "" : " so far"}`), h("span.quiet.small.push", `since ${moment(job.created_at)}`)),
+			life(parts, job.state, text ?? ""),
+			h("div.row.wrap.sums", Object.entries(sums).filter(([, part]) => part > 0).map(([kind, part]) => h("div", { key: kind }, h("div.quiet.small", LIFE[kind] ?? kind), h("strong", span(part / 1000)))))));
+	};
 
-  const buttons = () => {
-    const who = only(allows, "operator");
-    const verbs = VERBS[job.state].map(([verb, label, danger]) => h("button.button", { key: verb, type: "button", class: danger ? "danger" : verb === "retry" || verb === "replay" ? "primary" : "", ...who, onclick: () => change(verb) }, label));
-    return [
-      h("button.button", { key: "edit", type: "button", ...who, onclick: () => rerunDialog(job, changed) }, icon("pen"), "Edit, run again…"),
-      job.state === "waiting" && h("button.button", { key: "signal", type: "button", ...who, onclick: signal }, "Send signal…"),
-      verbs,
-    ];
-  };
+	const attempts = () => {
+		const entry = (key, at, shape, text, more) => [h("div.when", { key: `${key}-w` }, moment(at), h("br"), relative(at)), h("div", { key: `${key}-i` }, mark(shape, shape, "", false)), h("div", { key: `${key}-t` }, text, more)];
+		const number = (attempt) => h("strong", `Attempt ${attempt} of ${job.max_attempts}`);
+		const made = (attempt) => {
+			const key = `${attempt.attempt}-${attempt.fence}`;
+			const [shape, word] = OUTCOMES[attempt.outcome] ?? ["queued", attempt.outcome];
+			const ran = attempt.finished_at && attempt.started_at ? ` after ${span(seconds(attempt.started_at, attempt.finished_at))}` : "";
+			return entry(key, attempt.started_at ?? attempt.finished_at, shape, [number(attempt.attempt), ` ${word}${ran}`, h("span.quiet", attempt.worker ? ` · fence ${attempt.fence}` : "")],
+				attempt.error?.type && traceback(attempt.error, frames.has(key), () => { frames.add(key); draw(); }));
+		};
+		return panel("Attempts", "newest first", h("div.steps-line",
+			job.state === "running" && job.started_at && entry("now", job.started_at, "running", [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`]),
+			[...(job.attempts ?? [])].reverse().map(made),
+			entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && h("span.quiet", " with key ", h("code", job.key))])));
+	};
 
-  const lifePanel = () => {
-    const parts = story?.life;
-    if (!parts) return null;
-    return h("section.panel", h("div.body",
-      h("div.row", h("strong", `${span(parts.total / 1000)}${job.finished_at ? "" : " so far"}`), h("span.quiet.small", { style: { "margin-left": "auto" } }, `since ${moment(job.created_at)}`)),
-      life(parts.parts, job.state, parts.text ?? ""),
-      h("div.row.wrap", { style: { gap: "24px", "margin-top": "8px" } }, Object.entries(parts.sums ?? {}).filter(([, seconds]) => seconds > 0).map(([kind, seconds]) => h("div", { key: kind }, h("div.quiet.small", LIFE[kind] ?? kind), h("strong", span(seconds / 1000)))))));
-  };
+	const logs = () => {
+		const lines = (job.attempts ?? []).flatMap((attempt) => (attempt.log ?? []).map((line) => ({ attempt: attempt.attempt, ...(typeof line === "string" ? { message: line } : line) })));
+		if (!lines.length) return null;
+		const text = lines.map((line) => `${line.at ?? ""} ${line.level ?? ""} ${line.message ?? ""}`).join("\n");
+		const scrolled = ({ target }) => { follows = target.scrollTop + target.clientHeight >= target.scrollHeight - 8; };
+		const made = (node) => new MutationObserver(() => { if (follows) node.scrollTop = node.scrollHeight; }).observe(node, { childList: true });
+		return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll: scrolled, made },
+			lines.map((line, n) => h("div", { key: n }, h("span.quiet", line.at ? moment(line.at) : `attempt ${line.attempt}`, " ", line.level ?? ""), " ", h("bdi", line.message ?? JSON.stringify(line))))), { side: copyButton(text, "Copy the log") });
+	};
 
-  const traceback = (error, key) => {
-    if (!error) return null;
-    const lines = String(error.traceback ?? "").trimEnd().split("\n");
-    const shown = lines.slice(0, -1);
-    const folded = [];
-    let hidden = 0;
-    for (let n = 0; n < shown.length; n += 1) {
-      if (/^\s*[\^~]+\s*$/.test(shown[n])) continue;
-      const library = /site-packages|lib\/python|windlass\/runtime/.test(shown[n]);
-      if (library && !frames.has(key)) {
-        hidden += 1;
-        while (n + 1 < shown.length && !/^\s*File "/.test(shown[n + 1])) n += 1;
-        continue;
-      }
-      folded.push(h("span", { key: n, class: /^\s{4}/.test(shown[n]) && !library ? "own" : "" }, shown[n], "\n"));
-    }
-    return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", h("bdi", String(error.message).slice(0, 400))),
-      error.traceback && h("pre.small", folded, hidden > 0 && h("button.button.plain.slim", { type: "button", onclick: () => { frames.add(key); draw(); } }, `… ${hidden} frames of libraries folded`), h("span.last", lines.at(-1))));
-  };
+	const links = () => {
+		const found = story?.links?.length ? story.links : (details?.links ?? []);
+		const drawn = story?.graph ?? story?.phases;
+		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
+		if (!found.length && !picture) return null;
+		const groups = (story?.groups ?? []).filter((group) => group.count > 1);
+		const line = (link) => [link.id, link.state ? state(link.state) : "—", h("a.name", { href: jobHref(link.id) }, h("bdi", link.name || link.type || link.id)), link.life ? life(link.life.parts, link.state, link.life.text ?? "") : h("span.quiet.small", link.id.slice(-12))];
+		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null, [picture, groups.length > 0 && h("p.body.second", groups.map((group) => `${group.name || group.type} × ${count(group.count)} ${group.state ?? ""}`).join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
+	};
 
-  const attempts = () => {
-    const made = [...(job.attempts ?? [])].reverse();
-    const entry = (key, at, shape, text, more) => [
-      h("div.when", { key: `${key}-w` }, moment(at), h("br"), relative(at)), h("div", { key: `${key}-i` }, h(`span.mark.s-${shape}`, icon(shape))), h("div", { key: `${key}-t` }, text, more)];
-    return panel("Attempts", "newest first", h("div.steps-line",
-      job.state === "running" && job.started_at && entry("now", job.started_at, "running", [h("strong", `Attempt ${job.attempt} of ${job.max_attempts}`), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`]),
-      made.map((attempt) => {
-        const [shape, word] = OUTCOMES[attempt.outcome] ?? ["queued", attempt.outcome];
-        const ran = attempt.finished_at && attempt.started_at ? (new Date(attempt.finished_at) - new Date(attempt.started_at)) / 1000 : null;
-        return entry(`${attempt.attempt}-${attempt.fence}`, attempt.started_at ?? attempt.finished_at, shape,
-          [h("strong", `Attempt ${attempt.attempt} of ${job.max_attempts}`), ` ${word}${ran === null ? "" : ` after ${span(ran)}`}`, h("span.quiet", attempt.worker ? ` · fence ${attempt.fence}` : "")],
-          attempt.error?.type && traceback(attempt.error, `${attempt.attempt}-${attempt.fence}`));
-      }),
-      entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && h("span.quiet", " with key ", h("code", job.key))])));
-  };
+	const facts = () => {
+		const other = (id) => h("a", { href: jobHref(id) }, id.slice(-12));
+		const known = {
+			Id: h("span.row", h("code.clip", job.id), copyButton(job.id, "Copy the id")),
+			Queue: [h("a", { href: jobsOf("queue", job.queue) }, h("bdi", job.queue)), job.pipeline && `, phase ${job.phase}`],
+			Tenant: h("bdi", job.tenant),
+			Priority: String(job.priority),
+			Limits: job.limits?.length > 0 && job.limits.map((key) => h("code", { key }, key, " ")),
+			Cost: job.cost_cents > 0 && cents(job.cost_cents),
+			Trace: job.trace && (job.trace_url ? h("a", { href: job.trace_url, rel: "noreferrer" }, h("code", job.trace)) : h("code", job.trace)),
+			Parent: job.parent && other(job.parent),
+			"Copy of": job.copied_from && other(job.copied_from),
+			Created: `${relative(job.created_at)}, ${moment(job.created_at)}`,
+		};
+		return h("section.panel", h("dl.facts.body", Object.entries(known).filter(([, value]) => value).map(([name, value]) => [h("dt", { key: name }, name), h("dd", { key: `${name}=` }, value)])));
+	};
 
-  const logs = () => {
-    const lines = (job.attempts ?? []).flatMap((attempt) => (attempt.log ?? []).map((line) => ({ ...(typeof line === "string" ? { message: line } : line), attempt: attempt.attempt })));
-    if (!lines.length) return null;
-    const text = lines.map((line) => `${line.at ?? ""} ${line.level ?? ""} ${line.message ?? ""}`).join("\n");
-    return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll: (event) => { const node = event.target; follows = node.scrollTop + node.clientHeight >= node.scrollHeight - 8; }, made: (node) => new MutationObserver(() => { if (follows) node.scrollTop = node.scrollHeight; }).observe(node, { childList: true }) },
-      lines.map((line, n) => h("div", { key: n }, h("span.quiet", line.at ? moment(line.at) : `attempt ${line.attempt}`), " ", h("span.quiet", line.level ?? ""), " ", h("bdi", line.message ?? JSON.stringify(line))))), { side: copyButton(text, "Copy the log") });
-  };
+	const copies = () => {
+		const lines = { CLI: `windlass jobs show ${id}`, Python: `app.find("${id}")`, curl: `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${id}`)}` };
+		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${job.type} --input '${JSON.stringify(job.input).replaceAll("'", "'\\''")}'`;
+		return panel("Copy as", null, h("div.body", Object.entries(lines).map(([name, text]) => h("div.copyline", { key: name }, h("span", name), h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`)))));
+	};
 
-  const graph = () => {
-    const drawn = story?.graph ?? story?.phases;
-    const nodes = drawn?.nodes ?? [];
-    if (nodes.length < 2) return null;
-    const [w, gap, height, rise] = [132, 40, 40, 12];
-    const x = (node) => node.x * (w + gap);
-    const y = (node) => node.y * (height + rise);
-    const at = new Map(nodes.map((node) => [node.key ?? node.id, node]));
-    const width = Math.max(...nodes.map(x)) + w;
-    const tall = Math.max(...nodes.map(y)) + height;
-    return h("div.scroll.body", h("svg", { width: width + 4, height: tall + 4, viewBox: `-2 -2 ${width + 4} ${tall + 4}`, role: "img", "aria-label": `${nodes.length} jobs as a graph` },
-      (drawn.edges ?? []).map(([from, to], n) => {
-        const [a, b] = [at.get(from), at.get(to)];
-        if (!a || !b) return null;
-        const [x1, y1, x2, y2] = [x(a) + w, y(a) + height / 2, x(b), y(b) + height / 2];
-        return h("path", { key: `e${n}`, class: "link", d: `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}` });
-      }),
-      nodes.map((node) => h("g.node", { key: node.key ?? node.id, class: node.current ? "current" : "", style: { cursor: node.id ? "pointer" : "default" }, onclick: () => node.id && node.id !== job.id && go(jobHref(node.id)) },
-        h("rect", { x: x(node), y: y(node), width: w, height, rx: 6 }),
-        h("g", { class: `s-${node.state}`, style: { color: "var(--tone)" } }, h("svg", { x: x(node) + 8, y: y(node) + 12, width: 16, height: 16, viewBox: "0 0 16 16" }, icon(node.state ?? "queued").kids)),
-        h("text", { x: x(node) + 30, y: y(node) + 17, "font-size": 12, fill: "var(--ink)" }, String(node.name ?? node.type).slice(0, 16)),
-        h("text", { x: x(node) + 30, y: y(node) + 31, "font-size": 11, fill: "var(--ink-3)" }, node.count > 1 ? `× ${count(node.count)}${node.dead ? `, ${node.dead} dead` : ""}` : (node.state ?? ""))))));
-  };
+	const value = (name, more) => {
+		const large = job.left_out?.[name];
+		const text = large ? "" : textOf(job[name]);
+		const save = async () => download(textOf((await whole())[name]), name);
+		const shown = large ? h("button", whole, `Show ${count(large)} characters`) : job[name] === null ? h("p.quiet", "None yet.") : json(job[name]);
+		return panel(name === "input" ? "Input" : "Output", more, h("div.body", shown), { side: [
+			job.redacted?.length > 0 && !revealed && allows("admin") && h("button.plain.slim", reveal, "Reveal"),
+			(large || text.length > MOST) && h("button.plain.slim", save, "Download"), !large && copyButton(text, `Copy the ${name}`)] });
+	};
 
-  const links = () => {
-    const found = story?.links?.length ? story.links : (details?.links ?? []);
-    const picture = graph();
-    if (!found.length && !picture) return null;
-    return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null, [picture, (story?.groups ?? []).filter((group) => group.count > 1).length > 0 && h("p.body.second", story.groups.filter((group) => group.count > 1).map((group) => `${group.name || group.type} × ${count(group.count)} ${group.state ?? ""}`).join(", ")), h("div.scroll", h("table", h("tbody", found.slice(0, 200).map((link) => h("tr.hoverable", { key: link.id ?? link.name }, h("td", link.state ? state(link.state) : "—"), h("td", link.id ? h("a.name", { href: jobHref(link.id) }, h("bdi", link.name || link.type || link.id)) : h("bdi", `${link.name} × ${count(link.count)}`)), h("td", { style: { width: "50%" } }, link.life && life(link.life.parts, link.state, link.life.text ?? ""), !link.life && h("span.quiet.small", link.id?.slice(-12)))))))) ]);
-  };
+	const audit = () => panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map((row) => h("p", { key: row.number }, h("span.quiet.small", moment(row.at)), ` ${inWords(row.action)}`, row.actor && [" by ", h("bdi", row.actor)], row.reason && [": ", h("bdi", row.reason)])) : h("p.quiet.small", "What operators do to it, and its end, is written here.")));
 
-  const facts = () => h("section.panel", h("dl.facts.body",
-    h("dt", "Id"), h("dd.row", h("code.clip", job.id), copyButton(job.id, "Copy the id")),
-    h("dt", "Queue"), h("dd", h("a", { href: href("jobs", { filter: `queue:${job.queue}` }) }, h("bdi", job.queue)), job.pipeline ? `, phase ${job.phase}` : ""),
-    h("dt", "Tenant"), h("dd", h("bdi", job.tenant)),
-    h("dt", "Priority"), h("dd", String(job.priority)),
-    job.limits?.length > 0 && [h("dt", "Limits"), h("dd", job.limits.map((key) => h("code", { key }, key, " ")))],
-    job.cost_cents > 0 && [h("dt", "Cost"), h("dd", cents(job.cost_cents))],
-    job.trace && [h("dt", "Trace"), h("dd", h("code", job.trace))],
-    job.parent && [h("dt", "Parent"), h("dd", h("a", { href: jobHref(job.parent) }, job.parent.slice(-12)))],
-    job.copied_from && [h("dt", "Copy of"), h("dd", h("a", { href: jobHref(job.copied_from) }, job.copied_from.slice(-12)))],
-    h("dt", "Created"), h("dd", `${relative(job.created_at)}, ${moment(job.created_at)}`)));
+	const progress = () => {
+		const { total, processed, failed } = job.progress ?? {};
+		return (total || processed) && h("div.row", h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`), total && progressBar(processed, total), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
+	};
 
-  const copies = () => {
-    const lines = [["CLI", `windlass jobs show ${job.id}`], ["Python", `app.find("${job.id}")`], ...(job.redacted?.length ? [] : [["Again", `windlass enqueue -a app.py ${job.type} --input '${JSON.stringify(job.input).replaceAll("'", "'\\''")}'`]]), ["curl", `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${job.id}`)}`]];
-    return panel("Copy as", null, h("div.body", lines.map(([name, text]) => h("div.copyline", { key: name }, h("span", name), h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`)))));
-  };
-
-  const value = (title, content, more) => panel(title, more, h("div.body", content), { side: [job.redacted?.length > 0 && !revealed && allows("admin") && h("button.button.plain.slim", { type: "button", onclick: reveal }, "Reveal"), valueButtons(title === "Input" ? job.input : job.output, title.toLowerCase())] });
-
-  const audit = () => panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map((row) => h("p", { key: row.number }, h("span.quiet.small", moment(row.at)), " ", row.action.toLowerCase().replaceAll("_", " "), row.actor ? [" by ", h("bdi", row.actor)] : "", row.reason ? [": ", h("bdi", row.reason)] : "")) : h("p.quiet.small", "What operators do to it, and its end, is written here.")));
-
-  const plainStory = () => {
-    if (story?.story) return story.story;
-    if (job.why) return job.why.text;
-    return { queued: "It is queued.", running: "It runs.", succeeded: "It succeeded.", failed: "It failed, and is tried again.", dead: "It is dead.", waiting: "It waits.", cancelled: "It was cancelled." }[job.state];
-  };
-
-  const progress = () => {
-    const { total, processed, failed } = job.progress ?? {};
-    if (!total && !processed) return null;
-    return h("div.row", h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`), total && h("span.bar.grow", { role: "progressbar", "aria-label": "Progress", "aria-valuenow": processed, "aria-valuemax": total }, h("span", { style: { width: `${Math.min(100, (100 * processed) / total)}%` } })), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
-  };
-
-  return {
-    title: job.type,
-    close: () => { stop(); stays(); clearTimeout(timer); source?.close(); },
-    keys: { r: () => VERBS[job.state].find(([verb]) => ["retry", "replay", "resume"].includes(verb)) && allows("operator") && change(VERBS[job.state].find(([verb]) => ["retry", "replay", "resume"].includes(verb))[0]), c: () => VERBS[job.state].some(([verb]) => verb === "cancel") && allows("operator") && change("cancel"), e: () => allows("operator") && rerunDialog(job, changed), y: () => copy(job.id, "Id copied"), Y: () => copy(`windlass jobs show ${job.id}`, "Command copied"), u: () => go(href("jobs")) },
-    view: () => [
-      gone && h("div.notice", { key: "gone" }, icon("cancelled"), h("strong", "This job is gone."), h("span.second", "It was discarded, or its history was deleted. What you see is what was known last.")),
-      h("div.row.wrap", { key: "head" }, state(job.state, { label: job.label, tinted: true }), h("h2.clip", { style: { "font-size": "18px" } }, h("bdi", job.type)), h("code.quiet", job.id.slice(-8)), h("span.row.wrap", { style: { "margin-left": "auto" } }, !gone && buttons())),
-      h("p.story", { key: "story" }, h("bdi", plainStory()), job.state === "failed" && [" Retries ", h("strong", countdown(job.run_at)), "."]),
-      progress(),
-      h("div.with-side.job", { key: "body" },
-        h("div.stack", lifePanel(), links(), attempts(), logs()),
-        h("div.stack", value("Input", json(job.input)), value("Output", job.output === null ? h("p.quiet", "None yet.") : json(job.output), details?.steps?.length ? `steps remembered: ${details.steps.length}` : null), facts(), copies(), audit())),
-    ],
-  };
+	return {
+		title: job.type,
+		close: () => { stop(); leave(); },
+		keys: { r: () => change(verbOf(job.state, "retry", "replay", "resume")), c: () => change(verbOf(job.state, "cancel")), e: rerun, y: () => copy(id, "Id copied"), Y: () => copy(`windlass jobs show ${id}`, "Command copied"), u: () => go(href("jobs")) },
+		view: () => [
+			gone && h("div.notice", { key: "gone" }, icon("cancelled"), h("strong", "This job is gone."), h("span.second", "It was discarded, or its history was deleted. What you see is what was known last.")),
+			h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", h("bdi", job.type)), h("code.quiet", shortId(id)), h("span.row.wrap.push", !gone && buttons())),
+			h("p.story", { key: "story" }, h("bdi", story?.story ?? job.why?.text ?? PLAIN[job.state]), job.state === "failed" && [" Retries ", h("strong", countdown(job.run_at)), "."]),
+			progress(),
+			h("div.with-side.job", { key: "body" },
+				h("div.stack", lifePanel(), links(), attempts(), logs()),
+				h("div.stack", value("input"), value("output", details?.steps?.length ? `steps remembered: ${details.steps.length}` : null), facts(), copies(), audit())),
+		],
+	};
 }
-
-/** Run a job again as a new one: a form from the type's hints, secrets kept unseen. */
-export async function rerunDialog(job, after) {
-  const { types } = await get("types");
-  const schema = types.find((each) => each.name === job.type)?.parameters;
-  const hidden = (job.redacted ?? []).filter((path) => path.startsWith("input."));
-  const values = {};
-  let text = JSON.stringify(job.input, null, 2);
-  for (const [name, value] of Object.entries(job.input ?? {})) values[name] = typeof value === "string" ? value : JSON.stringify(value);
-  const before = JSON.stringify(job.input);
-  let mistakes = {};
-  let problem = "";
-  let discard = false;
-  let checks = null;
-  const build = () => {
-    problem = "";
-    if (schema) {
-      const built = inputOf(schema, values);
-      mistakes = built.mistakes;
-      return Object.keys(mistakes).length ? null : built.input;
-    }
-    try {
-      return parse(text);
-    } catch (error) {
-      problem = `This is no JSON: ${error.message}`;
-      return null;
-    }
-  };
-  const hides = (input) => {
-    const same = JSON.stringify(input) === before;
-    if (hidden.length && !same && JSON.stringify(input).includes("[redacted]")) throw new Problem({ detail: `${hidden.join(", ")} is hidden: type its value, or leave the input as it is` }, 422);
-    return same;
-  };
-  const attempt = async (input, send, draw) => {
-    try {
-      return await send(hides(input));
-    } catch (refused) {
-      if (!(refused instanceof Problem)) throw refused;
-      const place = /(\w+)$/.exec(refused.path ?? "")?.[1];
-      if (place && schema?.properties?.[place]) mistakes = { [place]: refused.message };
-      else problem = refused.message;
-      draw();
-      return null;
-    }
-  };
-  const made = await dialog((close, draw) => h("form", { onsubmit: async (event) => {
-    event.preventDefault();
-    const input = build();
-    if (input === null) return draw();
-    const answer = await attempt(input, (same) => post(`jobs/${job.id}/rerun`, same ? { discard } : { input, discard }), draw);
-    if (answer) close(answer);
-  } },
-    h("h2", "Run again, as a new job"),
-    h("p.quiet.small", "Without a change it runs with the same input, hidden values included."),
-    schema ? h("div.stack", Object.entries(schema.properties ?? {}).map(([name, each]) => field(name, each, (schema.required ?? []).includes(name), values, draw, mistakes)))
-      : h("label.field", "Input", h("textarea", { value: text, oninput: (event) => { text = event.target.value; } })),
-    job.state === "dead" && h("label.row", h("input", { type: "checkbox", onchange: (event) => { discard = event.target.checked; } }), "Discard the dead one"),
-    checks && h("ul.checks", checks.map((check, n) => h("li", { key: n }, mark(check.ok ? "succeeded" : "failed", check.ok ? "check" : "alert", check.said, false), check.command && h("code.two", check.command)))),
-    problem && h("p.mistake", { role: "alert" }, problem),
-    h("div.buttons", h("button.button", { type: "button", onclick: () => close() }, "Back"),
-      h("button.button", { type: "button", onclick: async () => {
-        const input = build();
-        if (input !== null) checks = (await attempt(input, (same) => post(`jobs/${job.id}/dry-run`, same ? {} : { input }), draw))?.checks ?? null;
-        draw();
-      } }, "Dry run"),
-      h("button.button.primary", { type: "submit" }, "Run again"))), { wide: true });
-  if (!made) return;
-  say("Enqueued.");
-  after?.();
-  go(jobHref(made.id));
-}
-

@@ -1,0 +1,260 @@
+"""Prometheus metrics of one worker: a subscriber that counts, and a collector that Prometheus reads.
+
+Numbers are kept in plain dicts, and become metrics when they are asked for: what a job costs here is a few additions.
+Labels are bounded: beyond MOST_SERIES sets of queue, type, pipeline and phase, all further ones are counted as `other`.
+The worker's loop counts while a scrape reads on its own thread, so a scrape reads copies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from windlass.model.outcome import Ending
+from windlass.model.state import State
+from windlass.observe.endpoint import WorkerNow
+from windlass.observe.events import (
+    AttemptEnded,
+    JobChanged,
+    JobRefused,
+    JobsClaimed,
+    JobsReleased,
+    JobsRescued,
+    LeasesLost,
+)
+from windlass.observe.logs import count_lost_records, escape
+
+LABELS = ("queue", "type", "pipeline", "phase")
+MOST_SERIES = 200  # sets of labels; a set has about 40 lines in an answer
+MOST_PHASES = 100
+MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit
+OTHER = "other"
+BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0)  # seconds
+OUTCOMES = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.DEAD: "dead",
+    State.CANCELLED: "cancelled",
+    State.WAITING: "waiting",
+}
+QUEUED = {
+    Ending.SUCCEEDED: "advanced",
+    Ending.SNOOZED: "snoozed",
+    Ending.RELEASED: "released",
+    Ending.WAITING: "waiting",
+}
+
+Metrics = Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
+
+
+class Series:
+    """What is counted of one queue, type, pipeline and phase."""
+
+    __slots__ = ("outcomes", "retries", "run_seconds", "runs", "wait_seconds", "waits")
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.retries = 0  # ended attempts that were not the first of their job
+        self.runs = [0] * (len(BUCKETS) + 1)
+        self.waits = [0] * (len(BUCKETS) + 1)
+        self.run_seconds = self.wait_seconds = 0.0
+
+
+class MetricsSubscriber:
+    """Counts a worker's events: `registry` has them, and what `read` says of the worker now."""
+
+    def __init__(self, read: Callable[[], WorkerNow | None] = lambda: None) -> None:
+        self._read = read
+        self._series: dict[tuple[str, str, str, str], Series] = {}
+        self._ended: dict[UUID, AttemptEnded] = {}
+        self.totals: Counter[str] = Counter()
+        self.released: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._counting: dict[type, Callable[..., None]] = {
+            AttemptEnded: self._end,
+            JobChanged: self._change,
+            JobsClaimed: self._claim,
+            JobsReleased: self._release,
+            JobRefused: self._refuse,
+            LeasesLost: self._lose,
+            JobsRescued: self._rescue,
+        }
+        self.kinds = tuple(self._counting)
+        self.registry = CollectorRegistry()  # its own: that of the program may have anything
+        ProcessCollector(registry=self.registry)  # CPU, memory and open files of the process, from /proc
+        self.registry.register(_WorkerCollector(self))
+
+    def __call__(self, event: object) -> None:
+        self._counting[type(event)](event)
+
+    # Counting
+
+    def _end(self, end: AttemptEnded) -> None:
+        if end.ending is Ending.LOST:
+            self._count(end, "lost")
+            return
+        self._ended[end.job.id] = end
+        if len(self._ended) > MOST_UNCOMMITTED:
+            del self._ended[next(iter(self._ended))]
+
+    def _change(self, event: JobChanged) -> None:
+        end = self._ended.pop(event.id, None)
+        if end is not None:
+            state = event.state
+            known = "lost" if state is None else OUTCOMES.get(state) or QUEUED.get(end.ending, "queued")
+            self._count(end, known)
+
+    def _count(self, end: AttemptEnded, outcome: str) -> None:
+        job = end.job
+        key = (job.queue, job.type, job.pipeline or "", job.phase)
+        series = self._series.get(key)
+        if series is None:
+            series = self._make_series(key)
+        series.outcomes[outcome] += 1
+        series.retries += job.attempt > 1
+        series.run_seconds += end.elapsed
+        series.runs[bisect_left(BUCKETS, end.elapsed)] += 1
+        waited = end.wait
+        series.wait_seconds += waited
+        series.waits[bisect_left(BUCKETS, waited)] += 1
+        if end.ending is Ending.CRASHED:
+            self.totals["crashes"] += 1
+
+    def _make_series(self, key: tuple[str, str, str, str]) -> Series:
+        if len(self._series) >= MOST_SERIES:
+            key = (OTHER, OTHER, OTHER, OTHER)
+        return self._series.setdefault(key, Series())
+
+    def _claim(self, event: JobsClaimed) -> None:
+        self.totals["claims"] += 1
+        self.totals["claimed"] += event.got
+
+    def _release(self, event: JobsReleased) -> None:
+        self.released[event.reason.name.lower()] += event.jobs
+
+    def _refuse(self, event: JobRefused) -> None:
+        self.refused[event.reason] += 1
+
+    def _lose(self, event: LeasesLost) -> None:
+        self.totals["losses"] += 1
+        self.totals["lost_jobs"] += event.jobs
+        for end in self._ended.values():
+            self._count(end, "lost")
+        self._ended.clear()
+
+    def _rescue(self, event: JobsRescued) -> None:
+        self.totals["deaths"] += event.deaths
+        self.totals["rescued"] += event.rescued
+        self.totals["dead_after_crashes"] += event.dead_after_crashes
+
+    def series(self) -> list[tuple[list[str], Series]]:
+        """All series with their labels. A name may have any letter: it is written as in the log."""
+        return [([escape(name) for name in key], series) for key, series in self._series.copy().items()]
+
+    def now(self) -> WorkerNow | None:
+        return self._read()
+
+
+class _WorkerCollector(Collector):
+    """Makes metrics of the counts, for each scrape."""
+
+    def __init__(self, counts: MetricsSubscriber) -> None:
+        self._counts = counts
+
+    def collect(self) -> Metrics:
+        counts = self._counts
+        yield from self._attempts()
+        for name, about, key in TOTALS:
+            yield CounterMetricFamily(name, about, value=counts.totals[key])
+        yield _counter("windlass_jobs_released", "Jobs released before they started.", "reason", counts.released)
+        yield _counter("windlass_jobs_refused", "Claimed jobs that were not queued.", "reason", counts.refused)
+        yield CounterMetricFamily(
+            "windlass_log_records_lost",
+            "Records that no handler of the log wrote.",
+            value=count_lost_records(),
+        )
+        now = counts.now()
+        if now is not None:
+            yield from _present(now)
+
+    def _attempts(self) -> Metrics:
+        every = self._counts.series()
+        ended = CounterMetricFamily(
+            "windlass_attempts", "Attempts by their committed outcome.", labels=(*LABELS, "outcome")
+        )
+        retries = CounterMetricFamily(
+            "windlass_retries", "Ended attempts that were not the first of their job.", labels=LABELS
+        )
+        runs = HistogramMetricFamily("windlass_run_seconds", "How long attempts ran.", labels=LABELS)
+        waits = HistogramMetricFamily(
+            "windlass_wait_seconds", "From when a job was due to the start of its attempt.", labels=LABELS
+        )
+        for labels, series in every:
+            for outcome, count in series.outcomes.copy().items():
+                ended.add_metric([*labels, outcome], count)
+            retries.add_metric(labels, series.retries)
+            runs.add_metric(labels, _cumulated(series.runs), series.run_seconds)
+            waits.add_metric(labels, _cumulated(series.waits), series.wait_seconds)
+        yield from (ended, retries, runs, waits)
+
+
+TOTALS = (
+    ("windlass_claims", "Claims that the store answered.", "claims"),
+    ("windlass_jobs_claimed", "Jobs that claims brought.", "claimed"),
+    ("windlass_lease_losses", "Times that this worker lost all its leases.", "losses"),
+    ("windlass_leases_lost", "Jobs that were dropped then.", "lost_jobs"),
+    ("windlass_crashes", "Attempts whose child process died.", "crashes"),
+    ("windlass_worker_deaths", "Workers that a sweep of this worker marked dead.", "deaths"),
+    ("windlass_jobs_rescued", "Jobs of dead workers that a sweep of this worker made claimable.", "rescued"),
+    ("windlass_jobs_dead_after_crashes", "Jobs that such a sweep marked dead.", "dead_after_crashes"),
+)
+
+
+def _present(now: WorkerNow) -> Metrics:
+    """What a worker is doing now. Phases beyond MOST_PHASES are added up as `other`."""
+    processors = GaugeMetricFamily("windlass_processors", "Processors by state.", labels=("phase", "state"))
+    memory = GaugeMetricFamily("windlass_jobs_in_memory", "Claimed jobs that wait for a processor.", labels=("phase",))
+    states: Counter[tuple[str, str]] = Counter()
+    waiting: Counter[str] = Counter()
+    for place, pool in enumerate(now.pools):
+        phase = escape(pool.phase) if place < MOST_PHASES else OTHER
+        waiting[phase] += pool.waiting
+        for state in ("idle", "busy", "error"):
+            states[phase, state] += getattr(pool, state)
+    for (phase, state), count in states.items():
+        processors.add_metric([phase, state], count)
+    for phase, count in waiting.items():
+        memory.add_metric([phase], count)
+    yield from (processors, memory)
+    yield GaugeMetricFamily("windlass_leases_held", "Jobs that this worker holds.", value=now.held)
+    yield GaugeMetricFamily("windlass_ends_unwritten", "Ended attempts that wait for the store.", value=now.unwritten)
+    yield GaugeMetricFamily("windlass_ready", "1: the worker polled the store lately.", value=now.waits_for is None)
+    yield GaugeMetricFamily(
+        "windlass_loop_delay_seconds",
+        "The event loop's longest delay since the last scrape.",
+        value=now.loop_delay,
+    )
+    yield _counter("windlass_subscriber_failures", "Events that a subscriber failed at.", "subscriber", now.failures)
+    yield _counter("windlass_subscriber_slow", "Calls of a subscriber above one second.", "subscriber", now.slow)
+
+
+def _counter(name: str, about: str, label: str, counts: Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, about, labels=(label,))
+    for value, count in counts.copy().items():
+        family.add_metric([escape(value)], count)
+    return family
+
+
+def _cumulated(counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Buckets as Prometheus has them: each contains all smaller ones."""
+    total, buckets = 0, []
+    for bound, count in zip((*map(str, BUCKETS), "+Inf"), list(counts), strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets

@@ -1,0 +1,198 @@
+"""OpenTelemetry (the extra `otel`): an enqueue and each attempt are spans of one trace.
+
+    from windlass.observe.tracing import instrument
+    instrument(app)
+
+An enqueue is a PRODUCER span, and its context is stored with the job. An attempt is a CONSUMER span below it, current
+while the handler runs; a retry has a link to the attempt before, whose context stands in the job's `attempts`. Names
+are those of OpenTelemetry's conventions for messaging. Claims, polls and beats have no spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from windlass.model.job import Job, NewJob
+from windlass.model.outcome import Ending
+from windlass.model.trace import Traceparent, read_traceparent
+from windlass.observe.events import AttemptEnded
+from windlass.observe.instruments import Instrument, SendWatch, Watch
+from windlass.observe.scrub import Scrubber
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace as traces
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+except ImportError as error:
+    raise ImportError("tracing needs OpenTelemetry; install it with: pip install 'windlass[otel]'") from error
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from windlass.app import Windlass
+
+SYSTEM = "windlass"
+FAILED = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RETRY, Ending.DEAD})
+FLUSH_MILLISECONDS = 1_000  # a child process that ends has two seconds
+
+
+def instrument(app: Windlass, *, tracer_provider: TracerProvider | None = None) -> JobTracing:
+    """Trace the enqueues and attempts of a program: `instrument(app)`, at the top level of its module.
+
+    Spans go to `tracer_provider`, or to the one that OpenTelemetry has as the global one when a span begins.
+    """
+    tracing = JobTracing(Scrubber(app.settings.redact), tracer_provider)
+    app._registry.instruments.add(tracing)
+    return tracing
+
+
+class JobTracing(Instrument):
+    """Makes the spans of one program."""
+
+    name = "tracing with OpenTelemetry"
+
+    def __init__(self, scrubber: Scrubber, provider: TracerProvider | None = None) -> None:
+        self._scrubber = scrubber
+        self._provider = provider
+        self._tracer = traces.get_tracer("windlass", metadata.version("windlass"), provider)
+
+    def send(self, jobs: Sequence[NewJob], incoming: str | None) -> SendWatch:
+        """A span for the enqueue: below the current span, else below the span that the HTTP request names."""
+        queues = {job.queue for job in jobs}
+        attributes = _attributes("send", next(iter(queues)) if len(queues) == 1 else None)
+        if len(jobs) == 1:
+            attributes["messaging.message.id"] = str(jobs[0].id)
+            attributes["windlass.job.type"] = jobs[0].type
+        else:
+            attributes["messaging.batch.message_count"] = len(jobs)
+        parent = None if traces.get_current_span().get_span_context().is_valid else _remote(incoming)
+        span = self._tracer.start_span(_name(attributes), parent, SpanKind.PRODUCER, attributes)
+        return SendSpan(span, self._scrubber)
+
+    def begin(self, job: Job) -> Watch:
+        """A span for the attempt. It is current in the task of the attempt, and so in its handler."""
+        attributes = _attributes("process", job.queue)
+        attributes["messaging.message.id"] = str(job.id)
+        attributes["windlass.job.type"] = job.type
+        attributes["windlass.job.attempt"] = job.attempt
+        if job.pipeline is not None:
+            attributes["windlass.job.phase"] = job.phase
+        first, last = _earlier(job)
+        links = None if last is None else [Link(last)]
+        # Without a trace of the enqueue, the first attempt's trace is that of the job.
+        parent = _remote(job.trace) or (Context() if first is None else _below(first))
+        span = self._tracer.start_span(_name(attributes), parent, SpanKind.CONSUMER, attributes, links)
+        # Until the end of the attempt's task, which has a context of its own: nothing has to be detached.
+        contexts.attach(traces.set_span_in_context(span, Context()))
+        return AttemptSpan(span, self._scrubber)
+
+    def join(self, job: Job, trace: str | None) -> None:
+        """In a child process the worker's span is current, so that spans of the handler are below it."""
+        contexts.attach(_remote(trace) or Context())
+
+    def current(self) -> str | None:
+        return _spell(traces.get_current_span().get_span_context())
+
+    def flush(self) -> None:
+        flush = getattr(self._provider or traces.get_tracer_provider(), "force_flush", None)
+        if flush is not None:
+            flush(FLUSH_MILLISECONDS)
+
+
+class SendSpan(SendWatch):
+    """The span of an enqueue."""
+
+    def __init__(self, span: Span, scrubber: Scrubber) -> None:
+        self._span = span
+        self._scrubber = scrubber
+        self.trace = _spell(span.get_span_context())
+
+    def end(self, error: BaseException | None) -> None:
+        try:
+            if error is not None and self._span.is_recording():
+                kind = type(error).__qualname__
+                self._span.set_attribute("error.type", kind)
+                self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {self._scrubber.text(str(error))}"))
+        finally:
+            self._span.end()
+
+
+class AttemptSpan(Watch):
+    """The span of an attempt."""
+
+    def __init__(self, span: Span, scrubber: Scrubber) -> None:
+        self._span = span
+        self._scrubber = scrubber
+        self.trace = _spell(span.get_span_context())
+
+    def end(self, end: AttemptEnded) -> None:
+        try:
+            if self._span.is_recording():
+                self._span.set_attribute("windlass.job.ending", end.ending.value)
+                if end.ending in FAILED:
+                    self._record(end)
+        finally:
+            self._span.end()
+
+    def _record(self, end: AttemptEnded) -> None:
+        """The error, with the names that `record_exception` gives it, and without secrets."""
+        kind, hidden = end.error_type or end.ending.value, self._scrubber.failure(end.job, end.message, end.traceback)
+        attributes = {"exception.type": kind, "exception.message": hidden.message}
+        if hidden.traceback is not None:
+            attributes["exception.stacktrace"] = hidden.traceback
+        self._span.add_event("exception", attributes)
+        self._span.set_attribute("error.type", kind)
+        self._span.set_attribute("windlass.job.will_retry", end.will_retry)
+        self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {hidden.message}"))
+
+
+def _attributes(operation: str, queue: str | None) -> dict[str, str | int]:
+    """The names of OpenTelemetry's conventions for messaging."""
+    attributes: dict[str, str | int] = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.type": operation,
+        "messaging.operation.name": operation,
+    }
+    if queue is not None:
+        attributes["messaging.destination.name"] = queue
+    return attributes
+
+
+def _name(attributes: dict[str, str | int]) -> str:
+    """`send mail`; `send` alone for jobs of several queues."""
+    operation, queue = attributes["messaging.operation.name"], attributes.get("messaging.destination.name")
+    return f"{operation} {queue}" if queue is not None else str(operation)
+
+
+def _earlier(job: Job) -> tuple[SpanContext | None, SpanContext | None]:
+    """The spans of the first and the last recorded attempt. A first attempt has nothing to read."""
+    if job.attempts is None:
+        return None, None
+    known = [read for attempt in job.attempts_made() if (read := read_traceparent(attempt.trace)) is not None]
+    return (_span_context(known[0]), _span_context(known[-1])) if known else (None, None)
+
+
+def _remote(trace: str | None) -> Context | None:
+    """The context of a traceparent; None for a text that is none."""
+    read = read_traceparent(trace)
+    return None if read is None else _below(_span_context(read))
+
+
+def _below(span: SpanContext) -> Context:
+    return traces.set_span_in_context(NonRecordingSpan(span), Context())
+
+
+def _span_context(trace: Traceparent) -> SpanContext:
+    flags = TraceFlags(int(trace.flags, 16))
+    return SpanContext(int(trace.trace_id, 16), int(trace.span_id, 16), is_remote=True, trace_flags=flags)
+
+
+def _spell(span: SpanContext) -> str | None:
+    """The traceparent of a span; None where OpenTelemetry has no provider, and so no ids."""
+    if not span.is_valid:
+        return None
+    trace_id, span_id = traces.format_trace_id(span.trace_id), traces.format_span_id(span.span_id)
+    return str(Traceparent(trace_id, span_id, f"{span.trace_flags:02x}"))

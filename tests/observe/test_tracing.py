@@ -1,0 +1,387 @@
+"""OpenTelemetry: one trace from the enqueue through every attempt to the children."""
+
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+
+from web.rig import serving
+from windlass import Context, JobType, NamedCall, SyncContext, Windlass, fixed
+from windlass.client import Client
+from windlass.errors import ConfigError, JobUnsuccessful
+from windlass.observe.instruments import Instruments
+from windlass.observe.tracing import instrument
+
+from . import traced_program
+from .tracing_rig import (
+    CANARY,
+    PATIENCE,
+    PLACES,
+    Spans,
+    UnreachableCollector,
+    empty_database,
+    eventually,
+    ids,
+    make_app,
+    parent,
+    spell,
+    value,
+)
+
+REQUEST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(params=PLACES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with empty_database(request.param, tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncIterator[Windlass]:
+    app = make_app(url)
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+def spans(app: Windlass) -> Spans:
+    spans = Spans()
+    instrument(app, tracer_provider=spans.provider)
+    return spans
+
+
+def declare_orders(app: Windlass) -> None:
+    @app.job(queue="parts")
+    def part(n: int) -> int:
+        return n
+
+    @app.job(queue="orders", max_attempts=4, retry=fixed(0))
+    async def order(ctx: Context, n: int) -> int:
+        if ctx.job.attempt < 3:
+            raise ConnectionError(f"attempt {ctx.job.attempt} fails")
+        await part.aenqueue(2)
+        ctx.spawn("part", part.call(n))
+        return n
+
+
+async def test_one_trace_leads_from_a_request_through_two_failed_attempts_to_the_children(
+    app: Windlass, spans: Spans
+) -> None:
+    declare_orders(app)
+    async with serving(app, local=True) as served:
+        answer = await served.client(traceparent=REQUEST).post("/jobs", json={"type": "order", "input": {"n": 1}})
+        job = await app.afind(answer.json()["id"])
+        async with app.worker():
+            assert await job.aresult(timeout=PATIENCE) == 1
+            record = await job.arecord()
+            document = (await served.client().get(f"/jobs/{job.id}")).json()
+            await eventually(lambda: spans.named("process parts"), lambda found: len(found) == 2)
+
+    (sent,), attempts = spans.named("send orders"), spans.named("process orders")
+    assert {ids(span)[0] for span in spans.ended} == {REQUEST.split("-")[1]}
+    assert (sent.kind, parent(sent)) == (SpanKind.PRODUCER, REQUEST.split("-")[2])
+    assert record.trace == document["trace"] == spell(sent)
+    # Each attempt is below the enqueue, and has a link to the attempt before.
+    assert [span.kind for span in attempts] == [SpanKind.CONSUMER] * 3
+    assert [parent(span) for span in attempts] == [ids(sent)[1]] * 3
+    assert [value(span, "windlass.job.ending") for span in attempts] == ["raised", "raised", "succeeded"]
+    first, second, third = (ids(span)[1] for span in attempts)
+    assert [[f"{link.context.span_id:016x}" for link in span.links] for span in attempts] == [[], [first], [second]]
+    assert [attempt.trace for attempt in record.attempts_made()] == [spell(attempts[0]), spell(attempts[1])]
+    # One part was enqueued by the handler, and one was spawned: each time the handler's span is above it.
+    (enqueued,) = spans.named("send parts")
+    assert parent(enqueued) == third
+    assert {parent(span) for span in spans.named("process parts")} == {ids(enqueued)[1], third}
+    assert len(spans.ended) == 1 + 3 + 1 + 2  # no span of a claim, a poll or a beat
+
+
+async def test_spans_have_the_names_of_the_conventions(app: Windlass, spans: Spans) -> None:
+    @app.job(queue="mail", max_attempts=1)
+    async def send() -> None:
+        raise ConnectionError("refused")
+
+    async with app.worker():
+        job = await send.aenqueue()
+        with pytest.raises(JobUnsuccessful):
+            await job.aresult(timeout=PATIENCE)
+
+    (sent,), (process,) = spans.named("send mail"), spans.named("process mail")
+    shared = {"messaging.system": "windlass", "messaging.destination.name": "mail", "messaging.message.id": str(job.id)}
+    assert dict(sent.attributes or {}) == {
+        **shared,
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "send",
+        "windlass.job.type": "send",
+    }
+    assert dict(process.attributes or {}) == {
+        **shared,
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "windlass.job.type": "send",
+        "windlass.job.attempt": 1,
+        "windlass.job.ending": "raised",
+        "windlass.job.will_retry": False,
+        "error.type": "ConnectionError",
+    }
+    assert (process.status.status_code, process.status.description) == (StatusCode.ERROR, "ConnectionError: refused")
+    (event,) = process.events
+    assert event.name == "exception"
+    assert event.attributes is not None
+    assert "ConnectionError: refused" in str(event.attributes["exception.stacktrace"])
+
+
+async def test_a_batch_has_one_span_that_all_its_jobs_continue(app: Windlass, spans: Spans) -> None:
+    @app.job
+    def add(n: int) -> int:
+        return n
+
+    async with app.worker():
+        for job in await app.aenqueue_many(add.call(n) for n in range(20)):
+            await job.aresult(timeout=PATIENCE)
+
+    (sent,) = spans.named("send default")
+    assert value(sent, "messaging.batch.message_count") == 20
+    assert {parent(span) for span in spans.named("process default")} == {ids(sent)[1]}
+    assert len(spans.named("process default")) == 20
+
+
+async def test_attempts_of_a_job_without_a_trace_share_one(app: Windlass, spans: Spans) -> None:
+    async def untraced() -> None: ...
+
+    @app.job(max_attempts=3, retry=fixed(0))
+    async def flaky(ctx: Context) -> None:
+        if ctx.job.attempt < 3:
+            raise ValueError("no")
+
+    other = make_app(app.settings.url)  # a program that is not traced, as the tick of a schedule is not
+    other.job(type="flaky")(untraced)
+    (job,) = await other.aenqueue_named([NamedCall("flaky", {}, {"max_attempts": 3})])
+    await other.aclose()
+    async with app.worker():
+        await (await app.afind(job.id)).aresult(timeout=PATIENCE)
+
+    attempts = spans.named("process default")
+    first = ids(attempts[0])[1]
+    assert len({ids(span)[0] for span in attempts}) == 1
+    assert [parent(span) for span in attempts] == [None, first, first]
+    assert [len(span.links) for span in attempts] == [0, 1, 1]
+
+
+@pytest.fixture
+async def program(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Spans]:
+    """The traced program on this story's database; the worker's own spans stay in memory."""
+    spans, registry = Spans(), traced_program.app._registry
+    monkeypatch.setenv("WINDLASS_TEST_SPANS", str(tmp_path / "spans"))
+    monkeypatch.setattr(registry, "instruments", Instruments())
+    instrument(traced_program.app, tracer_provider=spans.provider)
+    settings = traced_program.app.settings.with_(url=url, poll=0.1, grace=5.0, cancel_grace=0.2)
+    client = Client(settings, traced_program.app.clock, registry.instruments)
+    monkeypatch.setattr(traced_program.app, "settings", settings)
+    monkeypatch.setattr(traced_program.app, "_client", client)
+    yield spans
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        traced_program.coroutine,
+        traced_program.thread,
+        traced_program.process,
+        traced_program.coroutine_in_a_process,
+    ],
+)
+async def test_the_span_is_current_in_every_isolation(
+    program: Spans, tmp_path: Path, kind: JobType[[], list[str]]
+) -> None:
+    async with traced_program.app.worker():
+        seen = await (await kind.aenqueue()).aresult(timeout=PATIENCE)
+    traced_program.provider.force_flush()
+
+    (attempt,) = program.named("process default")
+    assert seen == list(ids(attempt))
+    # The child flushed what its handler traced before it ended.
+    assert (tmp_path / "spans").read_text() == f"inside {seen[0]} {seen[1]}\n"
+
+
+async def test_a_child_process_passes_the_trace_on_to_a_retry_and_to_children(program: Spans) -> None:
+    async with traced_program.app.worker():
+        job = await traced_program.parent_in_a_process.aenqueue()
+        spawned = await job.aresult(timeout=PATIENCE)
+        child = await (await traced_program.app.afind(spawned)).arecord()
+
+    (sent,), attempts = program.named("send default"), program.named("process default")
+    first, second, *_ = attempts
+    assert {ids(span)[0] for span in attempts} == {ids(sent)[0]}
+    assert [f"{link.context.span_id:016x}" for link in second.links] == [ids(first)[1]]
+    assert child.trace == spell(second)
+
+
+async def test_a_handlers_context_does_not_reach_the_next_job(app: Windlass) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    @app.job
+    async def look() -> str:
+        seen = variable.get()
+        variable.set("set by another job")
+        return seen
+
+    async with app.worker(concurrency=1):
+        jobs = await app.aenqueue_many(look.call() for _ in range(5))
+        assert {await job.aresult(timeout=PATIENCE) for job in jobs} == {"unset"}
+
+
+async def test_no_span_has_a_secret(app: Windlass, spans: Spans) -> None:
+    @app.job(max_attempts=1)
+    async def log_in(user: str, password: str, email: str) -> None:
+        raise ConnectionError(f"{user} with {password} at https://a.example/x?key={CANARY} for {email}")
+
+    @app.job(max_attempts=1)
+    def call(headers: dict[str, str]) -> None:
+        raise ValueError(f"refused: {headers}")
+
+    async with app.worker():
+        jobs = [
+            await log_in.aenqueue("ann", CANARY, f"{CANARY}@example.org"),
+            await call.aenqueue({"Authorization": f"Bearer {CANARY}"}),
+            await call.aenqueue({"Authorization": CANARY, "padding": "x" * 100_000}),
+        ]
+        for job in jobs:
+            with pytest.raises(JobUnsuccessful):
+                await job.aresult(timeout=PATIENCE)
+
+    assert len(spans.named("process default")) == 3
+    assert CANARY not in spans.text()
+    assert "https://a.example/x?[removed]" in spans.text()
+
+
+async def test_jobs_go_on_while_the_collector_is_unreachable(app: Windlass) -> None:
+    collector = UnreachableCollector()
+    instrument(app, tracer_provider=Spans(collector).provider)
+
+    @app.job
+    def add(n: int) -> int:
+        return n
+
+    async with app.worker():
+        jobs = await app.aenqueue_many(add.call(n) for n in range(20))
+        assert [await job.aresult(timeout=PATIENCE) for job in jobs] == list(range(20))
+
+    assert collector.tries == 1 + 20
+
+
+async def test_a_broken_tracer_fails_no_job_and_is_logged_once(
+    app: Windlass, spans: Spans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracing = instrument(app, tracer_provider=spans.provider)
+
+    def break_down(*args: Any, **options: Any) -> Any:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(tracing._tracer, "start_span", break_down)
+
+    @app.job
+    def add(ctx: SyncContext, n: int) -> int:
+        return n
+
+    async with app.worker():
+        jobs = [await add.aenqueue(n) for n in range(5)]
+        assert [await job.aresult(timeout=PATIENCE) for job in jobs] == list(range(5))
+
+    assert app._registry.instruments.failures == {"tracing with OpenTelemetry": 10}
+    assert len([record for record in caplog.records if "tracing with OpenTelemetry failed" in record.message]) == 1
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "00-abc",
+        "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        f"00-{'0' * 32}-b7ad6b7169203331-01",
+        "é",
+    ],
+)
+async def test_a_header_in_another_form_is_left_out(app: Windlass, header: str) -> None:
+    declare_orders(app)
+    async with serving(app, local=True) as served:
+        headers = [(b"traceparent", header.encode("latin-1"))]
+        answer = await served.client().post("/jobs", json={"type": "part", "input": {"n": 1}}, headers=headers)
+        assert answer.status_code == 202
+        assert (await (await app.afind(answer.json()["id"])).arecord()).trace is None
+
+
+async def test_the_trace_of_a_request_is_kept_without_opentelemetry(app: Windlass) -> None:
+    declare_orders(app)
+    async with serving(app, local=True) as served:
+        answer = await served.client(traceparent=REQUEST).post("/jobs", json={"type": "part", "input": {"n": 1}})
+
+        assert (await (await app.afind(answer.json()["id"])).arecord()).trace == REQUEST
+
+
+async def test_a_job_has_a_link_to_its_trace_where_the_setting_names_the_place(url: str) -> None:
+    app = make_app(url, trace_url="https://jaeger.example/trace/{trace_id}")
+    declare_orders(app)
+    async with serving(app, local=True) as served:
+        client, body = served.client(), {"type": "part", "input": {"n": 1}}
+        traced = (await client.post("/jobs", json=body, headers={"traceparent": REQUEST})).json()["id"]
+        other = (await client.post("/jobs", json=body)).json()["id"]
+        links = [(await client.get(f"/jobs/{id}")).json()["trace_url"] for id in (traced, other)]
+    await app.aclose()
+
+    assert links == ["https://jaeger.example/trace/0af7651916cd43dd8448eb211c80319c", None]
+
+
+@pytest.mark.parametrize("wrong", ["javascript:alert('{trace_id}')", "https://jaeger.example/trace"])
+def test_a_link_to_traces_is_an_address_with_a_place_for_the_id(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="http"):
+        Windlass("sqlite:///unused.db", trace_url=wrong)
+
+
+WITHOUT = """
+import asyncio, importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("opentelemetry", "sentry_sdk"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from windlass import Windlass
+
+app = Windlass(sys.argv[1], poll="100ms")
+
+@app.job
+def add(a: int, b: int) -> int:
+    return a + b
+
+async def main():
+    async with app.worker():
+        return await (await add.aenqueue(2, 3)).aresult(timeout=60)
+
+print(asyncio.run(main()), [name for name in sys.modules if name.startswith(("opentelemetry", "sentry"))])
+for module in ("tracing", "sentry"):
+    try:
+        __import__(f"windlass.observe.{module}")
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_without_the_extras_nothing_is_imported_and_jobs_run(tmp_path: Path) -> None:
+    with empty_database("sqlite", tmp_path) as url:
+        ran = subprocess.run([sys.executable, "-c", WITHOUT, url], capture_output=True, text=True, timeout=PATIENCE)
+
+    assert ran.stdout.splitlines() == [
+        "5 []",
+        "tracing needs OpenTelemetry; install it with: pip install 'windlass[otel]'",
+        "the capture needs Sentry's SDK; install it with: pip install 'windlass[sentry]'",
+    ], ran.stderr
