@@ -20,7 +20,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads demo clean
+.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads bench-broker demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,12 @@ bench-limits: install ## Measure what limits cost, on a private PostgreSQL that 
 
 bench-reads: install ## Measure what lists cost with a million jobs, on a private PostgreSQL; ARGS goes to it.
 	$(WITH_POSTGRES) -- $(BIN)/python benchmarks/reads.py $(ARGS)
+
+bench-broker: install ## Measure Windlass beside Celery on a private RabbitMQ; Celery goes into a temporary environment.
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" && \
+	"$$folder/bin/pip" install --quiet celery && \
+	$(BIN)/python tools/with_rabbitmq.py -- $(WITH_POSTGRES) --durable -- \
+	$(BIN)/python benchmarks/broker.py --celery "$$folder/bin" $(ARGS)
 
 demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; with its dashboard; it needs no PostgreSQL.
 	$(BIN)/windlass demo $(ARGS)

@@ -10,11 +10,12 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import evidence
+import private_server
 import servers
-import with_postgres
 from windlass.testing.databases import drop_databases
 
 ROOT = Path(__file__).parent
@@ -38,10 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "redis: needs the Redis server; set by the fixtures that a test asks for")
     config.addinivalue_line("markers", "slow: starts processes or waits for real time; `make test-fast` leaves it out")
     config.addinivalue_line("markers", "long: grows with WINDLASS_TEST_SCALE; `make test-long` runs it large")
+    hypothesis.settings.register_profile("windlass", deadline=None)  # on a busy machine an example may take long
+    hypothesis.settings.load_profile("windlass")
     hear_ctrl_c()
     config.stash[running] = stack = ExitStack()
     if WORKER not in os.environ:
-        directory = stack.enter_context(with_postgres.private_directory(None, memory=True))
+        directory = stack.enter_context(private_server.private_directory(None, memory=True))
         directory.chmod(0o711)  # the server's account passes through
         os.environ["TMPDIR"] = str(directory)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process that a test starts compiles the package again

@@ -32,17 +32,6 @@ ENVIRONMENT = dict(os.environ)  # read now: some stories take every WINDLASS_* o
 
 
 @contextmanager
-def _postgres() -> Iterator[str]:
-    binaries = with_postgres.find_binaries() or with_postgres.install_binaries()
-    account = with_postgres.server_account()
-    with (
-        with_postgres.private_directory(account, memory=True) as directory,
-        with_postgres.PrivateServer(binaries, directory, account, durable=False) as url,
-    ):
-        yield url
-
-
-@contextmanager
 def _browser() -> Iterator[str]:
     with with_browser.PrivateBrowser() as url:
         yield url
@@ -61,7 +50,7 @@ def _redis() -> Iterator[str]:
 
 
 STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
-    "postgres": _postgres,
+    "postgres": with_postgres.private_postgres,
     "browser": _browser,
     "amqp": _rabbitmq,
     "redis": _redis,

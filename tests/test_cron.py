@@ -242,7 +242,7 @@ def test_one_time_has_thirty_seconds_of_grace_and_no_tick_after() -> None:
     assert (late.fire, late.caught, late.missed) == ((NOON,), NOON, ())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(timings, moments, st.sampled_from(CatchUp), st.integers(0, 1_500), st.floats(0, 0.99))
 def test_every_tick_is_fired_or_recorded_once_page_by_page(
     timing: Timing, base: datetime, policy: CatchUp, count: int, part: float

@@ -101,7 +101,7 @@ def test_nothing_is_laid_out_as_nothing() -> None:
     assert lay_out([], []) == JobGraph(nodes=(), edges=(), width=0, height=0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 90), st.lists(st.tuples(st.integers(0, 89), st.integers(0, 89)), max_size=200))
 def test_every_graph_has_distinct_places_and_edges_that_go_right(size: int, pairs: list[tuple[int, int]]) -> None:
     given_nodes = [GraphNode(key=str(n), name=f"{'abc'[n % 3]}[{n}]", type="abc"[n % 3]) for n in range(size)]

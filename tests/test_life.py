@@ -267,7 +267,7 @@ any_job = st.builds(
 any_reason = st.none() | st.sampled_from(WaitKind).map(why)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(any_job, moments, any_reason)
 def test_the_parts_of_every_life_add_up_and_none_is_negative(
     row: Job, now: datetime, reason: WaitReason | None

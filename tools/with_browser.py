@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from with_postgres import UnavailableError, install_package, private_directory, spawn
+from private_server import UnavailableError, install_package, private_directory, spawn
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

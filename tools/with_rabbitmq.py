@@ -14,19 +14,24 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from with_postgres import StoppedError, UnavailableError, hold_signals, install_package, private_directory, run, spawn
-from with_redis import free_port, no_service
+from private_server import (
+    UnavailableError,
+    free_port,
+    install_package,
+    private_directory,
+    run_with,
+    spawn,
+    wait_until_ready,
+)
 
 URL_VARIABLE = "WINDLASS_TEST_AMQP_URL"
 PACKAGE = "rabbitmq-server"
@@ -34,7 +39,6 @@ PROGRAMS = Path("/usr/lib/rabbitmq/bin")  # those on the PATH are Debian's, and 
 USER, PASSWORD = "windlass", "windlass"
 START_LIMIT = 120.0  # seconds until a server must answer
 STOP_LIMIT = 15.0  # seconds for a shutdown, then SIGKILL
-LOG_TAIL = 30  # last lines of the log that an error message shows
 
 # Erlang's threads wait for work by spinning, which takes the cores from the tests.
 ERLANG = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
@@ -46,38 +50,31 @@ log.console = true
 log.console.level = warning
 log.file = false
 """
+CONFIGURATION_OF_TLS = """\
+listeners.ssl.1 = 127.0.0.1:{port}
+ssl_options.certfile = {tls}/cert.pem
+ssl_options.keyfile = {tls}/key.pem
+ssl_options.verify = verify_none
+ssl_options.fail_if_no_peer_cert = false
+"""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run a command with a private RabbitMQ server.")
     parser.add_argument("command", nargs="+", help="the command and its arguments, after --")
-    arguments = parser.parse_args()
-    if shutil.which(arguments.command[0]) is None:
-        return print_error(f"{arguments.command[0]}: command not found", code=127)
-    if os.environ.get(URL_VARIABLE):
-        os.execvp(arguments.command[0], arguments.command)
-    if sys.platform != "linux":
-        return print_error(f"A private RabbitMQ needs Linux; set {URL_VARIABLE}.", code=os.EX_UNAVAILABLE)
-    hold_signals()
-    try:
+
+    @contextmanager
+    def start() -> Iterator[str]:
         with private_rabbitmq() as server:
-            return run(arguments.command, server.url, variable=URL_VARIABLE)
-    except UnavailableError as problem:
-        return print_error(str(problem), code=os.EX_UNAVAILABLE)
-    except StoppedError as stopped:
-        return print_error(str(stopped), code=128 + stopped.signum)
+            yield server.url
 
-
-def print_error(message: str, *, code: int) -> int:
-    print(f"with_rabbitmq: {message}", file=sys.stderr)
-    return code
+    return run_with(start, parser.parse_args().command, variable=URL_VARIABLE, what="RabbitMQ")
 
 
 def find_programs() -> Path:
     """The directory of the server's programs; Debian's package is installed where it is missing."""
     if not (PROGRAMS / "rabbitmq-server").exists():
-        with no_service():
-            install_package(PACKAGE, "A RabbitMQ server", f"the tests need one, or {URL_VARIABLE}")
+        install_package(PACKAGE, "A RabbitMQ server", f"the tests need one, or {URL_VARIABLE}")
     if not (PROGRAMS / "rabbitmq-server").exists():
         raise UnavailableError(f"The package {PACKAGE} is installed, but it contains no server.")
     return PROGRAMS
@@ -89,13 +86,13 @@ def server_account() -> pwd.struct_passwd | None:
 
 
 @contextmanager
-def private_rabbitmq() -> Iterator[RabbitServer]:
-    """A running server in a directory of its own."""
+def private_rabbitmq(*, tls: Path | None = None) -> Iterator[RabbitServer]:
+    """A running server in a directory of its own; `tls`: a directory with cert.pem and key.pem."""
     programs = find_programs()
     account = server_account()
     with (
         private_directory(account, memory=True) as directory,
-        RabbitServer(programs, directory, account) as server,
+        RabbitServer(programs, directory, account, tls=tls) as server,
     ):
         yield server
 
@@ -103,7 +100,9 @@ def private_rabbitmq() -> Iterator[RabbitServer]:
 class RabbitServer:
     """One node on 127.0.0.1. Entering starts it, leaving stops it; it keeps ports and files when it starts again."""
 
-    def __init__(self, programs: Path, directory: Path, account: pwd.struct_passwd | None) -> None:
+    def __init__(
+        self, programs: Path, directory: Path, account: pwd.struct_passwd | None, *, tls: Path | None = None
+    ) -> None:
         self._programs = programs
         self._directory = directory
         self._account = account
@@ -111,6 +110,11 @@ class RabbitServer:
         self.port, ports, mapper = free_port(), free_port(), free_port()
         self.url = f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}"
         self._mapper_port = mapper
+        self._configuration = CONFIGURATION
+        if tls is not None:
+            tls_port = free_port()
+            self.tls_url = f"amqps://{USER}:{PASSWORD}@127.0.0.1:{tls_port}"
+            self._configuration += CONFIGURATION_OF_TLS.format(port=tls_port, tls=tls)
         inherited = ("RABBITMQ", "ERL_", "ERLANG")  # meant for other nodes
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(inherited)},
@@ -134,7 +138,7 @@ class RabbitServer:
         }
 
     def __enter__(self) -> RabbitServer:
-        (self._directory / "rabbitmq.conf").write_text(CONFIGURATION)
+        (self._directory / "rabbitmq.conf").write_text(self._configuration)
         (self._directory / "enabled_plugins").write_text("[].\n")
         # Erlang would start the mapper as a daemon that outlives the server: so it is there before the server looks.
         self._mapper = self._spawn("epmd", "-port", str(self._mapper_port), "-address", "127.0.0.1")
@@ -155,13 +159,7 @@ class RabbitServer:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         self._server = self._spawn(str(self._programs / "rabbitmq-server"))
-        ends = time.monotonic() + START_LIMIT
-        while not self._answers():
-            if self._server.poll() is not None:
-                raise UnavailableError(self._with_log("the server did not start"))
-            if time.monotonic() > ends:
-                raise UnavailableError(self._with_log(f"the server was not ready after {START_LIMIT:.0f} s"))
-            time.sleep(0.05)
+        wait_until_ready(self._answers, self._server, limit=START_LIMIT, log=self._log)
 
     def stop(self) -> None:
         """Shut the server down; after a while, kill it."""
@@ -220,10 +218,6 @@ class RabbitServer:
                 death_signal=signal.SIGTERM,  # the script that starts the server passes it on
                 own_session=True,
             )
-
-    def _with_log(self, message: str) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-LOG_TAIL:]
-        return "\n    ".join([f"{message}; its log ends with:", *lines])
 
 
 if __name__ == "__main__":

@@ -19,19 +19,24 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from with_postgres import StoppedError, UnavailableError, hold_signals, install_package, private_directory, run, spawn
+from private_server import (
+    STOP_LIMIT,
+    UnavailableError,
+    free_port,
+    install_package,
+    private_directory,
+    run_with,
+    spawn,
+    wait_until_ready,
+)
 
 URL_VARIABLE = "WINDLASS_TEST_REDIS_URL"
 START_LIMIT = 60.0  # seconds until a server must answer
-STOP_LIMIT = 10.0  # seconds for a shutdown, then SIGKILL
-LOG_TAIL = 30  # last lines of the log that an error message shows
 DATABASES = 1000  # stories that share one server take a database each
-POLICY = Path("/usr/sbin/policy-rc.d")  # Debian asks this program before it starts a service
 
 
 def main() -> int:
@@ -39,50 +44,23 @@ def main() -> int:
     parser.add_argument("--durable", action="store_true", help="keep an append-only file")
     parser.add_argument("command", nargs="+", help="the command and its arguments, after --")
     arguments = parser.parse_args()
-    if shutil.which(arguments.command[0]) is None:
-        return print_error(f"{arguments.command[0]}: command not found", code=127)
-    if os.environ.get(URL_VARIABLE):
-        os.execvp(arguments.command[0], arguments.command)
-    if sys.platform != "linux":
-        return print_error(f"A private Redis needs Linux; set {URL_VARIABLE}.", code=os.EX_UNAVAILABLE)
-    hold_signals()
-    try:
+
+    @contextmanager
+    def start() -> Iterator[str]:
         with private_redis(durable=arguments.durable) as server:
-            return run(arguments.command, server.url, variable=URL_VARIABLE)
-    except UnavailableError as problem:
-        return print_error(str(problem), code=os.EX_UNAVAILABLE)
-    except StoppedError as stopped:
-        return print_error(str(stopped), code=128 + stopped.signum)
+            yield server.url
 
-
-def print_error(message: str, *, code: int) -> int:
-    print(f"with_redis: {message}", file=sys.stderr)
-    return code
+    return run_with(start, arguments.command, variable=URL_VARIABLE, what="Redis")
 
 
 def find_server() -> str:
     """The path of redis-server; Debian's package is installed where it is missing."""
     if shutil.which("redis-server") is None:
-        with no_service():
-            install_package("redis-server", "A Redis server", f"the tests need one, or {URL_VARIABLE}")
+        install_package("redis-server", "A Redis server", f"the tests need one, or {URL_VARIABLE}")
     server = shutil.which("redis-server")
     if server is None:
         raise UnavailableError("The package redis-server is installed, but it contains no server.")
     return server
-
-
-@contextmanager
-def no_service() -> Iterator[None]:
-    """Keep Debian's package from starting a server for the whole machine."""
-    if os.geteuid() != 0 or POLICY.exists():  # the machine has a policy of its own
-        yield
-        return
-    POLICY.write_text("#!/bin/sh\nexit 101\n")  # 101: not allowed
-    POLICY.chmod(0o755)
-    try:
-        yield
-    finally:
-        POLICY.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -92,11 +70,6 @@ def private_redis(*, durable: bool = False, password: str | None = None) -> Iter
         server = RedisServer(directory, durable=durable, password=password)
         with server:
             yield server
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class RedisServer:
@@ -110,7 +83,9 @@ class RedisServer:
         password: str | None = None,
         replica_of: RedisServer | None = None,
         port: int | None = None,
+        tls: Path | None = None,
     ) -> None:
+        """`tls`: a directory with cert.pem and key.pem; the server then speaks nothing else."""
         self.port = port or free_port()
         self.directory = directory / f"redis-{self.port}"
         self._password = password
@@ -126,13 +101,18 @@ class RedisServer:
         }
         if password:
             self._options |= {"requirepass": password, "masterauth": password}
+        self._scheme = "redis"
+        if tls:
+            self._scheme = "rediss"
+            self._options |= {"port": "0", "tls-port": str(self.port), "tls-auth-clients": "no"}
+            self._options |= {"tls-cert-file": str(tls / "cert.pem"), "tls-key-file": str(tls / "key.pem")}
         if replica_of:
             self._options |= {"replicaof": f"127.0.0.1 {replica_of.port}", "repl-diskless-sync-delay": "0"}
 
     @property
     def url(self) -> str:
         secret = f":{self._password}@" if self._password else ""
-        return f"redis://{secret}127.0.0.1:{self.port}/0"
+        return f"{self._scheme}://{secret}127.0.0.1:{self.port}/0"
 
     def __enter__(self) -> RedisServer:
         self.start()
@@ -155,7 +135,7 @@ class RedisServer:
                 own_session=True,  # a Ctrl-C is for the command, which may still need the server to end
             )
         try:
-            self._wait_until_ready(self._process)
+            wait_until_ready(self._answers, self._process, limit=START_LIMIT, log=self._log, poll=0.01)
         except BaseException:
             self.kill()
             raise
@@ -192,27 +172,16 @@ class RedisServer:
             process.kill()
             process.wait()
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_LIMIT
-        while not self._answers():
-            if process.poll() is not None:
-                raise UnavailableError(self._with_log("the server did not start"))
-            if time.monotonic() > deadline:
-                raise UnavailableError(self._with_log(f"the server was not ready after {START_LIMIT:.0f} s"))
-            time.sleep(0.01)
-
     def _answers(self) -> bool:
         """A server that loads its file answers -LOADING, and one with a password -NOAUTH."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                if self._scheme == "rediss":
+                    return True
                 connection.sendall(b"PING\r\n")
                 return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False
-
-    def _with_log(self, message: str) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-LOG_TAIL:]
-        return "\n    ".join([f"{message}; its log ends with:", *lines])
 
 
 class RedisSentinel(RedisServer):

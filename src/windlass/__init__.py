@@ -27,6 +27,9 @@ from windlass.errors import (
     DuplicateType,
     EnqueueError,
     EnvelopeError,
+    FetchError,
+    FetchFailed,
+    FetchRefused,
     FilterError,
     FlowError,
     IdempotencyConflict,
@@ -63,6 +66,7 @@ from windlass.errors import (
     UnusableConnection,
     ValueRefused,
     WindlassError,
+    WorkersOutdated,
 )
 from windlass.handler.children import Child
 from windlass.handler.context import Context
@@ -197,6 +201,9 @@ __all__ = [
     "Event",
     "Facets",
     "Failure",
+    "FetchError",
+    "FetchFailed",
+    "FetchRefused",
     "FigureRow",
     "FilterError",
     "FlowError",
@@ -314,6 +321,7 @@ __all__ = [
     "WorkerRow",
     "WorkerStarted",
     "WorkerStopped",
+    "WorkersOutdated",
     "acting_as",
     "delays",
     "exponential",

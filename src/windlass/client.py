@@ -152,14 +152,13 @@ class Client:
         return _with_repeated(existing, repeated)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Mapping[UUID, UUID]:
-        existing = await (await self.store()).enqueue(jobs)
-        await self._publish([job for job in jobs if job.id not in existing])
+        store = await self.store()
+        if self._direct is None:
+            return await store.enqueue(jobs)
+        marked = self._direct.mark(jobs)
+        existing = await store.enqueue(marked)
+        await self._direct.publish([job for job in marked if job.id not in existing])
         return existing
-
-    async def _publish(self, written: Sequence[NewJob]) -> None:
-        """In the mode `direct`: publish what is committed. In any other mode a relay does."""
-        if self._direct is not None:
-            await self._direct.publish(written)
 
     # What a borrowed connection needs is imported with the first one: most programs never give any.
 
@@ -206,12 +205,11 @@ class Client:
 
     def _wake_soon(self, jobs: Sequence[NewJob]) -> None:
         """Wake the workers after the caller's commit, without waiting for it."""
-        queues = {job.queue for job in jobs if job.delay is None and job.run_at is None and job.wait is None}
+        queues = {job.queue for job in jobs if job.is_due_at_once}
 
         async def wake() -> None:
             for queue in queues:
                 await (await self.store()).wake(queue)
-            await self._publish(jobs)
 
         self.portal.submit(wake)
 

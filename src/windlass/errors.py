@@ -21,7 +21,8 @@ WindlassError
 │   ├── StoreCorrupt      the file is not a database, or is read-only
 │   ├── SchemaMissing
 │   ├── SchemaOutdated
-│   └── SchemaTooNew
+│   ├── SchemaTooNew
+│   └── WorkersOutdated   a migration would leave live workers two versions behind
 ├── BrokerError           a broker that carries deliveries; the store has the jobs all the same
 │   ├── BrokerUnavailable it cannot be reached now: transient, workers poll the store meanwhile
 │   └── BrokerRefused     it refuses: wrong credentials, a queue declared with other arguments
@@ -43,6 +44,9 @@ WindlassError
 │   ├── JobDead
 │   └── JobCancelled
 ├── ResultTimeout
+├── FetchError            windlass.fetch: an address of a user's could not be fetched
+│   ├── FetchRefused      no retry changes it: a private address, another scheme, a circle, a body that is too large
+│   └── FetchFailed       a retry may help: no connection, an end in the middle, too slow
 ├── AccessDenied          HTTP API: the caller's role or tenant does not allow this
 ├── TokenRefused          HTTP API: no token, or one that is unknown, revoked or expired
 ├── RequestRefused        HTTP API: the host, origin or body of a request; .status is the answer's
@@ -163,13 +167,19 @@ class SchemaMissing(StoreError):
 
 
 class SchemaOutdated(StoreError):
-    """The schema is older than this program."""
+    """The schema is older than this program: a deploy migrates first, and then starts the new program."""
 
     of_database = True
 
 
 class SchemaTooNew(StoreError):
-    """The schema is newer than this program, which therefore never touches it."""
+    """The schema is two numbers or more ahead of this program, which therefore never touches it."""
+
+    of_database = True
+
+
+class WorkersOutdated(StoreError):
+    """A migration was not applied: live workers run programs that could not work with the schema after it."""
 
     of_database = True
 
@@ -256,6 +266,18 @@ class JobCancelled(JobUnsuccessful):
 
 class ResultTimeout(WindlassError, TimeoutError):
     """The job had not ended at the timeout; it goes on."""
+
+
+class FetchError(WindlassError):
+    """An address that a user gave could not be fetched: see `windlass.fetch`."""
+
+
+class FetchRefused(FetchError):
+    """The address, or what it answers, is refused: it is private, redirects in a circle, or is too large."""
+
+
+class FetchFailed(FetchError):
+    """The server cannot be reached, ended in the middle, or took too long."""
 
 
 class AccessDenied(WindlassError, PermissionError):

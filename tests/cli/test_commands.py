@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +17,7 @@ from click.testing import CliRunner, Result
 from windlass.cli.main import cli
 from windlass.cli.parse.program_argument import guess
 from windlass.errors import ProgramError
+from windlass.store.migrate import Migration, migrations, newest
 
 COMMANDS = ["dev", "run", "worker", "migrate", "demo"]
 
@@ -69,6 +74,29 @@ def test_migrate_check_touches_nothing_and_tells_by_its_exit_code(program_dir: P
     invoke("migrate")
 
     assert invoke("migrate", "--check").exit_code == 0
+
+
+def test_migrate_check_names_workers_that_it_would_leave_two_versions_behind(
+    program_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoke("migrate")
+    with closing(sqlite3.connect(program_dir / "windlass.db")) as file, file:
+        file.execute(
+            "INSERT INTO windlass_workers (id, name, started_at, alive_until, concurrency, types, schema_number)"
+            " VALUES (?, 'ship:7', 0, 1 << 60, 1, '[]', ?)",
+            (str(uuid4()), newest("sqlite")),
+        )
+    steps = migrations("sqlite")
+    later = [Migration(number=steps[-1].number + n, name="later", sql="SELECT 1;") for n in (1, 2)]
+    monkeypatch.setattr("windlass.store.migrate.migrations", lambda _: (*steps, *later))
+
+    check, applied = invoke("migrate", "--check"), invoke("migrate")
+
+    assert (check.exit_code, "ship:7" in check.stderr) == (3, True)
+    assert json.loads(invoke("migrate", "--check", "--json").stdout)["outdated_workers"] == [
+        f"ship:7 (knows {steps[-1].number})"
+    ]
+    assert (applied.exit_code, "nothing was changed" in applied.stderr) == (2, True)
 
 
 def test_migrate_sql_prints_what_is_missing_and_touches_nothing(program_dir: Path) -> None:

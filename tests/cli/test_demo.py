@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -97,41 +98,53 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-# The whole show
+# The whole show. It takes half a minute, most of which the demo waits: shows run beside each other.
 
 
-def test_it_ends_by_itself_with_every_check_passed(windlass: Windlass, program_dir: Path) -> None:
-    ended = windlass("demo", "--once", WINDLASS_URL="postgresql://nowhere/nothing", WINDLASS_MAX_CRASHES="1")
+def test_it_ends_by_itself_with_every_check_passed_in_lines_and_on_a_live_screen(
+    windlass: Windlass, program_dir: Path, tmp_path_factory: pytest.TempPathFactory, terminals: list[Terminal]
+) -> None:
+    """Given a demo in a pipe, one on a terminal, and one that is interrupted after its kill, each ends as it should."""
+    folder, other = tmp_path_factory.mktemp("live"), tmp_path_factory.mktemp("interrupted")
+    terminals += [Terminal(folder, "--once", columns=80, lines=24), Terminal(other, columns=120, lines=40)]
+    nowhere = {"WINDLASS_URL": "postgresql://nowhere/nothing", "WINDLASS_MAX_CRASHES": "1"}
+    with ThreadPoolExecutor() as threads:
+        in_lines = threads.submit(windlass, "demo", "--once", **nowhere)
+        live = threads.submit(terminals[0].wait)
+        interrupted = threads.submit(interrupt, terminals[1], other, "kill -9")
 
+    interrupted.result()
+    assert live.result() == 0
+    look_at_the_screen(terminals[0], folder)
+    ended = in_lines.result()
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
-    assert "kill -9" in ended.stdout
-    assert re.search(r"its lease has expired: \d+ jobs? released", ended.stdout)
-    assert re.search(r"\d{3} jobs enqueued, 0 lost", ended.stdout)
-    assert "the killed worker's render was rescued, ran again and succeeded" in ended.stdout
-    assert "thumbnail of broken.raw is quarantined" in ended.stdout
-    assert re.search(r"orders: .*\d+ in pack", ended.stdout)
-    assert re.search(r"worker \d: .*(pick|pack|ship)-processor-\d busy", ended.stdout)
-    assert re.search(r" pack  .*failed .*no tape for order 1004", ended.stdout)
-    assert re.search(r" pick  .*goes on to its next phase, .*: pack", ended.stdout)
-    assert re.search(r"limits: domain:rope.example 2 of 2, \d waiting", ended.stdout)
-    assert "16 prices were fetched, never more than 2 at a time of one domain" in ended.stdout
-    assert re.search(r"the heartbeat fired \d+ times, one job for each tick", ended.stdout)
-    assert re.search(r" · heartbeat \d+$", ended.stdout, re.MULTILINE)
-    assert "12 orders went through three phases each, in order: pick, pack, ship" in ended.stdout
-    assert "FAILED" not in ended.stdout
-    assert "\x1b" not in ended.stdout
+    look_at_the_lines(ended.stdout)
     assert [file.name for file in program_dir.iterdir()] == ["app.py"]
 
 
-def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
-    tmp_path: Path, terminals: list[Terminal]
-) -> None:
-    terminals.append(Terminal(tmp_path, "--once", columns=80, lines=24))
+def look_at_the_lines(shown: str) -> None:
+    assert "kill -9" in shown
+    assert re.search(r"its lease has expired: \d+ jobs? released", shown)
+    assert re.search(r"\d{3} jobs enqueued, 0 lost", shown)
+    assert "the killed worker's render was rescued, ran again and succeeded" in shown
+    assert "thumbnail of broken.raw is quarantined" in shown
+    assert re.search(r"orders: .*\d+ in pack", shown)
+    assert re.search(r"worker \d: .*(pick|pack|ship)-processor-\d busy", shown)
+    assert re.search(r" pack  .*failed .*no tape for order 1004", shown)
+    assert re.search(r" pick  .*goes on to its next phase, .*: pack", shown)
+    assert re.search(r"limits: domain:rope.example 2 of 2, \d waiting", shown)
+    assert "16 prices were fetched, never more than 2 at a time of one domain" in shown
+    assert re.search(r"the heartbeat fired \d+ times, one job for each tick", shown)
+    assert re.search(r" · heartbeat \d+$", shown, re.MULTILINE)
+    assert "12 orders went through three phases each, in order: pick, pack, ship" in shown
+    assert "FAILED" not in shown
+    assert "\x1b" not in shown
 
-    assert terminals[0].wait() == 0
 
-    shown = terminals[0].shown
+def look_at_the_screen(terminal: Terminal, folder: Path) -> None:
+    """It left the terminal as it was."""
+    shown = terminal.shown
     live, _, after = shown.rpartition(LEAVE_SCREEN)
     assert live.count(ENTER_SCREEN) == 1
     assert shown.rindex(SHOW_CURSOR) > shown.rindex(HIDE_CURSOR)
@@ -142,44 +155,51 @@ def test_on_a_terminal_it_is_a_live_screen_that_leaves_the_terminal_as_it_was(
     for text in ("pick-processor-1", "pack-processor-1", "ship-processor-1", "● 12 of 12"):
         assert text in CODES.sub("", live)
     assert "0 lost" in CODES.sub("", after)
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("columns", "lines", "environment"),
-    [(79, 24, {}), (80, 23, {}), (80, 24, {"NO_COLOR": "1"}), (80, 24, {"TERM": "dumb"})],
-)
-def test_a_small_or_simple_terminal_gets_lines(
-    tmp_path: Path, terminals: list[Terminal], columns: int, lines: int, environment: dict[str, str]
-) -> None:
-    terminals.append(Terminal(tmp_path, columns=columns, lines=lines, **environment))
+def test_a_small_or_simple_terminal_gets_lines(tmp_path: Path, terminals: list[Terminal]) -> None:
+    sizes: list[tuple[int, int, dict[str, str]]] = [
+        (79, 24, {}), (80, 23, {}), (80, 24, {"NO_COLOR": "1"}), (80, 24, {"TERM": "dumb"}),
+    ]  # fmt: skip
+    terminals += [Terminal(tmp_path, columns=columns, lines=lines, **more) for columns, lines, more in sizes]
 
-    terminals[0].expect("newsletters wait in the store")
-    terminals[0].press_ctrl_c()
+    for terminal in terminals:
+        terminal.expect("newsletters wait in the store")
+        terminal.press_ctrl_c()
 
-    assert terminals[0].wait() == 0
-    assert ENTER_SCREEN not in terminals[0].shown
+    assert [terminal.wait() for terminal in terminals] == [0] * 4
+    assert [terminal.shown.count(ENTER_SCREEN) for terminal in terminals] == [0] * 4
 
 
 # Ctrl-C
 
 
-@pytest.mark.parametrize("moment", ["windlass demo", "workers are starting", "worker 1 is at work", "kill -9"])
-def test_ctrl_c_ends_it_at_every_moment_and_leaves_nothing_behind(
-    tmp_path: Path, terminals: list[Terminal], moment: str
-) -> None:
-    terminals.append(Terminal(tmp_path, columns=120, lines=40))
-    terminals[0].expect(moment)
-    assert terminals[0].process.pid in processes_of(tmp_path)
+def test_ctrl_c_ends_it_at_every_moment_and_leaves_nothing_behind(tmp_path: Path, terminals: list[Terminal]) -> None:
+    moments = ("windlass demo", "workers are starting", "worker 1 is at work")
+    with ThreadPoolExecutor() as threads:
+        ends = []
+        for number, moment in enumerate(moments):
+            (folder := tmp_path / str(number)).mkdir()
+            terminals.append(Terminal(folder, columns=120, lines=40))
+            ends.append(threads.submit(interrupt, terminals[-1], folder, moment))
+    for end in ends:
+        end.result()
 
-    terminals[0].press_ctrl_c()
 
-    assert terminals[0].wait() == 0
-    assert "Traceback" not in terminals[0].shown
-    assert "0 lost" in CODES.sub("", terminals[0].shown.rpartition(LEAVE_SCREEN)[2])
-    assert terminals[0].shown.endswith("\n")
-    assert list(tmp_path.iterdir()) == []
-    assert processes_of(tmp_path) == []
+def interrupt(terminal: Terminal, folder: Path, moment: str) -> None:
+    """Press Ctrl-C at this moment: the demo counts its jobs, and leaves neither a file nor a process."""
+    terminal.expect(moment)
+    assert terminal.process.pid in processes_of(folder)
+
+    terminal.press_ctrl_c()
+
+    assert terminal.wait() == 0
+    assert "Traceback" not in terminal.shown
+    assert "0 lost" in CODES.sub("", terminal.shown.rpartition(LEAVE_SCREEN)[2])
+    assert terminal.shown.endswith("\n")
+    assert list(folder.iterdir()) == []
+    assert processes_of(folder) == []
 
 
 def test_ctrl_c_ends_the_lines_with_a_summary_and_exit_0(start: Start) -> None:

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from windlass.cli.main import cli
 from windlass.cli.parse.mistakes import ELSEWHERE, EXAMPLES, OPTIONS
 from windlass.cli.process.child import COMMAND
+from windlass.cli.show.output import name_command
 from windlass.model.state import State
 
 from .cli_store import CliStore
@@ -229,6 +231,13 @@ def test_a_worker_runs_the_program_of_the_directory(windlass: Windlass, start: S
 
 
 # The name of the command
+
+
+def test_a_database_of_the_same_name_is_no_command() -> None:
+    with click.Context(click.Command("enqueue"), info_name=".venv/bin/windlass"):
+        said = name_command("postgresql://h/windlass has schema 9; run: windlass migrate")
+
+    assert said == "postgresql://h/windlass has schema 9; run: .venv/bin/windlass migrate"
 
 
 def test_a_hint_is_a_line_that_the_user_can_type(program_dir: Path) -> None:

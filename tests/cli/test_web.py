@@ -40,23 +40,23 @@ def taken() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_a_program_until_it_is_asked_to_stop(windlass: Command, start: Start, number: signal.Signals) -> None:
-    """Given a server with an open stream, when it is signalled, then the stream ends, and the server with exit 0."""
+def test_it_serves_a_program_until_it_is_asked_to_stop(windlass: Command, start: Start) -> None:
+    """Given two servers with an open stream and one that has just started, each ends at its signal with exit 0."""
     windlass("migrate", "app.py")
-    web, url = serve(start, "app.py")
-
-    accepted = httpx.post(f"{url}/jobs", json={"type": "add", "input": {"a": 2, "b": 3}}, timeout=PATIENCE)
-    with httpx.stream("GET", f"{url}/stream?list=overview", timeout=PATIENCE) as stream:
-        lines = stream.iter_lines()
-        assert next(line for line in lines if line.startswith("event")) == "event: snapshot"
-        web.signal(number)
-        assert list(lines) != []  # the rest of the snapshot; it ends without an error
-
-    assert web.wait() == 0
-    assert accepted.status_code == 202
-    assert "Traceback" not in web.output
-    assert accepted.json()["id"] in windlass("jobs", "list").stdout
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    begun = [start("web", "app.py", "--port", "0") for _ in numbers]
+    for web, number in zip(begun, numbers, strict=True):
+        url = web.expect(ANSWERS)[1]
+        accepted = httpx.post(f"{url}/jobs", json={"type": "add", "input": {"a": 2, "b": 3}}, timeout=PATIENCE)
+        assert accepted.status_code == 202
+        with httpx.stream("GET", f"{url}/stream?list=overview", timeout=PATIENCE) as stream:
+            lines = stream.iter_lines()
+            assert next(line for line in lines if line.startswith("event")) == "event: snapshot"
+            web.signal(number)
+            assert list(lines) != []  # the rest of the snapshot; it ends without an error
+        assert web.wait() == 0
+        assert "Traceback" not in web.output
+        assert accepted.json()["id"] in windlass("jobs", "list").stdout
 
 
 def test_a_signal_right_after_the_start_ends_it_with_0(windlass: Command, start: Start) -> None:
@@ -69,33 +69,37 @@ def test_a_signal_right_after_the_start_ends_it_with_0(windlass: Command, start:
     assert "Traceback" not in web.output
 
 
-def test_an_address_that_others_reach_needs_a_token_first(windlass: Command, start: Start) -> None:
+def test_the_first_token_opens_a_server_to_others_and_closes_one_on_loopback(windlass: Command, start: Start) -> None:
+    """Given a server that needs no token, when the first one is created, then all servers ask for one."""
     windlass("migrate", "app.py")
-
-    refused = windlass("web", "app.py", "--host", "0.0.0.0", "--port", "0")
-
-    assert refused.returncode == 2
-    assert "create one first: windlass token create NAME --role admin" in refused.stderr
+    refused = start("web", "app.py", "--host", "0.0.0.0", "--port", "0")
+    _, url = serve(start, "app.py", "--allow-host", "jobs.example.org", "--allow-host", "b.example.org")
+    assert refused.wait() == 2
+    assert "create one first: windlass token create NAME --role admin" in refused.output
+    assert get(f"{url}/session").json()["role"] == "admin"
+    look_at_host_names(url)
 
     secret = windlass("token", "create", "ci", "--role", "admin").stdout.strip()
-    _, url = serve(start, "app.py", "--host", "0.0.0.0")
-    local = url.replace("0.0.0.0", "127.0.0.1")
-    assert get(f"{local}/session").status_code == 401
-    who = get(f"{local}/session", secret).json()
-    assert (who["name"], who["role"], who["tenant"]) == ("ci", "admin", None)
+
+    both = [start("web", "app.py", "--host", host, "--port", "0") for host in ("0.0.0.0", "127.0.0.1")]
+    for web in both:
+        again = web.expect(ANSWERS)[1].replace("0.0.0.0", "127.0.0.1")
+        assert get(f"{again}/session").status_code == get(f"{again}/counts").status_code == 401
+        who = get(f"{again}/session", secret).json()
+        assert (who["name"], who["role"], who["tenant"]) == ("ci", "admin", None)
+        assert get(f"{again}/counts", secret).status_code == 200
 
 
-def test_the_first_token_closes_a_server_on_loopback(windlass: Command, start: Start) -> None:
-    """Given a server that needs no token, when the first one is created, then a server on loopback asks for it, too."""
-    windlass("migrate", "app.py")
-    _, url = serve(start, "app.py")
-    assert get(f"{url}/session").json()["role"] == "admin"
+def look_at_host_names(url: str) -> None:
+    """Other names are refused unless they are allowed."""
+    codes = {
+        host: get(f"{url}/openapi.json", host=host).status_code
+        for host in ("jobs.example.org", "B.example.org:8117", "localhost", "evil.example", "")
+    }
 
-    secret = windlass("token", "create", "ci").stdout.strip()
-
-    _, again = serve(start, "app.py")
-    assert get(f"{again}/counts").status_code == 401
-    assert get(f"{again}/counts", secret).status_code == 200
+    assert codes == {
+        "jobs.example.org": 200, "B.example.org:8117": 200, "localhost": 200, "evil.example": 421, "": 421,
+    }  # fmt: skip
 
 
 def test_a_taken_port_is_answered_with_the_next_one(windlass: Command, taken: int) -> None:
@@ -123,20 +127,6 @@ def test_without_a_program_the_announced_types_are_served(windlass: Command, sta
     result = httpx.get(f"{url}/jobs/{accepted.json()['id']}/result?timeout=60", timeout=2 * PATIENCE).json()
     assert (result["ended"], result["output"]) == (True, "hello ann")
     assert (refused.status_code, refused.json()["path"]) == (422, "$.input.name")
-
-
-def test_other_host_names_are_refused_unless_they_are_allowed(windlass: Command, start: Start) -> None:
-    windlass("migrate", "app.py")
-    _, url = serve(start, "app.py", "--allow-host", "jobs.example.org", "--allow-host", "b.example.org")
-
-    codes = {
-        host: get(f"{url}/openapi.json", host=host).status_code
-        for host in ("jobs.example.org", "B.example.org:8117", "localhost", "evil.example", "")
-    }
-
-    assert codes == {
-        "jobs.example.org": 200, "B.example.org:8117": 200, "localhost": 200, "evil.example": 421, "": 421,
-    }  # fmt: skip
 
 
 def test_a_database_without_the_schema_is_named_before_it_serves(windlass: Command, program_dir: Path) -> None:

@@ -42,7 +42,7 @@
   };
   const nameless = () => [...document.querySelectorAll("button, a[href], input, select, textarea, [role=img], [role=progressbar], [role=listbox], nav, [tabindex='0']")]
     .filter(seen)
-    .filter((node) => !(node.getAttribute("aria-label") || node.labels?.[0]?.textContent.trim() || (/^(BUTTON|A)$/.test(node.tagName) && node.textContent.trim()) || node.title))
+    .filter((node) => !(node.getAttribute("aria-label") || node.labels?.[0]?.textContent.trim() || (/^(button|a)$/i.test(node.tagName) && node.textContent.trim()) || node.title))
     .map(said);
   const headings = () => {
     const levels = [...document.querySelectorAll("h1, h2, h3, h4")].filter(seen).map((node) => Number(node.localName[1]));

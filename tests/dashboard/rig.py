@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from web.rig import PATIENCE
+from web.rig import PATIENCE, Served
 from web.rig import declare as declare_web
 from windlass import Context, NamedCall, Windlass, fixed, limit, phase
 
@@ -29,8 +29,9 @@ PAGES = {
     "tokens": "Tokens",
 }
 
-both_stores = pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect=True)
+both_stores = pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect=True, scope="module")
 
+GO = "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }"
 Stock = dict[str, str]  # the id of a job by what became of it
 
 
@@ -61,6 +62,10 @@ def declare(app: Windlass) -> None:
         return len(await ctx.wait(ctx.spawn_many("page", [echo.call(n) for n in range(pages)])))
 
     @app.job
+    async def guard(ctx: Context) -> None:
+        await ctx.wait([ctx.spawn("held", hold.call())])
+
+    @app.job
     async def analyse(url: str) -> str:
         return f"title of {url}"
 
@@ -74,6 +79,18 @@ def declare(app: Windlass) -> None:
 async def enqueue(app: Windlass, type: str, input: dict[str, Any], **options: Any) -> str:
     (job,) = await app.aenqueue_named([NamedCall(type, input, options)])
     return str(job.id)
+
+
+async def state_of(served: Served, id: str) -> str:
+    return (await (await served.app.afind(id)).astatus()).value
+
+
+def mark(page: Page, state: str) -> Locator:
+    return page.locator(".mark.tinted", has_text=state)
+
+
+def button(page: Page, name: str) -> Locator:
+    return page.get_by_role("button", name=name, exact=True)
 
 
 async def reach(app: Windlass, id: str, state: str) -> None:
@@ -107,13 +124,36 @@ async def stocked(app: Windlass) -> AsyncIterator[Stock]:
         yield stock
 
 
+async def visit(page: Page, path: str) -> None:
+    """Open a view of the page that is open, as a click on a link does."""
+    await page.evaluate(
+        "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }", path
+    )
+    await settled(page)
+
+
+async def settled(page: Page) -> None:
+    """The view is open, and nothing is on its way."""
+    await page.locator("#app[aria-busy=false]").wait_for()
+    await expect(page.locator(".skeleton")).to_have_count(0)
+
+
 @contextmanager
 def watch(page: Page) -> Iterator[None]:
     """Fail if a script of the page raised, or if the content policy refused something."""
     said: list[str] = []
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
+
+    def raised(error: Exception) -> None:
+        said.append(str(error))
+
+    def wrote(line: ConsoleMessage) -> None:
+        said.extend([line.text] if line.type == "error" else [])
+
+    page.on("pageerror", raised)
+    page.on("console", wrote)
     yield
+    page.remove_listener("pageerror", raised)
+    page.remove_listener("console", wrote)
     wrong = [each for each in said if not each.startswith(INNOCENT)]
     assert not wrong, wrong
 

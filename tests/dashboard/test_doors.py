@@ -25,7 +25,7 @@ CHANGES = {
 }
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shut(app: Windlass) -> AsyncIterator[Served]:
     """A server that asks everybody for a token, as on an address that other machines reach."""
     async with serving(app) as served:
@@ -52,10 +52,10 @@ async def test_the_page_asks_for_a_token_and_lets_it_go_again(visitor: Page, shu
     await visitor.get_by_role("button", name="Open").click()
     await expect(visitor.get_by_role("alert")).to_contain_text("unknown, revoked or expired")
 
-    await visitor.get_by_label("Token").fill(await shut.token("operator", name="ann"))
+    await visitor.get_by_label("Token").fill(await shut.token("operator", name="ann-1"))
     await visitor.get_by_role("button", name="Open").click()
     await expect(visitor.get_by_role("heading", level=1)).to_have_text("Audit")
-    await expect(visitor.get_by_text("ann · operator")).to_be_visible()
+    await expect(visitor.get_by_text("ann-1 · operator")).to_be_visible()
     (cookie,) = await visitor.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     assert await visitor.evaluate("document.cookie") == ""
@@ -71,8 +71,8 @@ async def test_a_revoked_token_leads_back_to_the_door(
     visitor: Page, shut: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "KNOWN_FOR", 0.0)
-    await sign_in(visitor, await shut.token("viewer", name="eve"))
-    await shut.app.arevoke_token("eve")
+    await sign_in(visitor, await shut.token("viewer", name="eve-2"))
+    await shut.app.arevoke_token("eve-2")
 
     await visitor.evaluate("dispatchEvent(new PopStateEvent('popstate'))")  # as by Back; the page may know already
 
@@ -84,8 +84,8 @@ async def test_an_open_page_notices_that_its_token_was_revoked(
     visitor: Page, shut: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "BEAT", 0.2)
-    await sign_in(visitor, await shut.token("viewer", name="eve"))
-    await shut.app.arevoke_token("eve")
+    await sign_in(visitor, await shut.token("viewer", name="eve-3"))
+    await shut.app.arevoke_token("eve-3")
 
     await expect(visitor.get_by_label("Token")).to_be_visible()
     await visitor.get_by_label("Token").fill("wl_half")  # what is typed stays
@@ -94,7 +94,7 @@ async def test_an_open_page_notices_that_its_token_was_revoked(
 
 
 async def test_a_viewer_finds_no_button_that_changes(visitor: Page, shut: Served, stock: Stock) -> None:
-    await sign_in(visitor, await shut.token("viewer", name="eve"))
+    await sign_in(visitor, await shut.token("viewer", name="eve-4"))
     await expect(visitor.get_by_role("button", name="Enqueue…")).to_have_count(0)
     await visitor.keyboard.press("a")
     await expect(visitor.get_by_role("region", name="Chosen jobs")).to_have_count(0)
@@ -115,7 +115,7 @@ def needed(path: str) -> str:
 
 
 async def test_a_viewer_changes_no_job(visitor: Page, shut: Served, stock: Stock) -> None:
-    await sign_in(visitor, await shut.token("viewer"))
+    await sign_in(visitor, await shut.token("viewer", name="viewer-5"))
 
     for name in ("failed", "dead", "waiting", "queued", "cancelled"):
         await visitor.goto(f"/jobs/{stock[name]}")
@@ -132,7 +132,7 @@ async def test_a_viewer_changes_no_job(visitor: Page, shut: Served, stock: Stock
 
 
 async def test_a_token_of_one_tenant_sees_that_tenant(visitor: Page, shut: Served, stock: Stock) -> None:
-    await sign_in(visitor, await shut.token("operator", tenant="acme", name="acme"), "/")
+    await sign_in(visitor, await shut.token("operator", tenant="acme", name="acme-6"), "/")
 
     await expect(visitor.get_by_role("heading", level=1)).to_have_text("Jobs")
     await expect(visitor.locator("table.jobs tbody tr")).to_have_count(2)
@@ -153,34 +153,54 @@ async def test_a_token_of_one_tenant_sees_that_tenant(visitor: Page, shut: Serve
 async def test_secrets_are_revealed_to_admins_only_and_the_audit_says_by_whom(
     visitor: Page, shut: Served, stock: Stock
 ) -> None:
-    await sign_in(visitor, await shut.token("operator", name="ann"))
+    await sign_in(visitor, await shut.token("operator", name="ann-7"))
     await visitor.goto(f"/jobs/{stock['succeeded']}")
     await expect(visitor.get_by_text("redacted", exact=True).first).to_be_visible()
     await expect(visitor.get_by_role("button", name="Reveal")).to_have_count(0)
     assert "hunter22" not in await visitor.content()
     await visitor.get_by_role("button", name="Sign out").click()
 
-    await sign_in(visitor, await shut.token("admin", name="root"), f"/jobs/{stock['succeeded']}")
+    await sign_in(visitor, await shut.token("admin", name="root-7"), f"/jobs/{stock['succeeded']}")
     await visitor.get_by_role("button", name="Reveal").first.click()
     await expect(visitor.locator("pre.json").first).to_contain_text("hunter22")
-    await visitor.goto("/audit?actor=root")
+    await visitor.goto("/audit?actor=root-7")
 
-    await expect(visitor.get_by_role("row").filter(has_text="reveal")).to_contain_text("root")
+    await expect(visitor.get_by_role("row").filter(has_text="reveal")).to_contain_text("root-7")
 
 
-async def test_a_secret_is_kept_when_a_job_runs_again_unseen(visitor: Page, shut: Served, stock: Stock) -> None:
-    await sign_in(visitor, await shut.token("operator"), f"/jobs/{stock['succeeded']}")
-
+async def test_an_edited_job_keeps_its_secret_for_an_admin_alone(visitor: Page, shut: Served, stock: Stock) -> None:
+    """Given a hidden password beside a changed address, then an operator types it, and an admin may leave it."""
+    dialog = visitor.get_by_role("dialog")
+    password = dialog.locator("label", has_text="password")
+    await sign_in(visitor, await shut.token("operator", name="editor"), f"/jobs/{stock['succeeded']}")
     await visitor.get_by_role("button", name="Edit, run again…").click()
+    await expect(password).to_contain_text("hidden; kept as it is")
+    await dialog.get_by_label("to", exact=False).first.fill("bob")
+    await expect(password).to_contain_text("hidden; type it")
+    await visitor.get_by_role("button", name="Dry run").click()
+    await expect(password.locator(".mistake")).to_contain_text("ask an admin")
+    await dialog.get_by_role("button", name="Back").click()
+    await visitor.get_by_role("button", name="Sign out").click()
+
+    await sign_in(visitor, await shut.token("admin", name="root-8"), f"/jobs/{stock['succeeded']}")
+    await visitor.get_by_role("button", name="Edit, run again…").click()
+    await dialog.get_by_label("to", exact=False).first.fill("bob")
+    await expect(dialog.locator("label", has_text="was ann")).to_be_visible()
+    await expect(password).to_contain_text("hidden; kept as it is")
+    await visitor.get_by_role("button", name="Dry run").click()
+    await expect(dialog.locator(".checks")).to_contain_text("fits")
     await visitor.get_by_role("button", name="Run again", exact=True).click()
     await expect(visitor.get_by_text("Copy of")).to_be_visible()
 
     newest = (await shut.app.ajobs("type:send", count=1))[0]
     record = await (await shut.app.afind(newest.id)).arecord()
-    assert json.loads(record.input)["password"] == "hunter22"
+    given = json.loads(record.input)
+    assert (given["to"], given["password"]) == ("bob", "hunter22")
+    assert "hunter22" not in await visitor.content()
 
 
-async def test_at_home_no_token_is_needed_until_there_is_one(page: Page, served: Served) -> None:
+async def test_at_home_no_token_is_needed_until_there_is_one(fresh_page: Page, fresh: Served) -> None:
+    page, served = fresh_page, fresh
     await page.goto("/jobs")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
     await expect(page.get_by_role("button", name="Sign out")).to_have_count(0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.async_api import Page, expect
 
 from web.rig import Served
 
-from .rig import PAGES, Stock, enqueue
+from .rig import PAGES, Stock, enqueue, mark, visit
 
 LETTERS = {
     "h": "",
@@ -35,7 +34,7 @@ async def titled(page: Page, title: str) -> None:
 
 
 async def test_g_and_a_letter_opens_a_page(page: Page) -> None:
-    await page.goto("/audit")
+    await visit(page, "/audit")
     await titled(page, "Audit")
 
     for letter, path in LETTERS.items():
@@ -45,8 +44,8 @@ async def test_g_and_a_letter_opens_a_page(page: Page) -> None:
 
 async def test_rows_are_walked_chosen_and_opened(page: Page, served: Served) -> None:
     for name in ("ann", "bob", "eve"):
-        await enqueue(served.app, "send", {"to": name}, delay="1h")
-    await page.goto("/jobs")
+        await enqueue(served.app, "send", {"to": name}, delay="1h", tenant="walk")
+    await visit(page, "/jobs?filter=tenant:walk")
     rows = page.locator("table.jobs tbody tr")
     await expect(rows).to_have_count(3)
 
@@ -70,7 +69,7 @@ async def test_rows_are_walked_chosen_and_opened(page: Page, served: Served) -> 
 
 async def test_a_job_is_cancelled_and_resumed_by_its_keys(page: Page, served: Served) -> None:
     id = await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
-    await page.goto(f"/jobs/{id}")
+    await visit(page, f"/jobs/{id}")
     await expect(page.locator(".story")).to_be_visible()
 
     await press(page, "c")
@@ -78,15 +77,16 @@ async def test_a_job_is_cancelled_and_resumed_by_its_keys(page: Page, served: Se
     await press(page, "Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await press(page, "c", "Enter")
-    await expect(page.locator(".mark.tinted", has_text="cancelled")).to_be_visible()
+    await expect(mark(page, "cancelled")).to_be_visible()
     await press(page, "r")
 
-    await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
+    await expect(page.get_by_role("status")).to_contain_text("Job resumed.")
+    await expect(mark(page, "cancelled")).to_have_count(0)
 
 
 async def test_enter_presses_what_has_the_focus_and_not_the_row(page: Page, served: Served) -> None:
     await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
-    await page.goto("/jobs")
+    await visit(page, "/jobs")
     await expect(page.locator("table.jobs")).to_be_visible()
     await press(page, "j")
 
@@ -97,7 +97,7 @@ async def test_enter_presses_what_has_the_focus_and_not_the_row(page: Page, serv
 
 
 async def test_slash_goes_to_the_filter_and_no_key_fires_while_one_types(page: Page, stock: Stock) -> None:
-    await page.goto("/jobs")
+    await visit(page, "/jobs")
     field = page.get_by_role("combobox", name="Filter")
     await expect(page.locator("table.jobs")).to_be_visible()
     await press(page, "/")
@@ -108,6 +108,12 @@ async def test_slash_goes_to_the_filter_and_no_key_fires_while_one_types(page: P
     await titled(page, "Jobs")
     await expect(page.get_by_text("Paused at")).to_have_count(0)
     await expect(page.get_by_role("dialog")).to_have_count(0)
+    await press(page, "Escape")
+    await expect(field).not_to_be_focused()
+    await press(page, "g", "e")
+    await titled(page, "Errors")
+    await visit(page, "/jobs")
+    await press(page, "/")
     await field.fill("state:de")
     await expect(page.get_by_role("option", name="state:dead")).to_be_visible()
     await press(page, "ArrowDown", "Enter")
@@ -117,21 +123,8 @@ async def test_slash_goes_to_the_filter_and_no_key_fires_while_one_types(page: P
     await expect(page).to_have_url(re.compile(r"filter=state%3Adead$"))
 
 
-async def test_escape_leaves_the_field(page: Page) -> None:
-    await page.goto("/jobs")
-    await titled(page, "Jobs")
-    await press(page, "/")
-    await expect(page.get_by_role("combobox", name="Filter")).to_be_focused()
-    await press(page, "Escape")
-    await expect(page.get_by_role("combobox", name="Filter")).not_to_be_focused()
-
-    await press(page, "g", "e")
-
-    await titled(page, "Errors")
-
-
 async def test_the_palette_is_typed_into_chosen_from_and_left(page: Page, stock: Stock) -> None:
-    await page.goto("/")
+    await visit(page, "/")
     await titled(page, "Home")
     await press(page, "Control+k")
     field = page.get_by_role("combobox", name="Search or do")
@@ -151,26 +144,21 @@ async def test_the_palette_is_typed_into_chosen_from_and_left(page: Page, stock:
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.parametrize("pasted", ["id", "digits", "filter"])
-async def test_the_palette_opens_a_pasted_id_and_a_pasted_filter(page: Page, stock: Stock, pasted: str) -> None:
-    await page.goto("/audit")
-    await titled(page, "Audit")
-    await press(page, "Control+k")
-    texts = {"id": stock["dead"], "digits": stock["dead"][-8:], "filter": "type:charge"}
-    await page.keyboard.insert_text(texts[pasted])
-    option = page.get_by_role("option", name="Search type:charge" if pasted == "filter" else "Open job")
-    await expect(option).to_be_visible()
+async def test_the_palette_opens_a_pasted_id_and_a_pasted_filter(page: Page, stock: Stock) -> None:
+    for pasted in (stock["dead"], stock["dead"][-8:], "type:charge"):
+        await visit(page, "/audit")
+        await press(page, "Control+k")
+        await page.keyboard.insert_text(pasted)
+        option = page.get_by_role("option", name="Search type:charge" if pasted == "type:charge" else "Open job")
+        await expect(option).to_be_visible()
+        await press(page, "Enter")
+        await titled(page, "Jobs" if pasted == "type:charge" else "charge")
 
-    await press(page, "Enter")
-
-    if pasted != "filter":
-        await titled(page, "charge")
-    else:
-        await expect(page.locator(".term")).to_have_text(["type:charge"])
+    await expect(page.locator(".term")).to_have_text(["type:charge"])
 
 
 async def test_a_question_mark_lists_the_keys_and_turns_them_off(page: Page) -> None:
-    await page.goto("/audit")
+    await visit(page, "/audit")
     await titled(page, "Audit")
     await press(page, "?")
     dialog = page.get_by_role("dialog")
@@ -183,12 +171,14 @@ async def test_a_question_mark_lists_the_keys_and_turns_them_off(page: Page) -> 
     await page.get_by_role("button", name="Keys").click()
     await dialog.get_by_role("checkbox", name="Single keys are on").check()
     await press(page, "Escape", "p")
-
     await expect(page.get_by_text("Paused at")).to_be_visible()
+    await press(page, "p")
+
+    await expect(page.get_by_text("Paused at")).to_have_count(0)
 
 
 async def test_the_focus_is_seen_and_returns_when_a_dialog_closes(page: Page, stock: Stock) -> None:
-    await page.goto("/schedules")
+    await visit(page, "/schedules")
     button = page.get_by_role("button", name="Run now…")
     await button.focus()
     await press(page, "Enter")
@@ -201,7 +191,7 @@ async def test_the_focus_is_seen_and_returns_when_a_dialog_closes(page: Page, st
 
 
 async def test_enter_takes_an_open_suggestion(page: Page, stock: Stock) -> None:
-    await page.goto("/jobs")
+    await visit(page, "/jobs")
     await expect(page.locator("table.jobs")).to_be_visible()
     await press(page, "/")
     await page.keyboard.type("state:de")

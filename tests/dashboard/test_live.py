@@ -17,31 +17,12 @@ from web.test_outage import proxied
 from windlass import NamedCall, Windlass
 from windlass.web.server import ApiServer, listen
 
-from .rig import Stock, both_stores, declare, enqueue, opened
-
-
-@both_stores
-async def test_a_row_changes_in_place_and_new_ones_wait_until_asked_for(page: Page, served: Served) -> None:
-    first = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    await page.goto("/jobs")
-    rows = page.locator("table.jobs tbody tr")
-    await expect(rows).to_have_count(1)
-
-    await (await served.app.afind(first)).acancel()
-    await expect(rows.first).to_contain_text("cancelled")
-    await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
-    await enqueue(served.app, "send", {"to": "bob"}, delay="1h")
-    await expect(page.get_by_role("button", name="2 newer jobs match")).to_be_visible()
-    await expect(rows).to_have_count(1)
-    await page.keyboard.press(".")
-
-    await expect(rows).to_have_count(3)
-    await expect(rows.last).to_contain_text("echo")
+from .rig import Stock, declare, enqueue, opened, reach, visit
 
 
 async def test_a_row_that_matches_no_longer_stays(page: Page, served: Served) -> None:
-    first = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    await page.goto("/jobs?filter=state%3Aqueued")
+    first = await enqueue(served.app, "echo", {"value": 1}, delay="1h", tenant="a-row-tha")
+    await visit(page, "/jobs?filter=state:queued%20tenant:a-row-tha")
     await expect(page.locator("table.jobs tbody tr")).to_have_count(1)
 
     await (await served.app.afind(first)).acancel()
@@ -49,22 +30,24 @@ async def test_a_row_that_matches_no_longer_stays(page: Page, served: Served) ->
     await expect(page.locator("tr.gone")).to_contain_text("cancelled")
 
 
-async def test_a_jobs_page_follows_the_job(page: Page, served: Served) -> None:
-    id = await enqueue(served.app, "approve", {"who": "bob"})
-    await page.goto(f"/jobs/{id}")
-    await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
+async def test_a_jobs_page_follows_the_job(fresh_page: Page, fresh: Served) -> None:
+    id = await enqueue(fresh.app, "approve", {"who": "bob"})
+    await fresh_page.goto(f"/jobs/{id}")
+    await expect(fresh_page.locator(".mark.tinted", has_text="queued")).to_be_visible()
 
-    async with served.app.worker():
-        await expect(page.locator(".mark.tinted", has_text="waiting")).to_be_visible()
-        await (await served.app.afind(id)).asignal("answer", "yes")
-        await expect(page.locator(".mark.tinted", has_text="succeeded")).to_be_visible()
+    async with fresh.app.worker():
+        await expect(fresh_page.locator(".mark.tinted", has_text="waiting")).to_be_visible()
+        await (await fresh.app.afind(id)).asignal("answer", "yes")
+        await expect(fresh_page.locator(".mark.tinted", has_text="succeeded")).to_be_visible()
 
 
 async def test_a_job_that_disappears_while_it_is_open_says_so(page: Page, served: Served, stock: Stock) -> None:
-    await page.goto(f"/jobs/{stock['dead']}")
+    id = await enqueue(served.app, "charge", {"customer": "eve", "amount": 1}, tenant="disappears")
+    await reach(served.app, id, "dead")
+    await visit(page, f"/jobs/{id}")
     await expect(page.locator(".story")).to_be_visible()
 
-    await (await served.app.afind(stock["dead"])).adiscard()
+    await (await served.app.afind(id)).adiscard()
     await page.keyboard.press("r")  # its button goes away as soon as the page knows
 
     await expect(page.get_by_text("This job is gone.")).to_be_visible()
@@ -72,8 +55,8 @@ async def test_a_job_that_disappears_while_it_is_open_says_so(page: Page, served
 
 
 async def test_p_pauses_everything(page: Page, served: Served) -> None:
-    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    await page.goto("/jobs")
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h", tenant="p-pauses-")
+    await visit(page, "/jobs?filter=tenant:p-pauses-")
     row = page.locator("table.jobs tbody tr")
     await expect(row).to_have_count(1)
 
@@ -90,7 +73,8 @@ async def test_p_pauses_everything(page: Page, served: Served) -> None:
     await expect(row).to_contain_text("cancelled")
 
 
-async def test_a_broken_stream_is_told_and_recovers(browser: Browser, app: Windlass) -> None:
+async def test_a_broken_stream_is_told_and_recovers(browser: Browser, fresh: Served) -> None:
+    app = fresh.app
     async with serving(app, local=True) as first:
         port = first.port
         id = await enqueue(app, "echo", {"value": 1}, delay="1h")
@@ -132,22 +116,22 @@ async def test_a_database_that_does_not_answer_is_told(browser: Browser) -> None
                 await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
 
 
-async def test_a_worker_that_stops_shows(page: Page, served: Served) -> None:
-    await page.goto("/workers")
-    await expect(page.get_by_text("No worker has been started")).to_be_visible()
+async def test_a_worker_that_stops_shows(fresh_page: Page, fresh: Served) -> None:
+    await fresh_page.goto("/workers")
+    await expect(fresh_page.get_by_text("No worker has been started")).to_be_visible()
 
-    worker = served.app.worker(queues=["mail"])
+    worker = fresh.app.worker(queues=["mail"])
     async with worker:
-        await expect(page.get_by_text("idle")).to_be_visible()
-        await expect(page.get_by_role("link", name="Workers 1")).to_be_visible()
+        await expect(fresh_page.get_by_text("idle")).to_be_visible()
+        await expect(fresh_page.get_by_role("link", name="Workers 1")).to_be_visible()
         worker.kill()
 
-    await expect(page.get_by_role("link", name="Workers 1")).to_have_count(0)
+    await expect(fresh_page.get_by_role("link", name="Workers 1")).to_have_count(0)
 
 
 async def test_a_page_that_is_not_seen_gives_its_connections_back(page: Page, served: Served) -> None:
-    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    await page.goto("/jobs")
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h", tenant="a-page-th")
+    await visit(page, "/jobs?filter=tenant:a-page-th")
     row = page.locator("table.jobs tbody tr")
     await expect(row).to_contain_text("queued")
 
@@ -164,13 +148,13 @@ async def test_a_page_that_is_not_seen_gives_its_connections_back(page: Page, se
 async def test_many_pages_are_visited_one_after_the_other(page: Page, stock: Stock) -> None:
     for _ in range(2):  # a browser opens six connections to a server, and keeps pages that were left for a while
         for name in ("failed", "dead", "waiting", "queued", "running"):
-            await page.goto(f"/jobs/{stock[name]}")
+            await visit(page, f"/jobs/{stock[name]}")
             await expect(page.locator(".story")).to_be_visible()
 
 
 async def test_pausing_stops_a_jobs_page_too(page: Page, served: Served) -> None:
     id = await enqueue(served.app, "send", {"to": "ann"}, delay="1h")
-    await page.goto(f"/jobs/{id}")
+    await visit(page, f"/jobs/{id}")
     await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()
     await page.keyboard.press("p")
     async with served.client().stream("GET", f"/jobs/{id}/events") as other:
@@ -186,41 +170,41 @@ async def test_pausing_stops_a_jobs_page_too(page: Page, served: Served) -> None
 
 
 async def test_a_bulk_action_goes_on_without_its_page_and_the_next_page_finds_it(
-    browser: Browser, served: Served, page: Page, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, fresh: Served, fresh_page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await served.app.aenqueue_named([NamedCall("echo", {"value": n}, {"delay": "1h"}) for n in range(20)])
+    await fresh.app.aenqueue_named([NamedCall("echo", {"value": n}, {"delay": "1h"}) for n in range(20)])
     brake = Brake(monkeypatch)
-    begun = (await served.client().post("/bulk", json={"verb": "cancel", "filter": "type:echo"})).json()
-    async with opened(browser, served.origin) as other:
+    begun = (await fresh.client().post("/bulk", json={"verb": "cancel", "filter": "type:echo"})).json()
+    async with opened(browser, fresh.origin) as other:
         await other.goto("/audit")
         await expect(other.get_by_role("region", name="Bulk action")).to_contain_text("Cancelling 20 jobs")
-    await page.goto("/workers")
-    await page.get_by_role("region", name="Bulk action").get_by_role("button", name="Stop").click()
-    await until_true(lambda: served.server._bulk.find(UUID(begun["id"]), None)._stops)
+    await fresh_page.goto("/workers")
+    await fresh_page.get_by_role("region", name="Bulk action").get_by_role("button", name="Stop").click()
+    await until_true(lambda: fresh.server._bulk.find(UUID(begun["id"]), None)._stops)
     brake.release()
 
-    await expect(page.get_by_role("status")).to_contain_text("Stopped: 5 were cancelled.")
+    await expect(fresh_page.get_by_role("status")).to_contain_text("Stopped: 5 were cancelled.")
 
 
-async def test_many_windows_of_one_browser_stay_live(browser: Browser, served: Served) -> None:
-    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    async with opened(browser, served.origin) as first:
-        windows = [first, *[await first.context.new_page() for _ in range(7)]]
+async def test_many_windows_of_one_browser_stay_live(browser: Browser, fresh: Served) -> None:
+    id = await enqueue(fresh.app, "echo", {"value": 1}, delay="1h")
+    async with opened(browser, fresh.origin) as first:
+        windows = [first, *[await first.context.new_page() for _ in range(5)]]
         for window in windows:
             await window.goto("/jobs")
             await expect(window.locator("table.jobs tbody tr")).to_have_count(1)
-        await (await served.app.afind(id)).acancel()
+        await (await fresh.app.afind(id)).acancel()
         for window in windows:
             await expect(window.locator("table.jobs tbody tr")).to_contain_text("cancelled", timeout=15_000)
-        assert served.server._feed.streams <= 4
+        await until_true(lambda: fresh.server._feed.streams <= 4)
 
 
 async def test_counts_and_facets_follow_the_list(page: Page, served: Served) -> None:
-    await enqueue(served.app, "echo", {"value": 1}, delay="1h")
-    await page.goto("/jobs")
+    await enqueue(served.app, "echo", {"value": 1}, delay="1h", tenant="counts-an")
+    await visit(page, "/jobs?filter=tenant:counts-an")
     facet = page.get_by_role("complementary", name="Facets").get_by_role("button", name="queued")
     await expect(facet).to_have_text("queued1")
 
-    await enqueue(served.app, "echo", {"value": 2}, delay="1h")
+    await enqueue(served.app, "echo", {"value": 2}, delay="1h", tenant="counts-an")
 
     await expect(facet).to_have_text("queued2", timeout=15_000)

@@ -29,6 +29,7 @@ SENT: dict[str, dict[str, Any]] = {
     "POST /jobs/{id}/rerun": {},
     "POST /jobs/{id}/signal": {"name": "answer"},
     "POST /jobs/{id}/dry-run": {},
+    **{f"POST /letters/{verb}": {"ids": ["letter:1-0"]} for verb in ("replay", "discard")},
     "POST /gates/pause": {"kind": "all"},
     "POST /gates/resume": {"kind": "all"},
     "POST /limits/hold": {"key": "api", "seconds": 1},
@@ -44,7 +45,8 @@ SENT: dict[str, dict[str, Any]] = {
 }
 """A valid body of each route that has one."""
 ASKED = {"GET /limits/use": {"key": "api"}, "DELETE /budgets": {"kind": "queue", "name": "mail"},
-         "GET /lists": {"list": "jobs"}, "GET /schedules/ticks": {"name": "nightly"}}  # fmt: skip
+         "GET /lists": {"list": "jobs"}, "GET /letters/one": {"id": "letter:1-0"},
+         "GET /schedules/ticks": {"name": "nightly"}}  # fmt: skip
 """The queries that a route cannot do without."""
 
 

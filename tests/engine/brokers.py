@@ -43,7 +43,7 @@ class Broker:
     async def is_drained(self, *queues: str) -> bool:
         async with self.opened() as dispatcher:
             depths = await dispatcher.depths(queues or ("default",))
-            return all(depth.ready + depth.unacknowledged == 0 for depth in depths)
+            return all(depth.ready + (depth.unacknowledged or 0) == 0 for depth in depths)
 
 
 @asynccontextmanager

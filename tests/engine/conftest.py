@@ -9,8 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from servers import postgres_database
+from kept_sessions import kept_sessions, postgres_database, run_on_one_loop
 from windlass import Windlass, failpoints
 from windlass.client import Client
 from windlass.testing.clock import START
@@ -21,8 +22,14 @@ from .programs import admitted
 from .rig import PATIENCE, Database
 from .stopped_clock import StoppedClock
 
+__all__ = ["kept_sessions"]
+
 EFFECTS = "CREATE TABLE effects (n int NOT NULL)"
 """Without a unique constraint, so that a duplicate is visible."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    run_on_one_loop(Path(__file__).parent, items)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +61,7 @@ def empty_database(place: str, request: pytest.FixtureRequest, *, moved: bool) -
     yield Database(url=f"sqlite:///{path}", dialect="sqlite")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """A database on which real time passes."""
     with empty_database(place, request, moved=False) as database:
@@ -62,7 +69,7 @@ async def database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[
         await database.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def still_database(place: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """A database on a clock that stands still until the test moves it."""
     with empty_database(place, request, moved=True) as database:
@@ -70,10 +77,11 @@ async def still_database(place: str, request: pytest.FixtureRequest) -> AsyncIte
         await database.close()
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
-async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
-    """A broker, or a part of one, that is empty."""
-    async with private_part(request.param) as broker:
+@pytest_asyncio.fixture(loop_scope="session")
+async def broker(place: str) -> AsyncIterator[Broker]:
+    """A part of a broker that is empty. Each store has one kind: the suites of stores and of transports prove that
+    those of a kind are alike."""
+    async with private_part({"sqlite": "redis", "postgres": "rabbitmq"}[place]) as broker:
         yield broker
 
 
@@ -104,7 +112,7 @@ def stopped_clock(still_database: Database) -> StoppedClock:
     return StoppedClock(still_database)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Windlass]:
     """The program of every isolation, on this story's database."""
     settings = admitted.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)

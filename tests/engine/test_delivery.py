@@ -16,11 +16,12 @@ from windlass.clock import SystemClock
 from windlass.model.state import State
 from windlass.observe.events import DeliveriesRefused, OutboxPublished
 from windlass.runtime.worker import Worker
+from windlass.store.protocol import Claim, Claimed
 from windlass.transport.protocol import Message
 from windlass.transport.relay import run_relay
 
 from .brokers import Broker, Claims, dispatcher_of, receiving
-from .rig import PATIENCE, Database, ended, eventually, in_state, working
+from .rig import PATIENCE, Database, ended, eventually, in_state, stores_of, working
 
 HOUR = "1h"
 
@@ -303,3 +304,41 @@ async def test_a_worker_without_a_broker_works_beside(database: Database, broker
 async def outbox(database: Database, *, waiting: bool = False) -> int:
     rows = await database.run("SELECT waits_for FROM {}outbox")
     return sum(row[0] is not None for row in rows) if waiting else len(rows)
+
+
+async def test_a_full_phase_lets_no_poll_of_another_compete_with_deliveries(database: Database, broker: Broker) -> None:
+    """Given a phase whose only processor is busy, when what is due was claimed, then later polls take overdue jobs."""
+    app, free, overdue = database.app(broker=broker.url, fallback=HOUR), asyncio.Event(), list[float]()
+
+    @app.job
+    async def crawl() -> None:
+        await free.wait()
+
+    @app.job
+    async def parse() -> None: ...
+
+    line = app.pipeline("line", phase(crawl, processors=1), phase(parse, processors=1))
+    async with receiving(app, concurrency=4) as (worker, _, _):
+        busy = await line.aenqueue()
+        await in_state(busy, State.RUNNING)
+        store, discovery = stores_of(worker), worker.parts.discovery
+        really = store.claim
+
+        async def claim(asked: Claim) -> Claimed:
+            if parse._definition.type in asked.types:
+                overdue.append(asked.overdue)
+            answer: Claimed = await really(asked)
+            return answer
+
+        async def polls() -> int:
+            discovery.nudge()
+            return len(overdue)
+
+        store.claim = claim
+        discovery.claim_all_due()  # type: ignore[attr-defined]
+        await eventually(polls, lambda count: count >= 3)
+        free.set()
+        await ended(busy)
+
+        assert overdue[0] == 0.0
+        assert all(seconds > 0 for seconds in overdue[1:])

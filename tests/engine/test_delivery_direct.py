@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import Any
+from uuid import UUID
 
+import psycopg
 import pytest
 
+from private_server import private_directory
+from windlass import Context, JobHandle
 from windlass.model.state import State
 from windlass.observe.events import OutboxPublished
-from with_postgres import private_directory
 from with_redis import RedisServer
 
 from .brokers import Broker, receiving
-from .rig import Database, ended, working
+from .rig import PATIENCE, Database, ended, eventually, working
 
 HOUR = "1h"
 
@@ -49,6 +54,57 @@ async def test_a_job_that_is_due_later_goes_through_the_outbox(database: Databas
         await events.until(OutboxPublished)
         await ended(job)
         assert claims.claimed == {job.id}
+
+
+async def test_jobs_that_no_enqueue_publishes_go_through_the_outbox(database: Database, broker: Broker) -> None:
+    """Given a job with a child, a job of its transaction and a follow-up, and a re-run and a tick, then none waits for
+    the fallback poll."""
+    app = database.app(broker=broker.url, fallback=HOUR, delivery="direct")
+    work = app.job(noop)
+
+    @app.job
+    async def tell() -> None: ...
+
+    @app.job(on_succeeded="tell", max_attempts=1)
+    async def parent(ctx: Context) -> str:
+        await ctx.wait([ctx.spawn("child", work.call(1))])
+        async with ctx.transaction():
+            return str((await work.aenqueue(2)).id)
+
+    app.schedule("rarely", work.call(3), every="1h")
+
+    async with receiving(app) as (_, _, claims):
+        first = await parent.aenqueue()
+        inner = await first.aresult(timeout=PATIENCE)
+        again = await first.arerun()
+        await again.aresult(timeout=PATIENCE)
+        fired = await (await app.afind_schedule("rarely")).afire()
+        await ended(fired)
+        told = await eventually(lambda: app.ajobs("type:tell state:succeeded"), lambda found: len(found) == 2)
+
+        assert {first.id, UUID(inner), again.id, fired.id, *(job.id for job in told)} <= claims.claimed
+        assert len(claims.claimed) == 9  # both children, and the second one of the transaction
+
+
+async def test_jobs_on_the_callers_connection_go_through_the_outbox(database: Database, broker: Broker) -> None:
+    """Given a caller whose process may end with its commit, then a relay publishes, and no job waits for the poll."""
+    app = database.app(broker=broker.url, fallback=HOUR, delivery="direct")
+    work = app.job(noop)
+
+    def enqueue() -> JobHandle[None]:
+        with closing(connect(database)) as conn, conn:
+            return work.options(conn=conn).enqueue(1)
+
+    async with receiving(app) as (_, _, claims):
+        job = await asyncio.to_thread(enqueue)
+        await ended(job)
+        assert claims.claimed == {job.id}
+
+
+def connect(database: Database) -> Any:
+    if database.dialect == "sqlite":
+        return sqlite3.connect(database.url.removeprefix("sqlite:///"), timeout=PATIENCE)
+    return psycopg.connect(database.url)
 
 
 async def test_a_job_that_a_key_refused_is_not_published(database: Database, broker: Broker) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from private_server import private_directory
 from windlass import failpoints
 from windlass.errors import StoreUnavailable
 from windlass.model.state import State
@@ -17,7 +18,6 @@ from windlass.runtime.delivery.intake import Intake
 from windlass.runtime.worker import Worker
 from windlass.transport import relay
 from windlass.transport.protocol import Message
-from with_postgres import private_directory
 from with_redis import RedisServer
 
 from .brokers import Broker, dispatcher_of, receiving, record_claims, until_it_receives
@@ -254,7 +254,7 @@ async def test_a_worker_that_stops_gives_its_deliveries_back(database: Database,
 
     async with broker.opened() as dispatcher:
         (depth,) = await eventually(
-            lambda: dispatcher.depths(["default"]), lambda found: bool(found) and found[0].unacknowledged == 0
+            lambda: dispatcher.depths(["default"]), lambda found: bool(found) and not found[0].unacknowledged
         )
         assert depth.ready >= 1
     assert (await second.arecord()).status is State.QUEUED

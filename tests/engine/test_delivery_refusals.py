@@ -241,6 +241,38 @@ async def test_a_suspect_that_is_delivered_is_claimed_by_a_poll_that_isolates_it
     await store.close()
 
 
+async def test_fifty_processors_end_clean_when_their_project_is_deleted(
+    database: Database, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given fifty jobs of a project that run and fifty that were delivered, when its jobs are cancelled,
+    then all of them end as cancelled, no message and no dead letter is left, and the log has no error."""
+    app = database.app(broker=broker.url, fallback=HOUR)
+    running = asyncio.Semaphore(0)
+
+    @app.job
+    async def match(project: int, task: int) -> None:
+        running.release()
+        await asyncio.sleep(PATIENCE)
+
+    async with (
+        receiving(app, concurrency=25) as (_, _, first),
+        receiving(app, concurrency=25) as (_, _, second),
+        broker.opened() as dispatcher,
+    ):
+        jobs = await app.aenqueue_many(match.call(7, task) for task in range(100))
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(50):
+                await running.acquire()
+            async for _ in app.abulk("cancel", "type:match input.project:7"):
+                pass
+
+        assert {(await ended(job)).status for job in jobs} == {State.CANCELLED}
+        await eventually(broker.is_drained, bool)
+        assert await dispatcher.dead_letters(1) == []
+        assert len(first.claimed | second.claimed) >= 50  # a processor that is free again may claim one meanwhile
+    assert [line.getMessage() for line in caplog.records if line.levelno >= logging.ERROR] == []
+
+
 @pytest.fixture(autouse=True)
 def _all_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="windlass")

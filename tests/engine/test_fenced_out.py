@@ -108,7 +108,7 @@ async def test_a_thread_that_was_fenced_out_writes_nothing_and_keeps_nobody_wait
 async def test_a_thread_that_was_fenced_out_while_it_waited_for_its_turn_gets_none(
     database: Database, whatever_happens: threading.Event
 ) -> None:
-    app = database.app(**SHORT, connections=1)
+    app = database.app(connections=1)
     begun, late, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     @app.job

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from windlass import JobType, State
 from windlass.client import Client
@@ -16,7 +17,7 @@ from .programs import flow
 from .rig import PATIENCE, Database, in_state, working
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def program(database: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """The program on this story's database."""
     settings = flow.app.settings.with_(url=database.url, poll=0.1, grace=5.0, cancel_grace=0.2)

@@ -164,7 +164,7 @@ async def test_steady_has_a_time_limit_of_five_minutes_and_resets_processors_at_
 
         await steady.passes(15)
         ended = await steady.events.until(AttemptEnded)
-        assert (ended.ending, ended.delay) == (Ending.TIMED_OUT, 0.0)
+        assert (ended.ending, ended.delay) == (Ending.TIMED_OUT, 10.0)
         assert 295 <= steady.clock.monotonic() - began <= 310
         (processor,) = steady.worker.state.pools
         in_error = processor.state

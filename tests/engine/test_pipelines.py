@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from windlass import Context, JobHandle, Pipeline, State, SyncContext, Windlass, fixed, phase
+import pytest
+
+from windlass import Context, FlowError, JobHandle, Pipeline, State, SyncContext, Windlass, fixed, phase
 from windlass.model.job import NewJob, new_id
 from windlass.model.outcome import Ending
 
@@ -47,6 +49,7 @@ async def test_one_job_moves_through_three_phases(app: Windlass) -> None:
     @app.job
     async def ask(ctx: Context, *, url: str) -> int:
         see(ctx, (url, ctx.previous))
+        assert await ctx.output_of("analysis") == {"title": "Example"}
         return len(ctx.previous)
 
     site = app.pipeline("site", phase(analyse, name="analysis"), form, ask)
@@ -62,6 +65,39 @@ async def test_one_job_moves_through_three_phases(app: Windlass) -> None:
     record = await job.arecord()
     assert (record.status, record.type, record.phase, record.output) == (State.SUCCEEDED, "ask", "ask", "2")
     assert (record.attempt, record.fence, record.created_at <= record.updated_at) == (1, 3, True)
+
+
+async def test_outputs_stay_readable_to_the_end_whatever_the_end(app: Windlass) -> None:
+    @app.job
+    async def first(n: int) -> dict[str, int]:
+        return {"n": n}
+
+    @app.job
+    def second() -> None: ...
+
+    @app.job(max_attempts=1)
+    def third(ctx: SyncContext, n: int) -> int:
+        assert [ctx.output_of("first"), ctx.output_of("second")] == [{"n": n}, None]
+        assert n > 1, ctx.output_of("third")
+        return n
+
+    @app.job
+    def plain() -> None: ...
+
+    site = app.pipeline("site", first, second, third)
+    async with working(app):
+        bad, good = await site.aenqueue(1), await site.aenqueue(2)
+        assert await good.aresult(timeout=PATIENCE) == 2
+        await in_state(bad, State.DEAD)
+        other = await plain.aenqueue()
+
+    assert "no phase 'third' of this job has ended; there are: first, second" in failure(await bad.arecord()).message
+    assert await bad.aoutputs() == {"first": {"n": 1}, "second": None}
+    assert list((await good.aoutputs()).items()) == [("first", {"n": 2}), ("second", None), ("third", 2)]
+    assert await (await app.afind(good.id)).aoutputs() == await good.aoutputs()
+    assert (await good.adetails()).steps == []
+    with pytest.raises(FlowError, match=r"has no phases; its result is job\.result\(\)"):
+        await other.aoutputs()
 
 
 async def test_each_phase_has_its_own_retries_and_time_limit(app: Windlass) -> None:

@@ -180,6 +180,43 @@ async def test_a_key_for_ever_refuses_when_the_history_of_its_job_was_dropped(st
     assert not (await let_go.aenqueue("a")).existing
 
 
+async def test_a_key_in_every_state_refuses_all_tenants_whatever_became_of_its_job(still_database: Database) -> None:
+    """Given a dead and a cancelled job: neither lets another job of its key in, for ever; a discard does."""
+    clock = ManualClock()
+    app = still_database.app(clock=clock)
+    enrich = declare(app, unique=unique("link", states=State, scope="global", forever=True))
+    dead = await enrich.options(tenant="a").aenqueue("bad")
+    cancelled = await enrich.options(delay="1h").aenqueue("a")
+    await cancelled.acancel()
+    async with working(app):
+        await in_state(dead, State.DEAD)
+
+    async def refused() -> list[bool]:
+        calls = [enrich.options(tenant="b").call(link) for link in ("bad", "a")]
+        return [job.existing for job in await app.aenqueue_many(calls)]
+
+    assert await refused() == [True, True]
+    clock.advance(30 * DAY)
+    await still_database.move(clock)
+    store = await opened(app)
+    try:
+        await store.prune(history=7.0 * DAY, audit=90.0 * DAY)
+        assert await store.find(cancelled.id) is None
+    finally:
+        await store.close()
+    assert await refused() == [True, True]
+
+    @app.job
+    async def follow(ctx: Context) -> Any:
+        (child,) = await ctx.wait([ctx.spawn("again", enrich.call("a"))], need="ended")
+        return child.status
+
+    async with working(app):
+        assert await (await follow.aenqueue()).aresult(timeout=PATIENCE) is None
+    await dead.adiscard()
+    assert await refused() == [False, True]
+
+
 async def test_a_global_key_is_shared_by_all_tenants(app: Windlass) -> None:
     enrich = declare(app, unique=unique(by="link", scope="global"))
 

@@ -104,8 +104,15 @@ class FaultLab:
 
     def start(self, *arguments: str, level: str = "WARNING", **environment: str) -> Process:
         """`windlass worker program.py …`, with short times; more of the environment by keyword."""
+        return self._run("worker", "program.py", "-l", level, *arguments, **environment)
+
+    def relay(self, **environment: str) -> Process:
+        """`windlass relay`."""
+        return self._run("relay", "-l", "WARNING", **environment)
+
+    def _run(self, *command: str, **environment: str) -> Process:
         process = Process(
-            [sys.executable, "-m", "windlass", "worker", "program.py", "-l", level, *arguments],
+            [sys.executable, "-m", "windlass", *command],
             cwd=HERE,
             environment={
                 **{name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")},
@@ -116,7 +123,7 @@ class FaultLab:
                 "PYTHONFAULTHANDLER": "",
                 **environment,
             },
-            log=self._directory / f"worker-{len(self.processes)}.log",
+            log=self._directory / f"{command[0]}-{len(self.processes)}.log",
         )
         self.processes.append(process)
         return process
@@ -226,7 +233,7 @@ class FaultLab:
         """The counts of the store and the output of the processes, for a test that failed."""
         lines = [f"WINDLASS_FAULT_SEED={SEED}", f"jobs: {self.counts()}"]
         for process in self.processes:
-            lines += [f"--- worker {process.pid}, {process.ended()}", *process.output().splitlines()[-15:]]
+            lines += [f"--- process {process.pid}, {process.ended()}", *process.output().splitlines()[-15:]]
         return "\n".join(lines)
 
     # The end

@@ -13,6 +13,8 @@ from windlass.model.state import Verb
 
 __all__ = ["making", "rig"]
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # that of `rig`
+
 DAY = 86_400.0  # seconds
 HOUR = 3_600.0
 

@@ -64,7 +64,7 @@ class Timetable:
         assert Counter(tick.at for tick in ticks) == Counter(wanted)
         assert {tick.outcome for tick in ticks} == {TickOutcome.FIRED}
         assert {tick.job for tick in ticks} == {job.id for job in jobs}
-        assert {entry.job for entry in self._lab.ledger() if entry.event == "begin"} == {job.id for job in jobs}
+        assert {entry.job for entry in self._lab.ledger() if entry.event == "begin"} >= {job.id for job in jobs}
         return len(wanted)
 
 

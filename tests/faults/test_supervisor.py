@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 from windlass import State
@@ -55,3 +57,51 @@ def tcp_sockets(pid: int) -> set[str]:
         lines = (Path("/proc/net") / table).read_text().splitlines()[1:]
         known |= {f"socket:[{line.split()[9]}]" for line in lines}
     return held & known
+
+
+# Under systemd
+
+
+def test_systemd_is_told_what_a_worker_does(postgres_lab: FaultLab, tmp_path: Path) -> None:
+    """Given a unit with Type=notify and a watchdog: ready once it is registered, then signs of life, then its stop."""
+    lab, told = postgres_lab, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    told.settimeout(30)
+    manager = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+
+    worker = lab.start(**manager)
+    heard = [told.recv(100) for _ in range(3)]
+    while b"READY=1" not in heard:
+        heard.append(told.recv(100))
+    assert lab.row(worker) is not None
+    assert set(heard) == {b"READY=1", b"WATCHDOG=1"}
+
+    worker.signal(signal.SIGTERM)
+    while told.recv(100) != b"STOPPING=1":
+        pass
+    assert worker.wait() == 0
+
+    lab.start("--processes", "2", **manager)
+    while told.recv(100) != b"READY=1":
+        pass
+    lab.until(lambda: sum(not row.dead for row in lab.workers()) == 2, "both children are registered")
+    lab.processes[-1].kill()  # its children do not speak for it: there is silence after its end
+    assert falls_silent(told)
+
+
+def test_a_worker_whose_loop_stands_still_gives_no_sign(postgres_lab: FaultLab, tmp_path: Path) -> None:
+    lab, told = postgres_lab, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    lab.ready(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000")
+    (job,) = lab.enqueue("block", seconds=600.0)
+    lab.until(lambda: bool(lab.begins(job)), "the handler holds the loop")
+
+    assert falls_silent(told)
+
+
+def falls_silent(told: socket.socket) -> bool:
+    """Whether nothing is heard any more for as long as five signs take; a few may still be on their way."""
+    told.settimeout(0.5)
+    with suppress(TimeoutError):
+        return not [told.recv(100) for _ in range(50)]
+    return True

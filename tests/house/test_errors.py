@@ -14,6 +14,7 @@ BRANCH = re.compile(r"^((?:│   |    )*)(?:├── |└── )(\w+)")
 
 NOT_RAISED = {
     "JobUnsuccessful": "a base, for users who catch either end of result()",
+    "FetchError": "a base, for users who catch either kind",
 }
 """Classes that no code of the package makes, with the reason why they are there."""
 

@@ -28,6 +28,7 @@ LAYERS = {
     "config_readers": "address broker_address errors",
     "config": "actor address clock config_readers errors names",
     "words": "config",
+    "fetch": "clock errors",
     "model": BASE,
     "payload": BASE,
     "policy": f"{BASE} model payload",

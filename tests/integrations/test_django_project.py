@@ -16,6 +16,9 @@ import pytest
 from .conftest import Run
 from .rig import PATIENCE, PROJECT, Database
 
+# Both stores with the connection of the project: test_a_worker_runs_jobs_and_tasks_with_the_orm. What starts processes
+# for another reason runs on one of them.
+ON_POSTGRES = pytest.mark.parametrize("project_database", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("project_database", ["sqlite"], indirect=True)
 
 
@@ -57,6 +60,7 @@ def test_a_worker_runs_jobs_and_tasks_with_the_orm(project: Database) -> None:
     assert Order.objects.get().thanked
 
 
+@ON_POSTGRES
 def test_a_worker_of_several_processes_serves_one_queue(project: Database) -> None:
     from shop.tasks import add, thank
 
@@ -70,6 +74,7 @@ def test_a_worker_of_several_processes_serves_one_queue(project: Database) -> No
     assert (there.status, elsewhere.status) == ("SUCCESSFUL", "READY")
 
 
+@ON_SQLITE
 def test_tasks_of_another_module_run_where_the_settings_name_it(
     project: Database, manage: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +106,7 @@ def add_task() -> Any:
     return add
 
 
+@ON_SQLITE
 def test_run_enqueues_a_job_of_the_project(project: Database, manage: Run) -> None:
     done = manage("windlass", "run", "shop.jobs:thank", "a@example.org", "--no-wait", "--settings=project.settings")
 

@@ -96,6 +96,7 @@ def test_without_a_windlass_one_is_made_from_the_config(database: Database) -> N
         WindlassFlask(app)
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_the_cli_group_works_with_a_factory(database: Database, tmp_path: Path) -> None:
     (tmp_path / "harbour.py").write_text(PROGRAM)
 

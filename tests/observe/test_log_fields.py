@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,7 @@ import structlog
 
 from engine.rig import PATIENCE, Database, ended, eventually
 from windlass import AttemptEnded, HealthReported, JobsClaimed, Windlass, WorkerStarted, fixed, limit
-from windlass.observe import logs
+from windlass.observe import logs, routine_lines
 from windlass.observe.events import JobAssigned, JobQueued
 from windlass.observe.log_lines import LogSubscriber
 from windlass.observe.logs import CountingHandler, JsonFormatter, LineFormatter, count_lost_records
@@ -23,6 +24,7 @@ from windlass.observe.subscribers import Subscribers
 from windlass.runtime.duties import health
 
 CANARY = "c4n4ry-logs-8Wq"
+ON_A_FILE = pytest.mark.parametrize("place", ["sqlite"])  # the store is not the point
 
 
 @pytest.fixture
@@ -75,17 +77,70 @@ async def test_each_step_of_a_job_is_one_line_with_fields_and_no_secret(
     assert end["job_duration_ms"] >= 0
     assert "[redacted]" in end["error"]
     assert "[redacted]" in end["exception"]
-    assert any(line.get("batch_claimed_count") == 1 and line["asked"] >= 1 for line in found)
+    assert any(line.get("batch_claimed_count") == 1 and line["asked"] >= 1 <= len(line["types"]) for line in found)
     report = next(line for line in found if line.get("fail_count") == 2)
     assert report["success_count"] == 0
     assert report["top_failure_domains"] == {"domain:a.org": 2}
     assert report["phases"][0]["mean_run_ms"] >= 0
 
 
+@ON_A_FILE
+async def test_a_fast_worker_counts_the_lines_of_jobs_that_go_well_and_writes_all_others(
+    app: Windlass, stream: io.StringIO
+) -> None:
+    """Given more jobs in a second than lines, when they end, then written and counted ends together are all of them."""
+    logging.getLogger("windlass").setLevel(logging.INFO)
+
+    @app.job(max_attempts=1)
+    async def work(n: int) -> None:
+        if n % 50 == 0:
+            raise ValueError("no")
+
+    jobs = await app.aenqueue_many(work.call(n) for n in range(500))
+    worker = app.worker()
+    worker.subscribe(LogSubscriber())
+    async with worker:
+        for job in jobs:
+            await ended(job)
+
+    found = lines(stream)
+    ends = Counter(line["state"] for line in found if line["kind"] == "attempt_ended")
+    counts = [line for line in found if line["kind"] == "attempts_counted"]
+    assert ends["dead"] == 10
+    assert counts
+    assert ends["succeeded"] + sum(line["success_count"] for line in counts) == 490
+    starts = sum(line["kind"] == "attempt_started" for line in found)
+    assert starts + sum(line["started"] for line in counts) == 500
+    assert all(line["ended"] == line["success_count"] == line["types"].get("work", 0) for line in counts)
+    assert all(line["longest_ms"] >= line["job_duration_ms"] >= 0 for line in counts)
+    assert found[-1]["kind"] == "worker_stopped"
+
+
+@ON_A_FILE
+async def test_the_count_of_a_burst_comes_although_nothing_follows(
+    app: Windlass, stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routine_lines, "MOST_ROUTINE", 1)
+    logging.getLogger("windlass").setLevel(logging.INFO)
+
+    @app.job
+    async def work() -> None: ...
+
+    job = await work.aenqueue()
+    worker = app.worker()
+    worker.subscribe(LogSubscriber())
+    async with worker:
+        await ended(job)
+        await eventually(lambda: _now(lines(stream)), lambda found: found[-1]["kind"] == "attempts_counted")
+
+    assert "1 ended (work 1)" in stream.getvalue()
+
+
 async def _now(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+@ON_A_FILE
 async def test_the_start_names_the_processors_that_can_work(database: Database) -> None:
     """Given three phases at the steady pace, when a worker starts, then it says 30, and not its cap of 100."""
     app = database.app(pace="steady", poll=None)
@@ -116,6 +171,7 @@ async def test_the_start_names_the_processors_that_can_work(database: Database) 
     assert (started[0].poll, started[0].assign_every, started[0].assign_most) == (60.0, 5.0, 3)
 
 
+@ON_A_FILE
 async def test_details_are_made_only_for_subscribers_that_name_them(app: Windlass) -> None:
     every: list[object] = []
     named: list[object] = []
@@ -154,6 +210,7 @@ class Raising(logging.Handler):
         raise RuntimeError("the disk is full")
 
 
+@ON_A_FILE
 async def test_a_handler_of_the_log_that_raises_stops_no_job(app: Windlass) -> None:
     @app.job(max_attempts=1)
     async def fails() -> None:
@@ -173,6 +230,7 @@ async def test_a_handler_of_the_log_that_raises_stops_no_job(app: Windlass) -> N
         log.removeHandler(raising)
 
 
+@ON_A_FILE
 async def test_a_subscriber_that_fails_or_is_slow_is_counted_and_named(
     app: Windlass, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

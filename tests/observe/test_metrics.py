@@ -22,6 +22,7 @@ from windlass.store import make_store
 from windlass.store.protocol import Claim, NewWorker
 
 CANARY = "c4n4ry-metrics-9Zk"
+ON_A_FILE = pytest.mark.parametrize("place", ["sqlite"])  # the store is not the point
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -111,6 +112,7 @@ async def test_each_metric_is_the_count_in_the_database(database: Database) -> N
     assert "windlass_loop_delay_seconds" in found
 
 
+@ON_A_FILE
 async def test_a_worker_is_ready_when_it_polled_and_not_when_it_stops(database: Database) -> None:
     app = database.app(metrics_port=0)
 
@@ -129,6 +131,7 @@ async def test_a_worker_is_ready_when_it_polled_and_not_when_it_stops(database: 
         get(port, "/healthz")
 
 
+@ON_A_FILE
 async def test_a_store_that_is_silent_for_long_makes_a_worker_unready(database: Database) -> None:
     app = database.app(metrics_port=0)
 
@@ -146,6 +149,7 @@ async def test_a_store_that_is_silent_for_long_makes_a_worker_unready(database: 
     assert "the store has not answered for" in text
 
 
+@ON_A_FILE
 async def test_a_port_that_is_taken_is_a_warning_and_jobs_go_on(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +172,7 @@ async def test_a_port_that_is_taken_is_a_warning_and_jobs_go_on(
     assert f"--metrics-port {port + 1}" in warning
 
 
+@ON_A_FILE
 async def test_a_client_that_sends_nothing_keeps_no_scrape_from_its_answer(database: Database) -> None:
     app = database.app(metrics_port=0)
 
@@ -184,6 +189,7 @@ async def test_a_client_that_sends_nothing_keeps_no_scrape_from_its_answer(datab
                 each.close()
 
 
+@ON_A_FILE
 async def test_labels_are_bounded(app: Windlass) -> None:
     """Given more queues than series, when their jobs end, then all further ones are counted as `other`."""
     recorded: list[object] = []

@@ -23,6 +23,8 @@ from windlass.policy.fingerprint import fingerprint
 
 from .tracing_rig import CANARY, PATIENCE, PLACES, empty_database, eventually, make_app
 
+ON_A_FILE = pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # the store is not the point
+
 
 class SentryServer:
     """Receives envelopes on a real socket."""
@@ -120,6 +122,7 @@ async def test_every_failed_attempt_is_captured_and_the_last_one_has_its_breadcr
     assert "ann" not in json.dumps([first, last]).split()
 
 
+@ON_A_FILE
 async def test_nothing_that_arrives_has_a_secret(app: Windlass, server: SentryServer) -> None:
     instrument(app)
     log = logging.getLogger("shop")
@@ -167,6 +170,7 @@ async def test_nothing_that_arrives_has_a_secret(app: Windlass, server: SentrySe
     assert any(event["contexts"].get("job", {}).get("ending") == "timeout" for event in events)
 
 
+@ON_A_FILE
 async def test_scopes_of_attempts_that_run_together_are_apart(app: Windlass, server: SentryServer) -> None:
     instrument(app)
     together = asyncio.Barrier(3)
@@ -214,6 +218,7 @@ async def test_the_job_of_a_tick_checks_in(app: Windlass, server: SentryServer) 
     assert ["in_progress", "error"] in by_id.values()
 
 
+@ON_A_FILE
 async def test_jobs_go_on_while_sentry_is_unreachable(app: Windlass) -> None:
     sentry_sdk.init(dsn="http://key@127.0.0.1:9/1", shutdown_timeout=0)
     instrument(app)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import StatusCode
 
 from web.rig import serving
 from windlass import Context, JobType, NamedCall, SyncContext, Windlass, fixed
@@ -27,7 +27,6 @@ from .tracing_rig import (
     Spans,
     UnreachableCollector,
     empty_database,
-    eventually,
     ids,
     make_app,
     parent,
@@ -35,6 +34,7 @@ from .tracing_rig import (
     value,
 )
 
+ON_A_FILE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)  # the store is not the point
 REQUEST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -72,37 +72,7 @@ def declare_orders(app: Windlass) -> None:
         return n
 
 
-async def test_one_trace_leads_from_a_request_through_two_failed_attempts_to_the_children(
-    app: Windlass, spans: Spans
-) -> None:
-    declare_orders(app)
-    async with serving(app, local=True) as served:
-        answer = await served.client(traceparent=REQUEST).post("/jobs", json={"type": "order", "input": {"n": 1}})
-        job = await app.afind(answer.json()["id"])
-        async with app.worker():
-            assert await job.aresult(timeout=PATIENCE) == 1
-            record = await job.arecord()
-            document = (await served.client().get(f"/jobs/{job.id}")).json()
-            await eventually(lambda: spans.named("process parts"), lambda found: len(found) == 2)
-
-    (sent,), attempts = spans.named("send orders"), spans.named("process orders")
-    assert {ids(span)[0] for span in spans.ended} == {REQUEST.split("-")[1]}
-    assert (sent.kind, parent(sent)) == (SpanKind.PRODUCER, REQUEST.split("-")[2])
-    assert record.trace == document["trace"] == spell(sent)
-    # Each attempt is below the enqueue, and has a link to the attempt before.
-    assert [span.kind for span in attempts] == [SpanKind.CONSUMER] * 3
-    assert [parent(span) for span in attempts] == [ids(sent)[1]] * 3
-    assert [value(span, "windlass.job.ending") for span in attempts] == ["raised", "raised", "succeeded"]
-    first, second, third = (ids(span)[1] for span in attempts)
-    assert [[f"{link.context.span_id:016x}" for link in span.links] for span in attempts] == [[], [first], [second]]
-    assert [attempt.trace for attempt in record.attempts_made()] == [spell(attempts[0]), spell(attempts[1])]
-    # One part was enqueued by the handler, and one was spawned: each time the handler's span is above it.
-    (enqueued,) = spans.named("send parts")
-    assert parent(enqueued) == third
-    assert {parent(span) for span in spans.named("process parts")} == {ids(enqueued)[1], third}
-    assert len(spans.ended) == 1 + 3 + 1 + 2  # no span of a claim, a poll or a beat
-
-
+@ON_A_FILE
 async def test_spans_have_the_names_of_the_conventions(app: Windlass, spans: Spans) -> None:
     @app.job(queue="mail", max_attempts=1)
     async def send() -> None:
@@ -225,6 +195,7 @@ async def test_a_child_process_passes_the_trace_on_to_a_retry_and_to_children(pr
     assert child.trace == spell(second)
 
 
+@ON_A_FILE
 async def test_a_handlers_context_does_not_reach_the_next_job(app: Windlass) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -239,6 +210,7 @@ async def test_a_handlers_context_does_not_reach_the_next_job(app: Windlass) -> 
         assert {await job.aresult(timeout=PATIENCE) for job in jobs} == {"unset"}
 
 
+@ON_A_FILE
 async def test_no_span_has_a_secret(app: Windlass, spans: Spans) -> None:
     @app.job(max_attempts=1)
     async def log_in(user: str, password: str, email: str) -> None:
@@ -263,6 +235,7 @@ async def test_no_span_has_a_secret(app: Windlass, spans: Spans) -> None:
     assert "https://a.example/x?[removed]" in spans.text()
 
 
+@ON_A_FILE
 async def test_jobs_go_on_while_the_collector_is_unreachable(app: Windlass) -> None:
     collector = UnreachableCollector()
     instrument(app, tracer_provider=Spans(collector).provider)
@@ -278,6 +251,7 @@ async def test_jobs_go_on_while_the_collector_is_unreachable(app: Windlass) -> N
     assert collector.tries == 1 + 20
 
 
+@ON_A_FILE
 async def test_a_broken_tracer_fails_no_job_and_is_logged_once(
     app: Windlass, spans: Spans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,25 +274,27 @@ async def test_a_broken_tracer_fails_no_job_and_is_logged_once(
     assert len([record for record in caplog.records if "tracing with OpenTelemetry failed" in record.message]) == 1
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "",
-        "00-abc",
-        "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        f"00-{'0' * 32}-b7ad6b7169203331-01",
-        "é",
-    ],
+HEADERS = (
+    "",
+    "00-abc",
+    "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    f"00-{'0' * 32}-b7ad6b7169203331-01",
+    "é",
 )
-async def test_a_header_in_another_form_is_left_out(app: Windlass, header: str) -> None:
+
+
+@ON_A_FILE
+async def test_a_header_in_another_form_is_left_out(app: Windlass) -> None:
     declare_orders(app)
     async with serving(app, local=True) as served:
-        headers = [(b"traceparent", header.encode("latin-1"))]
-        answer = await served.client().post("/jobs", json={"type": "part", "input": {"n": 1}}, headers=headers)
-        assert answer.status_code == 202
-        assert (await (await app.afind(answer.json()["id"])).arecord()).trace is None
+        for header in HEADERS:
+            headers = [(b"traceparent", header.encode("latin-1"))]
+            answer = await served.client().post("/jobs", json={"type": "part", "input": {"n": 1}}, headers=headers)
+            assert answer.status_code == 202, header
+            assert (await (await app.afind(answer.json()["id"])).arecord()).trace is None, header
 
 
+@ON_A_FILE
 async def test_the_trace_of_a_request_is_kept_without_opentelemetry(app: Windlass) -> None:
     declare_orders(app)
     async with serving(app, local=True) as served:
@@ -327,6 +303,7 @@ async def test_the_trace_of_a_request_is_kept_without_opentelemetry(app: Windlas
         assert (await (await app.afind(answer.json()["id"])).arecord()).trace == REQUEST
 
 
+@ON_A_FILE
 async def test_a_job_has_a_link_to_its_trace_where_the_setting_names_the_place(url: str) -> None:
     app = make_app(url, trace_url="https://jaeger.example/trace/{trace_id}")
     declare_orders(app)

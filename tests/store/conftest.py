@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 
-from servers import administer, postgres_database
+from kept_sessions import kept_sessions, postgres_database, run_on_one_loop
+from servers import administer
 from windlass.store.sqlite.migrator import SqliteMigrator
 from windlass.store.sqlite.store import SqliteStore
 from windlass.testing.clock import ManualClock
@@ -21,7 +24,13 @@ from .rig import Rig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
+
+
+__all__ = ["kept_sessions"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    run_on_one_loop(Path(__file__).parent, items)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -31,7 +40,7 @@ def making(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncConte
     return postgres_rig()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def rig(making: AbstractAsyncContextManager[Rig]) -> AsyncIterator[Rig]:
     """An open store with one registered worker."""
     async with making as rig:
@@ -39,7 +48,7 @@ async def rig(making: AbstractAsyncContextManager[Rig]) -> AsyncIterator[Rig]:
         yield rig
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def file_rig(tmp_path: Path) -> AsyncIterator[Rig]:
     """SQLite only: for what is true of a file."""
     async with sqlite_rig(tmp_path / "jobs.db") as rig:
@@ -111,7 +120,7 @@ async def postgres_rig() -> AsyncIterator[Rig]:
 # Plans
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def databases() -> Iterator[Callable[[int, bool], str]]:
     """Databases by the number of their jobs and by whether they were analysed, made when they are asked for."""
     made: dict[tuple[int, bool], str] = {}
@@ -132,7 +141,7 @@ def populated(request: pytest.FixtureRequest, databases: Callable[[int, bool], s
     return databases(plans.USUAL, request.param == "analysed")
 
 
-@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+@pytest_asyncio.fixture(loop_scope="session", params=["force_custom_plan", "force_generic_plan"])
 async def world(request: pytest.FixtureRequest, populated: str) -> AsyncIterator[plans.World]:
     async with plans.visiting(populated, request.param) as world:
         yield world

@@ -191,8 +191,16 @@ class World:
 
     async def _run(self, execution: str, given: str) -> Plan:
         await self.connection.execute(f"BEGIN; {given}")
-        answer = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {execution}")
+        plan = await self._explain(f"EXECUTE {execution}")
         await self.connection.execute("ROLLBACK")
+        return plan
+
+    async def explain_once(self, name: str) -> Plan:
+        """For a statement without arguments, in the transaction that the caller began."""
+        return await self._explain(statement(name))
+
+    async def _explain(self, sql: str) -> Plan:
+        answer = await self.connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}")
         return Plan(json.loads(answer)[0]["Plan"])
 
     async def leases(self, count: int, *, limited: bool = False) -> list[Lease]:

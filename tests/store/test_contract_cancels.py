@@ -40,6 +40,26 @@ async def test_the_children_of_a_cancelled_parent_are_cancelled(rig: Rig) -> Non
     assert await rig.claim() == []
 
 
+async def test_children_of_another_tenant_go_on(rig: Rig) -> None:
+    """A cancel by an operator of one tenant changes no job of another, whether the parent waits or runs."""
+    for waits in (True, False):
+        parent = await rig.running(tenant="acme")
+        own, foreign, held = (alone(parent=parent.id, tenant=name) for name in ("acme", "bolt", "bolt"))
+        for child in (own, foreign, held):
+            await rig.store.enqueue([child])
+        await rig.take(held.id)
+        if waits:
+            assert await rig.finish(parent, Verb.WAIT, flow=fan_out(alone(tenant="acme"))) is State.WAITING
+
+        await rig.store.operate(Verb.CANCEL, parent.id)
+        if not waits:
+            await rig.write(parent.lease, Verb.STOP)
+
+        assert await rig.status(parent.id) is State.CANCELLED
+        assert (await rig.status(own.id), await rig.status(foreign.id)) == (State.CANCELLED, State.QUEUED)
+        assert not (await rig.find(held.id)).cancel_requested
+
+
 async def test_a_child_that_succeeded_stays_so(rig: Rig) -> None:
     parent, (done, queued) = await family(rig, 2)
     await end(rig, done)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 
 from windlass.model.admission import GateKind, GateState
 from windlass.model.delivery import DeliveredClaim, DeliveryMode, RefusalReason
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .rig import Rig
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def box(rig: Rig) -> Rig:
     await rig.store.set_delivery(DeliveryMode.OUTBOX)
     return rig

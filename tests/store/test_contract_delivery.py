@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from windlass.model.admission import Budget, GateKind, GateState
-from windlass.model.delivery import DeliveryMode, OutboxKind
+from windlass.model.delivery import PUBLISHED_BY_ENQUEUE, DeliveryMode, OutboxKind
 from windlass.model.flow import Advance, Flow
 from windlass.model.job import Wait
 from windlass.model.state import State, Verb
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .rig import Rig
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def box(rig: Rig) -> Rig:
     assert await rig.store.set_delivery(DeliveryMode.OUTBOX)
     return rig
@@ -199,10 +200,12 @@ async def test_in_the_mode_direct_a_job_that_comes_back_has_a_row(
     assert (job, "deliver") in await in_outbox(rig)
 
 
-async def test_in_the_mode_direct_only_a_delayed_job_has_a_row(rig: Rig) -> None:
+async def test_in_the_mode_direct_a_job_that_its_enqueue_publishes_has_no_row(rig: Rig) -> None:
     await rig.store.set_delivery(DeliveryMode.DIRECT)
-    await rig.enqueue()
-    await rig.enqueue_many(30)
+    await rig.enqueue(delay=PUBLISHED_BY_ENQUEUE)
+    await rig.enqueue_many(30, delay=PUBLISHED_BY_ENQUEUE)
+    if rig.dialect == "postgres":  # COPY carries no mark in its rows, and is keeps its speed all the same
+        assert len(await rig.run("SELECT id FROM {}jobs WHERE run_at = created_at")) == 30
 
     later = await rig.enqueue(delay=10.0)
 

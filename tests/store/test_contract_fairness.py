@@ -288,9 +288,9 @@ async def test_tenants_are_shown_with_their_jobs(rig: Rig) -> None:
     rows = await rig.store.tenants()
 
     assert rows == [
-        TenantRow(name="acme", weight=2.5, queued=2, running=1, parked=2, lag=lag, cents=0, due=2),
-        TenantRow(name="else", weight=1.0, queued=1, running=0, parked=0, lag=None, cents=0),
-        TenantRow(name="resting", weight=0.5, queued=0, running=0, parked=0, lag=None, cents=0),
+        TenantRow(name="acme", weight=2.5, queued=2, running=1, parked=2, lag=lag, cents=0, due=2, counted=5_000),
+        TenantRow(name="else", weight=1.0, queued=1, running=0, parked=0, lag=None, cents=0, counted=5_000),
+        TenantRow(name="resting", weight=0.5, queued=0, running=0, parked=0, lag=None, cents=0, counted=5_000),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 
 from windlass.errors import StoreError
 from windlass.model.outcome import Transition
@@ -22,7 +23,7 @@ LIMIT = 10.0  # seconds
 pytestmark = pytest.mark.usefixtures("effects")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def effects(rig: Rig) -> None:
     """A table of the program's own, without a unique constraint, so that a duplicate would be seen."""
     await rig.run("CREATE TABLE effects (word text)")

@@ -9,7 +9,7 @@ import pytest
 from windlass.model.rows import COUNTED
 from windlass.model.state import State, Verb
 
-from .plans import DEEP, visiting
+from .plans import DEEP, Plan, visiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,9 +70,9 @@ async def test_many_names_share_what_is_counted(rig: Rig) -> None:
     queues, tenants = await rig.store.queues(), await rig.store.tenants()
 
     assert len(queues) == 200
-    assert {(row.queued, row.counted) for row in queues} == {(100, 200)}
+    assert {(row.queued, row.counted) for row in queues} == {(51, 50)}
     assert len(tenants) == 2_000
-    assert {(row.queued, row.counted) for row in tenants} == {(10, 20)}
+    assert {(row.queued, row.counted) for row in tenants} == {(10, 10)}
 
 
 async def test_the_ends_of_jobs_are_counted_by_state(rig: Rig) -> None:
@@ -96,20 +96,20 @@ def full(databases: Callable[[int, bool], str]) -> str:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("name", ["count_by_state", "queues", "tenants", "phases"])
-async def test_a_list_reads_as_much_in_a_full_table_as_its_bound(name: str, full: str) -> None:
+async def test_a_list_reads_as_much_in_a_full_table_as_its_bound(full: str) -> None:
     """40,000 jobs in a queue: no list reads them all. Every scan of the jobs is a scan of an index."""
     async with visiting(full, "force_generic_plan") as world:
         await world.connection.execute(
-            "INSERT INTO windlass.jobs (id, type, input, status, queue)"
-            " SELECT gen_random_uuid(), 'usual', '{}', 'dead', 'mail' FROM generate_series(1, 40000)"
-        )
-        await world.connection.execute(
+            "BEGIN; INSERT INTO windlass.jobs (id, type, input, status, queue)"
+            " SELECT gen_random_uuid(), 'usual', '{}', 'dead', 'mail' FROM generate_series(1, 40000);"
             "INSERT INTO windlass.jobs (id, type, input, queue, pipeline, phase, phase_rank)"
             " SELECT gen_random_uuid(), 'usual', '{}', 'pipes', 'site', 'ask', 1 FROM generate_series(1, 40000)"
         )
-        plan = await world.explain(name)
+        for name in ("count_by_state", "queues", "tenants", "phases"):
+            check_bound(await world.explain_once(name))
 
+
+def check_bound(plan: Plan) -> None:
     known = {"jobs_claim", "jobs_aside", "jobs_parked_in", "jobs_parked", "jobs_running", "jobs_in_phases"}
     assert plan.indexes("jobs") <= known
     # four queues and seven tenants: at most 10,001 rows for each number

@@ -11,10 +11,10 @@ from windlass.model.filter import parse
 from windlass.model.job import COLUMNS, Key
 from windlass.model.rows import DueRow
 from windlass.model.state import State, Verb
-from windlass.store.parts.search import FACETS, MOST_FACETED, MOST_READ, POSTGRES, parts_of, queues_of, where
-from windlass.store.sql import facets_query
+from windlass.store.parts.search import FACETS, MOST_FACETED, MOST_READ, POSTGRES, counting, listing
+from windlass.store.sql import search_query
 
-from .plans import DEEP, visiting
+from .plans import DEEP, World, visiting
 from .test_counts import add
 
 if TYPE_CHECKING:
@@ -116,6 +116,19 @@ async def test_jobs_and_history_share_the_bound(rig: Rig) -> None:
         assert found["queue"] == {"mail": MOST_FACETED}
 
 
+async def test_a_job_that_is_named_is_counted_however_many_are_newer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given more newer jobs than are read, then a whole id is found by its index, with other terms, too."""
+    old = await rig.job_in(State.SUCCEEDED, queue="mail")
+    for _ in range(5):
+        await rig.job_in(State.SUCCEEDED, queue="mail")
+    for dialect in ("postgres", "sqlite"):
+        monkeypatch.setattr(f"windlass.store.{dialect}.reads.MOST_READ", 3)
+
+    for text in (f"id:{old}", f"id:{old} state:succeeded", f"id:{old} queue:mail -id:000000"):
+        found = await rig.store.facets(parse(text), FIELDS)
+        assert found["state"] == {"succeeded": 1}, text
+
+
 async def test_due_jobs_are_counted_and_later_ones_are_not(rig: Rig) -> None:
     limits = "ARRAY['domain:a']" if rig.dialect == "postgres" else """'["domain:a"]'"""
     early, late = EARLIER[rig.dialect], LATER[rig.dialect]
@@ -211,33 +224,29 @@ def full(databases: Callable[[int, bool], str]) -> str:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("planning", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize(
-    ("text", "most"),
-    [
-        ("state:dead", 100),  # of 40,000 jobs
-        ("state:running", 2 * 400),
-        ("queue:nowhere", 400),
-        ("state:dead,failed queue:crawl", 100),
-        ("type:rare state:queued", 2 * MOST_READ),
-    ],
-)
-async def test_a_filter_of_names_reads_only_what_may_match(text: str, most: int, planning: str, full: str) -> None:
+async def test_a_filter_of_names_reads_only_what_may_match(full: str) -> None:
+    for planning in ("force_custom_plan", "force_generic_plan"):
+        async with visiting(full, planning) as world:
+            await check_facets(world, "state:dead", 100)  # of 40,000 jobs
+            await check_facets(world, "state:running", 2 * 400)
+            await check_facets(world, "queue:nowhere", 400)
+            await check_facets(world, "state:dead,failed queue:crawl", 100)
+            await check_facets(world, "type:rare state:queued", 2 * MOST_READ)
+
+
+async def check_facets(world: World, text: str, most: int) -> None:
     filter = parse(text)
-    parts = parts_of(filter)
-    condition, values = where(filter, POSTGRES, 9)
-    names, queues = where(queues_of(filter), POSTGRES, 9 + len(values))
-    chosen = (parts.claimable, parts.running, parts.aside, parts.ended, parts.cancelled)
-    async with visiting(full, planning) as world:
-        await world.connection.execute(
-            "INSERT INTO windlass.jobs (id, type, input, status, queue)"
-            " SELECT gen_random_uuid(), 'usual', '{}', 'dead', 'mail' FROM generate_series(1, 10)"
-        )
-        sql = facets_query("postgres", "facets_by_name", condition, names)
-        plan = await world.explain_text(sql, (MOST_FACETED, FIELDS, MOST_READ, *chosen, *values, *queues))
+    name, condition, names, chosen, values = counting(filter, POSTGRES, 4, None)
+    sql = search_query("postgres", name, condition, names)
+    dead = (
+        "INSERT INTO windlass.jobs (id, type, input, status, queue)"
+        " SELECT gen_random_uuid(), 'usual', '{}', 'dead', 'mail' FROM generate_series(1, 10)"
+    )
+
+    plan = await world.explain_text(sql, (MOST_FACETED, FIELDS, MOST_READ, *chosen, *values), given=dead)
 
     assert plan.rows_read("jobs") <= most
-    assert "Seq Scan" not in plan.indexes("jobs") or parts.claimable
+    assert "Seq Scan" not in plan.indexes("jobs") or chosen[0]
 
 
 @pytest.mark.postgres
@@ -247,3 +256,43 @@ async def test_due_jobs_are_counted_by_the_index_of_claims(full: str) -> None:
 
     assert plan.indexes("jobs") <= {"jobs_claim", "jobs_parked_in", "jobs_parked"}
     assert plan.rows_read("jobs") <= 2 * DEEP
+
+
+@pytest.mark.postgres
+async def test_a_page_of_jobs_reads_what_may_match(full: str) -> None:
+    """Given ten dead jobs, the oldest of 40,000, and few jobs of a queue, their lists read neither table by id."""
+    oldest = (
+        "INSERT INTO windlass.jobs (id, type, input, status, queue)"
+        " SELECT lpad(i::text, 32, '0')::uuid, 'usual', '{}', 'dead', 'mail' FROM generate_series(1, 10) AS i"
+    )
+    for planning in ("force_custom_plan", "force_generic_plan"):
+        async with visiting(full, planning) as world:
+            for text, most in (
+                ("state:dead", 50),
+                ("state:dead,failed,waiting", 50),
+                ("state:running", 2 * 400),
+                ("state:cancelled", 50),
+                ("state:dead queue:mail", 50),
+                ("state:queued queue:nowhere", 50),
+            ):
+                name, condition, names, values = listing(parse(text), POSTGRES, 3, None)
+                sql = search_query("postgres", name, condition, names)
+                plan = await world.explain_text(sql, (50, None, *values), given=oldest)
+                assert plan.rows_read("jobs") + plan.rows_read("history") <= most, text
+
+
+async def test_a_list_by_state_is_the_list_by_id(rig: Rig) -> None:
+    """Whichever statement reads it, a page has the same jobs in the same order, and the next one goes on below it."""
+    await one_of_each(rig)
+    await one_of_each(rig)
+    every = await rig.store.search(parse(""))
+
+    for text, states in BY_FILTER.items():
+        wanted = [job.id for job in every if job.status in states] if text.startswith(("state:", "-state:")) else None
+        found = await rig.store.search(parse(text))
+        pages = await rig.store.search(parse(text), page=1)
+        while len(pages) < len(found):
+            pages += await rig.store.search(parse(text), page=1, below=pages[-1].id)
+        assert [job.id for job in pages] == [job.id for job in found]
+        assert len(found) == 2 * sum(states.values())
+        assert wanted in (None, [job.id for job in found])

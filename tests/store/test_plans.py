@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
@@ -296,7 +297,7 @@ class Anything(dict[str, Any]):
         return None
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     await SqliteMigrator(f"sqlite:///{tmp_path}/jobs.db").migrate()
     with closing(open_file(tmp_path / "jobs.db")) as connection:

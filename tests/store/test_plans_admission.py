@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from windlass.store.sql import query
 from windlass.store.sqlite.connections.file import connect as open_file
@@ -192,7 +193,7 @@ async def test_a_crowd_behind_a_gate_is_one_step_of_a_relay(own: str) -> None:
 # SQLite
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def file(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     await SqliteMigrator(f"sqlite:///{tmp_path}/jobs.db").migrate()
     with closing(open_file(tmp_path / "jobs.db")) as connection:

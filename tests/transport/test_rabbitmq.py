@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiormq
 import pytest
@@ -13,6 +15,7 @@ import with_rabbitmq
 from servers import url_of
 from windlass.errors import BrokerRefused, BrokerUnavailable
 from windlass.transport.protocol import Consumer, Delivery, Level
+from windlass.transport.rabbitmq import queues as broker_queues
 from windlass.transport.rabbitmq import subscription
 from windlass.transport.rabbitmq.dispatcher import RabbitDispatcher
 from windlass.transport.rabbitmq.topology import LONGEST, Topology
@@ -23,15 +26,19 @@ from .test_contract import ODD_NAMES
 pytestmark = pytest.mark.rabbitmq
 
 
+# The kernel ends a server when the thread that started it ends, and those of `to_thread` end with the test's loop.
+STARTER = ThreadPoolExecutor(1)
+
+
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with rabbit_bench(url_of("amqp")) as made:
         yield made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[with_rabbitmq.RabbitServer]:
-    """A server of its own, for a story that kills or changes it."""
+    """A server for the stories that kill or change it; each leaves it running."""
     with with_rabbitmq.private_rabbitmq() as made:
         yield made
 
@@ -95,7 +102,7 @@ async def test_a_killed_server_that_starts_again_finds_its_consumers_by_itself(
         with pytest.raises(BrokerUnavailable):
             await bench.send()
         assert not bench.transport.is_up
-        await asyncio.to_thread(server.start)
+        await asyncio.get_running_loop().run_in_executor(STARTER, server.start)
 
         (again,) = await receive_after_a_break(consumer)
         await consumer.acknowledge([held])  # of the old connection: ignored
@@ -114,7 +121,7 @@ async def test_a_server_that_is_away_at_the_start_is_found_when_it_comes(server:
         with pytest.raises(BrokerUnavailable, match="cannot be reached") as problem:
             await transport.open()
         assert with_rabbitmq.PASSWORD + "@" not in str(problem.value)
-        await asyncio.to_thread(server.start)
+        await asyncio.get_running_loop().run_in_executor(STARTER, server.start)
         await send_after_a_break(Bench(name="rabbitmq", transport=transport))
         assert transport.is_up
     finally:
@@ -226,6 +233,68 @@ async def test_one_refused_queue_does_not_stop_the_others_of_a_dispatch(bench: B
 
 
 # Delivery limit
+
+
+async def test_a_queue_that_gives_no_answer_delays_no_other_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a queue without a leader, then others are published and consumed, and later it is, too.
+
+    RabbitMQ leaves the declaration of such a queue unanswered, and cannot be brought to that at will: so the story
+    keeps the question back.
+    """
+    really = broker_queues._declarations
+
+    def declarations(topology: Topology, names: Collection[str], *levels: Collection[Level]) -> list[Any]:
+        if "stuck" not in names:
+            return really(topology, names, *levels)
+        return [("windlass.stuck.normal", lambda channel: asyncio.Event().wait())]
+
+    monkeypatch.setattr(broker_queues, "_declarations", declarations)
+    monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.2)
+    async with bench.transport.consume(["mail", "stuck"], prefetch=10) as consumer:
+        connection = bench.transport._link.connection  # type: ignore[attr-defined]
+        for _ in range(3):
+            assert await bench.transport.dispatch([bench.message("mail"), bench.message("stuck")]) == {0}
+            await consumer.acknowledge(await bench.receive(consumer, 1))
+        assert bench.transport._link.connection is connection  # type: ignore[attr-defined]
+        with pytest.raises(BrokerUnavailable, match="gives no answer"):
+            await bench.transport.dispatch([bench.message("stuck")])
+
+        monkeypatch.setattr(broker_queues, "_declarations", really)
+        # Its minute is over.
+        bench.transport._publisher._silent.clear()  # type: ignore[attr-defined]
+        assert await bench.transport.dispatch([bench.message("stuck")]) == {0}
+        await bench.receive(consumer, 1)
+
+
+async def test_silent_dead_letters_stop_no_queue(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a queue of dead letters without a leader, then jobs are published and received."""
+    really, dead = broker_queues._declarations, topology_of(bench).dead
+
+    def declarations(*given: Any) -> list[Any]:
+        stuck = (dead, lambda channel: asyncio.Event().wait())
+        return [stuck, *(each for each in really(*given) if each[0] != dead)]
+
+    monkeypatch.setattr(broker_queues, "_declarations", declarations)
+    monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.2)
+    async with bench.transport.consume(["mail"], prefetch=10) as consumer:
+        for _ in range(2):
+            assert await bench.transport.dispatch([bench.message("mail")]) == {0}
+            await consumer.acknowledge(await bench.receive(consumer, 1))
+
+
+async def test_a_queue_that_is_being_deleted_is_asked_again_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = broker_queues.declare
+
+    async def declare(*given: Any, **options: Any) -> None:
+        raise BrokerUnavailable("mail cannot be declared now")
+
+    monkeypatch.setattr(broker_queues, "declare", declare)
+    with pytest.raises(BrokerUnavailable, match="declared now"):
+        await bench.transport.dispatch([bench.message("mail")])
+    monkeypatch.setattr(broker_queues, "declare", really)
+    assert await bench.transport.dispatch([bench.message("mail")]) == {0}
 
 
 async def test_what_kills_three_consumers_is_a_dead_letter(bench: Bench) -> None:

@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
+from private_server import free_port, private_directory
 from windlass.broker_address import read_broker_address
 from windlass.errors import BrokerRefused, BrokerUnavailable
-from windlass.transport.protocol import Consumer, Delivery, Finding, Level, Message
+from windlass.transport.protocol import LEVELS, Consumer, Delivery, Finding, Level, Message
 from windlass.transport.redis_consumer import DEAD, GROUP, RedisConsumer, stream_of
 from windlass.transport.redis_streams import RedisStreams
-from with_postgres import private_directory
-from with_redis import RedisSentinel, RedisServer, free_port
+from with_redis import RedisSentinel, RedisServer
 
 LIMIT = 60.0  # seconds for what takes a moment
 
@@ -199,6 +199,38 @@ async def test_a_delivery_that_is_held_here_is_not_taken_over_here(server: Redis
         await asyncio.sleep(0.2)  # longer than reclaim_after
         await streams.dispatch([message(b"next")])
         assert payloads(await consumer.receive(10)) == [b"next"]
+        await consumer.acknowledge(held)
+
+
+async def test_a_sign_of_life_changes_no_entry(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a worker that holds a delivery for long, as while its store is away, then it counts as delivered once."""
+    monkeypatch.setattr("windlass.transport.redis_consumer.BLOCK", 0.01)
+    key = stream_of("mail", Level.NORMAL)
+    async with (
+        opened(server.url, reclaim_after=0.01) as streams,
+        streams.consume(["mail"], prefetch=10) as consumer,
+        raw(server) as client,
+        asyncio.timeout(LIMIT),
+    ):
+        await streams.dispatch([message(b"held")])
+        held = await consumer.receive(10)
+        waiting = asyncio.create_task(consumer.receive(10))
+        looks = 0
+        really = consumer._take_over
+
+        async def counted(*given: Any) -> list[Delivery]:
+            nonlocal looks
+            looks += 1
+            found: list[Delivery] = await really(*given)
+            return found
+
+        monkeypatch.setattr(consumer, "_take_over", counted)
+        while looks < 4 * len(LEVELS):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        (entry,) = await client.xpending_range(key, GROUP, min="-", max="+", count=10)
+        waiting.cancel()
+
+        assert entry["times_delivered"] == 1
         await consumer.acknowledge(held)
 
 

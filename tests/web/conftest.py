@@ -1,4 +1,7 @@
-"""Every story has a database of its own, on SQLite and on PostgreSQL, and a server of the HTTP API on it."""
+"""Every story has a database of its own, on SQLite and on PostgreSQL, and a server of the HTTP API on it.
+
+Stories about requests, connections and tokens need one store: what the stores do is proved in tests/store.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,17 @@ from windlass.testing.databases import write_migrated_file
 
 from .rig import Served, declare, serving
 
+STORES = ("sqlite", "postgres")
+OF_REQUESTS = ("test_attacks", "test_connections", "test_doors", "test_fits_in", "test_live")
 
-@pytest.fixture(params=["sqlite", "postgres"])
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "app" in metafunc.fixturenames:
+        of_requests = metafunc.module.__name__.rpartition(".")[2] in OF_REQUESTS
+        metafunc.parametrize("app", STORES[:1] if of_requests else STORES, indirect=True)
+
+
+@pytest.fixture
 async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Windlass]:
     """The program of the stories, on an empty database."""
     if request.param == "sqlite":

@@ -45,24 +45,23 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("headers", FOREIGN)
-async def test_a_page_of_another_site_changes_nothing(served: Served, token: str, headers: dict[str, str]) -> None:
-    for way in ({"token": token}, {"cookie": f"windlass_token={token}"}):
-        async with connected(served) as raw:
-            await raw.send(request("POST", "/jobs", body=ENQUEUE, **way, **headers))
-            status, body = await raw.answer()
-        assert status == 403, body
-        assert b"another site" in body
+async def test_a_page_of_another_site_changes_nothing(served: Served, token: str) -> None:
+    for headers in FOREIGN:
+        for way in ({"token": token}, {"cookie": f"windlass_token={token}"}):
+            async with connected(served) as raw:
+                await raw.send(request("POST", "/jobs", body=ENQUEUE, **way, **headers))
+                status, body = await raw.answer()
+            assert status == 403, headers
+            assert b"another site" in body
     assert await served.app.ajobs() == []
 
 
-@pytest.mark.parametrize("headers", [{}, {"origin": "http://127.0.0.1"}, {"sec_fetch_site": "same-origin"}])
-async def test_a_page_of_the_own_site_and_a_program_may_change(
-    served: Served, token: str, headers: dict[str, str]
-) -> None:
-    async with connected(served) as raw:
-        await raw.send(request("POST", "/jobs", token, ENQUEUE, **headers))
-        assert (await raw.answer())[0] == 202
+async def test_a_page_of_the_own_site_and_a_program_may_change(served: Served, token: str) -> None:
+    own: list[dict[str, str]] = [{}, {"origin": "http://127.0.0.1"}, {"sec_fetch_site": "same-origin"}]
+    for headers in own:
+        async with connected(served) as raw:
+            await raw.send(request("POST", "/jobs", token, ENQUEUE, **headers))
+            assert (await raw.answer())[0] == 202, headers
 
 
 async def test_no_read_changes_anything(served: Served, token: str) -> None:
@@ -128,13 +127,11 @@ async def test_a_body_without_a_length_ends_at_the_limit(served: Served, token: 
     assert await healthy(served, token)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "GZIP"])
-async def test_a_compressed_body_is_refused(served: Served, token: str, encoding: str) -> None:
-    async with connected(served) as raw:
-        await raw.send(request("POST", "/jobs", token, ENQUEUE, content_encoding=encoding))
-        status, _ = await raw.answer()
-
-    assert status == 415
+async def test_a_compressed_body_is_refused(served: Served, token: str) -> None:
+    for encoding in ("gzip", "br", "identity, gzip", "GZIP"):
+        async with connected(served) as raw:
+            await raw.send(request("POST", "/jobs", token, ENQUEUE, content_encoding=encoding))
+            assert (await raw.answer())[0] == 415, encoding
 
 
 async def test_a_body_that_drips_is_refused_and_then_cut_off(

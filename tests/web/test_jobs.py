@@ -80,15 +80,15 @@ async def test_an_unknown_job_is_not_found(served: Served) -> None:
     assert (await client.get("/jobs/nonsense")).status_code == 404
 
 
-@pytest.mark.parametrize("filter", ["state:nonsense", "input..x:1", "x", "queue:", 'error:"open'])
-async def test_a_wrong_filter_is_explained(served: Served, filter: str) -> None:
+async def test_a_wrong_filter_is_explained(served: Served) -> None:
     client = served.client(await served.token())
 
-    listed = await client.get("/jobs", params={"filter": filter})
-    bulk = await client.post("/jobs/bulk", json={"verb": "cancel", "filter": filter})
+    for filter in ("state:nonsense", "input..x:1", "x", "queue:", 'error:"open'):
+        listed = await client.get("/jobs", params={"filter": filter})
+        bulk = await client.post("/jobs/bulk", json={"verb": "cancel", "filter": filter})
 
-    assert (listed.status_code, listed.json()["error"]) == (422, "FilterError")
-    assert bulk.status_code == 422
+        assert (listed.status_code, listed.json()["error"]) == (422, "FilterError"), filter
+        assert bulk.status_code == 422
 
 
 # Wait

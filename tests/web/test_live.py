@@ -133,15 +133,15 @@ async def test_a_listener_resumes_with_the_deltas_it_lacks(served: Served) -> No
     assert list(event.data["rows"]) == [second]
 
 
-@pytest.mark.parametrize("last", ["", "nonsense", "0000.1", "{feed}.99999999999", "{feed}.x", "{feed}.1.1", "{feed}"])
-async def test_an_id_that_is_not_known_gets_a_snapshot(served: Served, last: str) -> None:
+async def test_an_id_that_is_not_known_gets_a_snapshot(served: Served) -> None:
     client = served.client(await served.token("viewer"))
     await send(served)
     async with follow(client, list="jobs") as read:
         feed = ((await anext(read)).id or "").partition(".")[0]
 
-    async with follow(client, last.format(feed=feed), list="jobs") as read:
-        assert (await anext(read)).kind == "snapshot"
+    for last in ("", "nonsense", "0000.1", f"{feed}.99999999999", f"{feed}.x", f"{feed}.1.1", feed):
+        async with follow(client, last, list="jobs") as read:
+            assert (await anext(read)).kind == "snapshot", last
 
 
 async def test_a_listener_that_is_far_behind_gets_a_snapshot(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import httpx2 as httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from windlass import Windlass
+from windlass.errors import ConfigError
 from windlass.web.service import scrapes
 
 from .rig import CANARY, PATIENCE, Served
@@ -56,6 +61,42 @@ async def test_metrics_count_the_jobs_and_one_read_serves_all_scrapes(
     assert 'windlass_store_jobs{queue="mail",state="queued"} 3.0' in answers[-1]
     assert 'windlass_store_queue_workers{queue="mail"} 0.0' in answers[-1]
     assert len(reads) == 1
+
+
+class SlowBroker:
+    """Accepts a connection and counts its dead letters, and never tells the depths of queues."""
+
+    async def count_dead_letters(self) -> int:
+        return 2
+
+    async def depths(self, queues: object) -> object:
+        return await asyncio.Event().wait()
+
+
+async def test_metrics_tell_a_slow_broker_from_one_whose_client_is_missing(
+    served: Served, app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, installed = await served.token("viewer"), False
+    app.settings = app.settings.with_(broker="redis://127.0.0.1:1/0")
+
+    @asynccontextmanager
+    async def opened(address: str) -> AsyncIterator[SlowBroker]:
+        if not installed:
+            raise ConfigError("install windlass[redis]")
+        yield SlowBroker()
+
+    monkeypatch.setattr("windlass.methods.broker.open_broker", opened)
+    monkeypatch.setattr(scrapes, "WITHIN", 0.05)
+    monkeypatch.setattr(scrapes, "READ_FOR", -1.0)
+
+    missing = await get(served, "/metrics", token)
+    installed = True
+    slow = await get(served, "/metrics", token)
+
+    assert (missing.status_code, "windlass_store_broker" in missing.text) == (200, False)
+    assert "windlass_store_workers" in missing.text
+    assert "windlass_store_broker_up 1.0" in slow.text
+    assert "windlass_store_broker_dead_letters 2.0" in slow.text
 
 
 async def test_probes_need_no_token_and_name_no_address(

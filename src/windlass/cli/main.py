@@ -53,6 +53,7 @@ Exit codes:
        was refused, or you answered no. migrate --check: a migration is missing.
        health, status: something needs a look. doctor: there is a problem. demo: the check at the end failed
     2  a wrong command, filter, setting, program or database; stderr names it
+  3    migrate --check: workers of an older program have to go first
   124  run: the time given by --timeout is up; the job goes on
   130  interrupted by Ctrl-C
   141  the reader of the output has closed the pipe

@@ -101,7 +101,7 @@ class JobDeclarations:
             max_attempts: How often a job is tried before it is dead, the first time included; 4 unless given (setting
                 `max_attempts`).
             retry: How long a failed job waits: `exponential("10s")`, `delays("5s", "30s")` or `fixed("1m")`. Unless
-                given, 10 s doubling with the pace `eager`, 5 minutes with `polite`, the next scan with `steady`.
+                given, 10 s doubling, and 5 minutes with the pace `polite`.
             timeout: The time limit of an attempt, such as "5m"; no limit unless given (setting `timeout`). A coroutine
                 and a process are stopped at it. A thread cannot be stopped: its late result is refused.
             isolation: "coroutine" for an `async def` and "thread" for a `def`, unless given; "process" runs either in a

@@ -94,8 +94,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_RETRIES: dict[Pace, RetryPolicy] = {
-    Pace.EAGER: exponential("10s", factor=2),
-    Pace.STEADY: fixed(0),  # due at once: the next scan claims it
+    Pace.EAGER: exponential("10s"),
+    Pace.STEADY: exponential("10s"),  # the first scan after the delay claims it
     Pace.POLITE: fixed("5m"),
 }
 

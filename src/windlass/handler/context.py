@@ -279,6 +279,15 @@ class Context(BaseContext):
         self._check_loop("dependencies")
         return self._children.dependencies()
 
+    def output_of(self, phase: str) -> Coroutine[Any, Any, Any]:
+        """The result of any earlier phase of the job's pipeline: `page = await ctx.output_of("analyse")`.
+
+        `ctx.previous` is that of the phase before, without asking the store. Raises FlowError when no phase of that
+        name has ended.
+        """
+        self._check_loop("output_of")
+        return self._memory.read_output(phase)
+
     # Steps and waits
 
     @overload

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -19,7 +19,7 @@ from windlass.clock import Clock
 from windlass.errors import FlowError, LeaseLost, StoreUnavailable
 from windlass.handler.transaction import AttemptTransaction, OpensTransaction
 from windlass.model.admission import Grant
-from windlass.model.flow import Linked, Memory, Recollection
+from windlass.model.flow import Linked, Memory, Recollection, outputs_in
 from windlass.model.job import Job, Lease
 from windlass.names import name_problem
 
@@ -122,6 +122,16 @@ class RunMemory:
     async def read(self, key: str) -> str | None:
         """What an earlier run stored under the key, as JSON."""
         return None if self.is_first_run and not self._doubtful else (await self._recall()).steps.get(key)
+
+    async def read_output(self, phase: str) -> Any:
+        """What an earlier phase of the job's pipeline returned."""
+        outputs = outputs_in((await self._recall()).steps)
+        if phase not in outputs:
+            raise FlowError(
+                f"no phase {phase!r} of this job has ended; there "
+                + (f"are: {', '.join(sorted(outputs))}" if outputs else "are none before this one")
+            )
+        return msgspec.json.decode(outputs[phase])
 
     async def read_signal(self, signal: str) -> str | None:
         """The payload of a signal that was sent, as JSON. An unknown signal is read from the store again."""

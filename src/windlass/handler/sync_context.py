@@ -94,6 +94,14 @@ class SyncContext(BaseContext):
         self._check_thread("dependencies")
         return self._run(self._children.dependencies())
 
+    def output_of(self, phase: str) -> Any:
+        """The result of any earlier phase of the job's pipeline: `page = ctx.output_of("analyse")`.
+
+        See `Context.output_of`.
+        """
+        self._check_thread("output_of")
+        return self._run(self._memory.read_output(phase))
+
     # Steps and waits
 
     @overload

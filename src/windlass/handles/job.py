@@ -19,6 +19,7 @@ from windlass.blocking import blocking
 from windlass.clock import Duration, seconds
 from windlass.declare.registry import Definition
 from windlass.errors import FlowError, JobCancelled, JobDead, JobNotFound, ResultTimeout, StoreError
+from windlass.model.flow import outputs_in
 from windlass.model.job import Job, NewJob
 from windlass.model.state import FINAL, State, Verb
 from windlass.names import name_problem
@@ -146,7 +147,16 @@ class JobHandle(Generic[R_co]):
         """
         return await self._client.aask(self._wait(timeout))
 
+    async def aoutputs(self) -> dict[str, Any]:
+        """What each phase of a pipeline returned, by its name: `job.outputs()["analyse"]`.
+
+        Phases that have ended are there while the job moves on, whatever becomes of it, and as long as its history. The
+        values are plain JSON, without the handlers' hints.
+        """
+        return await self._client.aask(self._outputs)
+
     result = blocking(aresult)
+    outputs = blocking(aoutputs)
 
     # Acting on it
 
@@ -262,6 +272,18 @@ class JobHandle(Generic[R_co]):
             return state
 
         return operate
+
+    async def _outputs(self, store: Store) -> dict[str, Any]:
+        job = await self._find(store)
+        if job.pipeline is None:
+            raise FlowError(f"job {job.id} ({job.type}) has no phases; its result is job.result()")
+        texts = outputs_in((await store.recall(self.id)).steps)
+        if job.status is State.SUCCEEDED:
+            texts[job.phase] = job.output or "null"
+        plan = None if self._definition is None else self._definition.plan
+        places = {} if plan is None else {phase.name: place for place, phase in enumerate(plan.phases)}
+        ordered = sorted(texts, key=lambda name: (places.get(name, len(places)), name))
+        return {name: msgspec.json.decode(texts[name]) for name in ordered}
 
     def _wait(self, timeout: Duration | None) -> Callable[[Store], Awaitable[R_co]]:
         limit = None if timeout is None else seconds(timeout, what="timeout")

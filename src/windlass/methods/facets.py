@@ -31,10 +31,10 @@ class FacetReads:
         """How many jobs that match have each state, queue, type and tenant: `app.facets("state:dead").queues`.
 
         At most 10,000 jobs are counted: `facets.count` 10,001 means that more match, and then the numbers are about
-        10,001 of them. `facets.complete` is False then, and also where jobs of a type or tenant may be behind the
-        50,000 rows of a state that are read. A filter of only states, queues, types and tenants is counted by indexes;
-        any other filter counts the newest jobs that match, and ends after the setting `read_timeout`. With `tenant=`,
-        only jobs of that tenant are counted, whatever the filter says. Raises FilterError and ReadTimeout.
+        10,001 of them. `facets.complete` is False then, and also where more jobs may match behind the rows that are
+        read: 20,000 of each state, or the newest 20,000 of those that go on and of those that ended, where the filter
+        names neither a state nor a queue. With `tenant=`, only jobs of that tenant are counted, whatever the filter
+        says. Raises FilterError and ReadTimeout.
         """
         from windlass.methods.reads import checked_tenant, parsed
 
@@ -81,17 +81,14 @@ async def read_facets(store: Store, filter: Filter, tenant: str | None) -> Facet
 async def _may_be_cut(store: Store, filter: Filter, tenant: str | None) -> bool:
     """Whether there may be more rows than are read: then further jobs of a type or tenant may be among the rest.
 
-    Types, tenants and excluded queues are compared row by row. Without them, few rows mean that all were read.
+    What no index has is compared row by row. Without such terms, few rows mean that all were read.
     """
-    from windlass.model.filter import Filter
-    from windlass.store.parts.search import has_only_names
+    from windlass.store.parts.search import entered, has_parts
 
-    indexed = [
-        term for term in filter.terms if term.column == "status" or (term.column, term.negated) == ("queue", False)
-    ]
-    if not has_only_names(filter) or (len(indexed) == len(filter.terms) and tenant is None):
+    indexed = entered(filter, tenant)
+    if len(indexed.terms) == len(filter.terms) and (tenant is None or not has_parts(filter, tenant)):
         return False
-    found = await store.facets(Filter("", tuple(indexed)), ("state",))
+    found = await store.facets(indexed, ("state",), tenant=None if has_parts(filter, tenant) else tenant)
     return sum(found["state"].values()) > COUNTED
 
 

@@ -108,7 +108,8 @@ class Reads(ErrorReads, OverviewReads, FacetReads):
         `row.due` are the jobs that could start now, `row.lag` is for how many seconds the oldest of them has waited,
         `row.workers` the number of live workers that serve it, and `row.gate` whether it is open, paused or draining.
         With `idle=True`, queues without jobs are listed, too, as far as workers or announced types name them. A number
-        above `row.counted` means that there are more jobs; `row.counted` is 10,000 in a list of up to four queues.
+        above `row.counted` means that there are more jobs; `row.counted` is 10,000 by the number of queues, ten
+        at least.
         """
         return await self._client.aask(lambda store: read_queues(store, idle=idle))
 
@@ -137,8 +138,8 @@ class Reads(ErrorReads, OverviewReads, FacetReads):
     ) -> list[FigureRow]:
         """What ended in each step of time, by queue and phase, oldest first: `app.figures(since="10m", step="10s")`.
 
-        Each row counts attempts by their end, and has `row.run_p95` and `row.wait_p50` in seconds. The shortest step is
-        10 s, and a minute after two hours. Figures are kept as long as the history.
+        Each row counts attempts by their end, and has `row.run_p95` and `row.wait_p50` in seconds. Figures are
+        kept as long as the history: by 10 s, by minutes after half an hour, and by 10 minutes after a day.
         """
         back, size = seconds(since), max(float(SPAN), seconds(step))
         return await self._client.aask(lambda store: store.figures(since=back, step=size, queue=queue))

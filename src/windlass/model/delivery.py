@@ -67,6 +67,11 @@ class RefusalReason(StrEnum):
     BUSY = "busy"  # its row or a counter is locked by another transaction; put back: delivered again soon
 
 
+PUBLISHED_BY_ENQUEUE = -1e-6
+"""The delay, in seconds, of a job that its enqueue publishes (`direct`). The trigger of the outbox knows by it that the
+row needs no relay; jobs that are written in any other way, as by a schedule or a follow-up, have none of it."""
+
+
 class DeliveredClaim(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the jobs that deliveries named."""
 

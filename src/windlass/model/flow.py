@@ -61,6 +61,20 @@ class Memory(msgspec.Struct, frozen=True):
     value: str  # JSON
 
 
+OUTPUT = " output "
+"""Begins the name of the step that keeps a phase's output: a program's own names begin with no white space."""
+
+
+def kept_output(phase: str, output: str) -> Memory:
+    """What a phase returned, kept as a step when the job goes on: the next phase's output replaces the job's own."""
+    return Memory(f"{OUTPUT}{phase}", output)
+
+
+def outputs_in(steps: Mapping[str, str]) -> dict[str, str]:
+    """The outputs of earlier phases among a job's steps, as JSON by the names of the phases."""
+    return {name.removeprefix(OUTPUT): value for name, value in steps.items() if name.startswith(OUTPUT)}
+
+
 class Linked(msgspec.Struct, frozen=True):
     """The present state of a linked job: a spawned child or a dependency of a graph's node."""
 

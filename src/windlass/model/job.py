@@ -92,6 +92,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()  # keys of limits and rates that it counts against
 
     @property
+    def is_due_at_once(self) -> bool:
+        """Whether it is claimable as soon as it is written; a marked job (PUBLISHED_BY_ENQUEUE) has a delay below 0."""
+        return (self.delay or 0) <= 0 and self.run_at is None and self.wait is None
+
+    @property
     def followed(self) -> bool:
         """Whether the job's end changes other rows too."""
         return self.unique is not None or self.follow_ups is not None or self.wait is not None

@@ -199,7 +199,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0  # live ones that serve it; only `app.queues()` counts them
     gate: GateState = GateState.OPEN  # of the queue, or of everything; only `app.queues()` reads it
     due: int = 0  # jobs that could start now, parked ones included; only `app.queues()` counts them
-    counted: int = COUNTED  # the most jobs that were counted for a number: fewer in a list of more than four queues
+    counted: int = COUNTED  # the most jobs that were counted for a number: 10,000 by the number of queues
 
 
 class DueRow(msgspec.Struct, frozen=True):

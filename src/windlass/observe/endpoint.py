@@ -37,7 +37,8 @@ class WorkerNow(msgspec.Struct, frozen=True, kw_only=True):
     unwritten: int = 0  # ended attempts whose transition is not written yet
     waits_for: str | None = None  # why it is not ready; None: it is
     loop_delay: float = 0.0  # seconds
-    failures: Counter[str] = msgspec.field(default_factory=Counter)  # of subscribers, by name
+    has_broker: bool | None = None  # whether deliveries arrive here; None: no broker is set
+    failures: Counter[str] = msgspec.field(default_factory=Counter)  # of subscribers and instruments, by name
     slow: Counter[str] = msgspec.field(default_factory=Counter)
 
 

@@ -208,6 +208,7 @@ class JobsClaimed(msgspec.Struct, frozen=True, kw_only=True):
     """A claim was answered: this worker asked for `asked` jobs and got `got`."""
 
     worker: UUID
+    types: tuple[str, ...] = ()  # of jobs, that it asked for: those of one phase, or all others
     asked: int
     got: int
     seconds: float  # until the answer

@@ -81,6 +81,12 @@ class Instruments:
         """Add an instrument, in the place of one of the same name."""
         self._each[:] = [*(each for each in self._each if each.name != instrument.name), instrument]
 
+    def count_failures(self) -> Counter[str]:
+        """Errors of each instrument, by its name; 0 for one that never failed. From any thread."""
+        counts = Counter(dict.fromkeys((each.name for each in self._each.copy()), 0))
+        counts.update(self.failures.copy())
+        return counts
+
     def sending(self, jobs: Sequence[NewJob], incoming: str | None) -> Sending:
         """`with instruments.sending(jobs, None) as jobs: …` writes the jobs with their trace."""
         return Sending(self, jobs, incoming)

@@ -33,11 +33,11 @@ from windlass.observe.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from windlass.observe.routine_lines import LISTED, RoutineLines, listed, say_counts
 from windlass.policy.redaction import Redaction
 
 MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
 LONGEST_ERROR = 300  # characters of an error in a line
-LISTED = 10  # queues or phases in a line; a field has all of them
 
 log = logging.getLogger("windlass")
 
@@ -90,6 +90,7 @@ class LogSubscriber:
     def __init__(self, redact: Iterable[str] = ()) -> None:
         self._endings = EndingTracker(self._log_end)
         self._redaction = Redaction(redact)
+        self._routine = RoutineLines()
         self._steady = False  # the worker scans by the clock: a scan is a line at INFO
 
     @property
@@ -104,9 +105,12 @@ class LogSubscriber:
         match event:
             case AttemptStarted():
                 self._endings(event)
-                job = event.job
-                text, fields = "%s started, %s job=%s", job_fields("attempt_started", job)
-                log.info(text, job.type, attempt_of(job), job.id, extra=fields | {"processor": event.processor})
+                if self._routine.admits():
+                    job = event.job
+                    text, fields = "%s started, %s job=%s", job_fields("attempt_started", job)
+                    log.info(text, job.type, attempt_of(job), job.id, extra=fields | {"processor": event.processor})
+                else:
+                    self._routine.count_start()
             case AttemptEnded() | JobChanged() | LeasesLost():
                 self._endings(event)
             case JobQueued():
@@ -135,6 +139,7 @@ class LogSubscriber:
                 self._steady = event.pace == "steady"
                 _log_start(event)
             case WorkerStopped():
+                self._routine.flush()
                 fields = {"kind": "worker_stopped", "worker": event.worker, "worker_name": event.name}
                 log.info("worker %s stopped", event.name, extra=fields)
             case _:
@@ -147,6 +152,9 @@ class LogSubscriber:
         """
         level = LEVEL_OF.get(state, logging.INFO)
         if not log.isEnabledFor(level):
+            return
+        if level == logging.INFO and not self._routine.admits():
+            self._routine.count_end(end)
             return
         error, trace = end.error, end.traceback
         if error is not None:
@@ -197,19 +205,21 @@ def _log_claim(event: JobsClaimed, level: int) -> None:
     fields = {
         "kind": "jobs_claimed",
         "worker": event.worker,
+        "types": event.types,
         "asked": event.asked,
         "batch_claimed_count": event.got,
         "claim_ms": round(event.seconds * 1000, 3),
         "rescan": event.rescan,
         "in_memory": event.in_memory,
     }
-    text = "scan: asked for %d jobs, got %d in %s; %d in memory before%s"
-    log.log(level, text, event.asked, event.got, spell(event.seconds), waiting, _spell(event.in_memory), extra=fields)
+    text = "scan for %s: asked for %d jobs, got %d in %s; %d in memory before%s"
+    values = (listed(event.types), event.asked, event.got, spell(event.seconds), waiting, say_counts(event.in_memory))
+    log.log(level, text, *values, extra=fields)
 
 
 def _log_start(event: WorkerStarted) -> None:
     """Pools and their sizes, queues, discovery, coordinator, in this order."""
-    queues = "all queues" if event.queues is None else f"queues {_listed(event.queues)}"
+    queues = "all queues" if event.queues is None else f"queues {listed(event.queues)}"
     batch = "as many as there is room for" if event.batch is None else f"{event.batch} per phase"
     scans = f"scans each {spell(event.poll)}, {batch}"
     most = "" if event.assign_most is None else f", {event.assign_most} per phase"
@@ -228,7 +238,7 @@ def _log_start(event: WorkerStarted) -> None:
         "assign_most": event.assign_most,
     }
     text = "worker %s started as %s: %d processors%s; %s; %s; %s"
-    pools = _spell(dict(event.pools))
+    pools = say_counts(dict(event.pools))
     log.info(text, event.name, event.worker, event.processors, pools, queues, scans, assigns, extra=fields)
 
 
@@ -266,18 +276,6 @@ def _say(phase: PhaseHealth) -> str:
     mean = "" if phase.mean_run is None else f", mean {spell(phase.mean_run)}"
     processors = f"{phase.idle} idle, {phase.busy} busy, {phase.error} in error"
     return f"{phase.phase}: {processors}, {phase.in_memory} in memory{mean}"
-
-
-def _spell(counts: dict[str, int]) -> str:
-    """` (mail 3, default 2)`, without phases that have none."""
-    said = _listed([f"{name} {count}" for name, count in counts.items() if count])
-    return f" ({said})" if said else ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f" and {len(every) - LISTED} more" if len(every) > LISTED else ""
-    return ", ".join(every[:LISTED]) + more
 
 
 def describe_end(end: AttemptEnded, state: State | None, error: str | None = None) -> str:

@@ -52,6 +52,9 @@ def set_up(
     root.setLevel(level.upper())
     # asyncio logs at DEBUG which selector it uses; that is noise.
     logging.getLogger("asyncio").setLevel(max(root.level, logging.WARNING))
+    # The AMQP library logs each try to connect as an error: an outage of ten minutes would be hundreds of lines beside
+    # those that Windlass writes about it.
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
 def hide_names(names: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from windlass.observe.events import (
     JobsReleased,
     JobsRescued,
     LeasesLost,
+    ReleaseReason,
 )
 from windlass.observe.logs import count_lost_records, escape
 
@@ -59,7 +60,8 @@ class Series:
     __slots__ = ("outcomes", "retries", "run_seconds", "runs", "wait_seconds", "waits")
 
     def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
+        # Known from the first sample on: an increase is only seen between two samples.
+        self.outcomes: Counter[str] = Counter(dict.fromkeys(("succeeded", "failed", "dead"), 0))
         self.retries = 0  # ended attempts that were not the first of their job
         self.runs = [0] * (len(BUCKETS) + 1)
         self.waits = [0] * (len(BUCKETS) + 1)
@@ -74,7 +76,7 @@ class MetricsSubscriber:
         self._series: dict[tuple[str, str, str, str], Series] = {}
         self._ended: dict[UUID, AttemptEnded] = {}
         self.totals: Counter[str] = Counter()
-        self.released: Counter[str] = Counter()
+        self.released: Counter[str] = Counter({reason.name.lower(): 0 for reason in ReleaseReason})
         self.refused: Counter[str] = Counter()
         self._counting: dict[type, Callable[..., None]] = {
             AttemptEnded: self._end,
@@ -235,12 +237,20 @@ def _present(now: WorkerNow) -> Metrics:
     yield GaugeMetricFamily("windlass_leases_held", "Jobs that this worker holds.", value=now.held)
     yield GaugeMetricFamily("windlass_ends_unwritten", "Ended attempts that wait for the store.", value=now.unwritten)
     yield GaugeMetricFamily("windlass_ready", "1: the worker polled the store lately.", value=now.waits_for is None)
+    if now.has_broker is not None:
+        about = "1: deliveries of the broker arrive at this worker."
+        yield GaugeMetricFamily("windlass_broker_connected", about, value=now.has_broker)
     yield GaugeMetricFamily(
         "windlass_loop_delay_seconds",
         "The event loop's longest delay since the last scrape.",
         value=now.loop_delay,
     )
-    yield _counter("windlass_subscriber_failures", "Events that a subscriber failed at.", "subscriber", now.failures)
+    yield _counter(
+        "windlass_subscriber_failures",
+        "Events that a subscriber or an instrument failed at.",
+        "subscriber",
+        now.failures,
+    )
     yield _counter("windlass_subscriber_slow", "Calls of a subscriber above one second.", "subscriber", now.slow)
 
 

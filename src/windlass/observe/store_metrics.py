@@ -1,12 +1,12 @@
 """Prometheus metrics of what the store knows, whichever workers run: depths, ages, ends from the figures, snapshots.
 
-Outbox and broker have their place here: a store with a broker gives `outbox_lag`, `broker_up` and `broker_queues`.
+With the setting `broker` also the outbox and what the broker holds. Its state is asked for now, and no worker's view.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -23,13 +23,14 @@ STATES = ("queued", "running", "failed", "waiting", "dead")
 ENDS = ("succeeded", "advanced", "failed", "dead", "cancelled")
 
 
-class BrokerQueue(msgspec.Struct, frozen=True):
-    """What a broker holds for one queue."""
+class BrokerNow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker says; where it is down, only that."""
 
-    queue: str
-    ready: int
-    unacknowledged: int = 0
-    dead_lettered: int = 0
+    is_up: bool
+    ready: Mapping[str, int] = {}  # messages that no worker has, by queue
+    unacknowledged: Mapping[str, int] = {}  # messages that a worker has
+    consumers: Mapping[str, int] = {}
+    dead_letters: int = 0
 
 
 class StoreNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +42,9 @@ class StoreNow(msgspec.Struct, frozen=True, kw_only=True):
     last_hour: Sequence[FigureRow] = ()
     last_minute: Sequence[FigureRow] = ()
     oldest_snapshot: float | None = None  # seconds; None: the store has none
-    outbox_lag: float | None = None  # seconds for which the oldest row of the outbox waits
-    broker_up: bool | None = None  # None: there is no broker
-    broker_queues: Sequence[BrokerQueue] = ()
+    outbox_due: int | None = None  # rows that wait for a relay; None: the store writes no outbox
+    outbox_lag: float = 0.0  # seconds for which the oldest of them waits
+    broker: BrokerNow | None = None  # None: no broker is set, or its client is not installed
 
 
 def make_registry(now: StoreNow) -> CollectorRegistry:
@@ -133,14 +134,27 @@ def _of_ends(now: StoreNow) -> Iterator[GaugeMetricFamily]:
 
 
 def _of_delivery(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    if now.outbox_lag is not None:
+    if now.outbox_due is not None:
+        about = "Rows of the outbox that wait for a relay, up to a bound."
+        yield GaugeMetricFamily("windlass_store_outbox_due", about, value=now.outbox_due)
         about = "For how long the oldest row of the outbox waits."
         yield GaugeMetricFamily("windlass_store_outbox_lag_seconds", about, value=now.outbox_lag)
-    if now.broker_up is None:
+    broker = now.broker
+    if broker is None:
         return
-    yield GaugeMetricFamily("windlass_store_broker_up", "1: the broker answered last.", value=now.broker_up)
-    family = GaugeMetricFamily("windlass_store_broker_messages", "Messages by state.", labels=("queue", "state"))
-    for row in now.broker_queues[:MOST_QUEUES]:
-        for state in ("ready", "unacknowledged", "dead_lettered"):
-            family.add_metric([escape(row.queue), state], getattr(row, state))
-    yield family
+    yield GaugeMetricFamily("windlass_store_broker_up", "1: the broker answers.", value=broker.is_up)
+    if not broker.is_up:
+        return
+    messages = GaugeMetricFamily("windlass_store_broker_messages", "Messages by state.", labels=("queue", "state"))
+    for state, counts in (("ready", broker.ready), ("unacknowledged", broker.unacknowledged)):
+        for queue, count in counts.items():
+            messages.add_metric([escape(queue), state], count)
+    consumers = GaugeMetricFamily("windlass_store_broker_consumers", "Workers that consume it.", labels=("queue",))
+    for queue, count in broker.consumers.items():
+        consumers.add_metric([escape(queue)], count)
+    about = "Messages in the broker's dead-letter queue."
+    yield from (
+        messages,
+        consumers,
+        GaugeMetricFamily("windlass_store_broker_dead_letters", about, value=broker.dead_letters),
+    )

@@ -68,6 +68,12 @@ class Subscribers:
             if time.monotonic() - began > SLOW:
                 self._record_slow(subscriber, time.monotonic() - began)
 
+    def count_failures(self) -> Counter[str]:
+        """Events that each subscriber failed at, by its name; 0 for one that never failed. From any thread."""
+        counts = Counter(dict.fromkeys(map(name_of, self._all.copy()), 0))
+        counts.update(self.failures.copy())
+        return counts
+
     def report_hanging(self) -> None:
         """Log which subscriber has held the event loop for long. Called from another thread: the loop itself cannot."""
         inside = self._inside

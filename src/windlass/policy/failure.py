@@ -17,7 +17,7 @@ import msgspec
 
 from windlass.config import Settings
 from windlass.model import audit
-from windlass.model.flow import Advance, Flow
+from windlass.model.flow import Advance, Flow, kept_output
 from windlass.model.job import Attempt, Failure, Job
 from windlass.model.outcome import Ending, Outcome, Transition
 from windlass.model.state import Verb
@@ -130,8 +130,10 @@ def _delay(retry: RetryPolicy, attempt: int) -> float:
 
 
 def _advance(run: Run, outcome: Outcome, advance: Advance) -> Transition:
-    """Go to the next phase, which counts its own attempts and crashes."""
-    flow = msgspec.structs.replace(outcome.flow or Flow(), advance=advance)
+    """Go to the next phase, which counts its own attempts and crashes. This phase's output is kept."""
+    flow = outcome.flow or Flow()
+    kept = kept_output(run.job.phase, outcome.output or "null")
+    flow = msgspec.structs.replace(flow, advance=advance, memories=(*flow.memories, kept))
     transition = _transition(run, outcome, Verb.ADVANCE, flow=flow)
     return msgspec.structs.replace(transition, attempt=0, crashes=0)
 

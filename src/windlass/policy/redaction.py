@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+from windlass.errors import InvalidInput
 from windlass.model.filter import Filter, Kind, Term
 from windlass.payload.redact import HIDDEN, Secrets
 
@@ -69,6 +70,30 @@ class Redaction:
         """What is told about a job, without the hidden values of that job, which its texts may repeat."""
         return self.job({**document, "about": told})[0]["about"]
 
+    def restored(self, document: dict[str, Any], edited: Any, *, may_reveal: bool) -> Any:
+        """An edited input of `job.document()` in which each value that stands as it was hidden is the job's own again.
+
+        Whether a value is hidden depends on the values beside it, and where it is used does, too: `password` goes to
+        `host`. So an actor that may not reveal it keeps hidden values only by changing nothing. What others keep must
+        be hidden again in the new input, for its other readers.
+
+        InvalidInput: a hidden value may not be kept, or was moved, or stands inside of another text: nothing tells
+        which one is meant.
+        """
+        shown = self.job(document)[0]["input"]
+        kept: list[Path] = []
+        restored = _restored(document["input"], shown, edited, (), kept)
+        place = next((path for path in _hidden_in(restored) if not _holds_hidden(document["input"], path)), None)
+        if place is not None:
+            raise _not_kept(place, "has a hidden value that was moved or changed: type the value itself")
+        if kept and not may_reveal and edited != shown:
+            raise _not_kept(kept[0], "is hidden, and the input was changed: type the value itself, or ask an admin")
+        again = self.job({"input": restored})[0]["input"]
+        place = next((path for path in kept if _at(again, path) != _at(edited, path)), None)
+        if place is not None:
+            raise _not_kept(place, "would not be hidden in the new input: type the value itself")
+        return restored
+
     def refused_term(self, filter: Filter) -> Term | None:
         """The first term that compares a hidden value, with which a reader could guess it; None: there is none."""
         return next((term for term in filter.terms if term.kind is Kind.JSON and self._compares_hidden(term)), None)
@@ -76,6 +101,60 @@ class Redaction:
     def _compares_hidden(self, term: Term) -> bool:
         numbers = all(value.number is not None for value in term.values)
         return any(self._secrets.hides(step) and not (numbers and self._secrets.counts(step)) for step in term.path)
+
+
+def _restored(own: Any, shown: Any, edited: Any, path: Path, kept: list[Path]) -> Any:
+    """The edited value, with the job's own where it equals what was shown instead of it; `kept` has those places."""
+    if isinstance(edited, str) and edited == shown and HIDDEN in edited:
+        if own != shown:
+            kept.append(path)
+        return own
+    if isinstance(edited, dict) and isinstance(shown, dict) and isinstance(own, dict):
+        both = shown.keys() & own.keys()
+        return {
+            name: _restored(own[name], shown[name], item, (*path, name), kept) if name in both else item
+            for name, item in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(shown, list) and isinstance(own, list) and len(edited) == len(shown):
+        # A changed item may be another one: when the first was deleted, the second stands where its secret was.
+        return [
+            _restored(own[n], shown[n], item, (*path, n), kept) if item == shown[n] else item
+            for n, item in enumerate(edited)
+        ]
+    return edited
+
+
+def _not_kept(path: Path, problem: str) -> InvalidInput:
+    return InvalidInput(f"{_spell(('input', *path))} {problem}", path=f"$.{_spell(path)}")
+
+
+def _hidden_in(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The places of what looks hidden. A deeper value is refused by all stores."""
+    if len(path) > DEEPEST:
+        return
+    if isinstance(value, str) and HIDDEN in value:
+        yield path
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from [path] if HIDDEN in name else _hidden_in(item, (*path, name))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _hidden_in(item, (*path, place))
+
+
+def _holds_hidden(own: Any, path: Path) -> bool:
+    """Whether the job itself has such a text at this place: its own "[redacted]" is no hidden value."""
+    return HIDDEN in str(_at(own, path))
+
+
+def _at(value: Any, path: Path) -> Any:
+    """The value at this place; None: there is none."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
 
 
 class _RedactedCopy:

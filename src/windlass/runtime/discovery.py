@@ -191,7 +191,7 @@ class Discovery(Service):
             raise
         self.last_success = self.clock.monotonic()
         if state.subscribers.wants(JobsClaimed):
-            self._emit_claimed(room, claimed, self.last_success - began, rescan=rescan)
+            self._emit_claimed(claim, claimed, self.last_success - began)
         if paces:  # else: a claim for a few suspects, after which a whole rescan comes as soon as it would have
             self._rescans.record(self.last_success - began, rescan=rescan)
         if worker == state.worker:  # else: claimed by an incarnation that is dead; its rescue releases them
@@ -223,15 +223,16 @@ class Discovery(Service):
         if jobs:
             self._coordinator.on_jobs_queued()
 
-    def _emit_claimed(self, room: int, claimed: Claimed, took: float, *, rescan: bool) -> None:
+    def _emit_claimed(self, claim: Claim, claimed: Claimed, took: float) -> None:
         state = self._state
         state.emit(
             JobsClaimed(
                 worker=state.worker,
-                asked=room,
+                types=claim.types,
+                asked=claim.room,
                 got=len(claimed.jobs),
                 seconds=took,
-                rescan=rescan,
+                rescan=claim.rescan,
                 in_memory=state.local_queue.sizes(),
             )
         )

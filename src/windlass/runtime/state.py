@@ -47,6 +47,7 @@ class WorkerState:
     registered: bool = False  # whether the store knows this incarnation: nothing is claimed before
     context: contextvars.Context = field(default_factory=contextvars.copy_context)  # each attempt runs in a copy
     subscribers: Subscribers = field(default_factory=Subscribers)
+    timers: set[asyncio.Task[None]] = field(default_factory=set)  # of a clock that is not the system's
 
     @property
     def contact(self) -> Contact:
@@ -77,4 +78,7 @@ class WorkerState:
             await self.clock.sleep(due - self.clock.monotonic())
             action()
 
-        return self.loop.create_task(wait()).cancel
+        timer = self.loop.create_task(wait())
+        self.timers.add(timer)
+        timer.add_done_callback(self.timers.discard)
+        return timer.cancel

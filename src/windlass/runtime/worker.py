@@ -344,9 +344,10 @@ class Worker:
 
     async def _close(self) -> None:
         state = self.state
-        for task in self._tasks.values():
+        ending = [*self._tasks.values(), *state.timers]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         if self.observed is not None:
             await self.observed.close()
         if self._beat is not None:

@@ -1,20 +1,29 @@
 """Forward-only, numbered migrations: `store/<dialect>/migrations/NNNN_name.sql`, applied by one migrator at a time.
 
-A schema newer than the program is refused and never changed: an older program cannot know what it means.
+A program works with a schema of its own number, and with the next one: old and new programs run side by side while a
+deploy goes on. So a migration only adds (expand), and what no program uses any more goes one release later (contract).
+A schema two numbers ahead is refused and never changed: it may lack what the program needs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Protocol
 
 import msgspec
 
-from windlass.errors import SchemaMissing, SchemaOutdated, SchemaTooNew
+from windlass.errors import SchemaMissing, SchemaOutdated, SchemaTooNew, WorkersOutdated
 
 MIGRATE = "run: windlass migrate app.py, with the file of your app, or call app.migrate()"
 """Not the bare command: it would migrate the default database, and the program may name another."""
+
+AHEAD = 1  # numbers by which a schema may be ahead of a program
+LAST_WITH_A_STOP = 9
+"""Up to this number a migration may do what makes claims wait. Workers do not write their number in these schemas: the
+programs of that time work with their own number alone."""
+THEN = "\n-- then\n"  # between the parts of a migration
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +33,15 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sql: str
 
+    @property
+    def parts(self) -> list[str]:
+        """On PostgreSQL each part is a transaction, or one statement that has to be outside of any."""
+        return self.sql.split(THEN)
+
+    @property
+    def label(self) -> str:
+        return f"{self.number:04} {self.name}"
+
 
 class Migrator(Protocol):
     """What `windlass migrate` calls, one per dialect. It opens and closes its own connection."""
@@ -32,8 +50,15 @@ class Migrator(Protocol):
         """The schema's number; 0 where there is none."""
         ...
 
+    async def outdated_workers(self) -> list[str]:
+        """The live workers whose programs could not work with the schema that this program needs, by name."""
+        ...
+
     async def migrate(self) -> list[Migration]:
-        """Apply the missing migrations and return them. Waits for another migrator; raises SchemaTooNew."""
+        """Apply the missing migrations and return them. Waits for another migrator.
+
+        Raises SchemaTooNew; WorkersOutdated where `outdated_workers` names any; StoreBusy where a lock was never free.
+        """
         ...
 
 
@@ -63,8 +88,13 @@ def missing(dialect: str, current: int) -> list[Migration]:
     return [migration for migration in migrations(dialect) if migration.number > current]
 
 
+def fits(dialect: str, current: int) -> bool:
+    """Whether this program works with a schema of that number."""
+    return newest(dialect) <= current <= newest(dialect) + AHEAD
+
+
 def check(dialect: str, current: int, where: str) -> None:
-    """Raise unless the schema has the number that this program needs."""
+    """Raise unless this program works with a schema of that number."""
     refuse_newer(dialect, current)
     if current == 0:
         raise SchemaMissing(f"{where} has no Windlass schema yet; {MIGRATE}")
@@ -73,8 +103,23 @@ def check(dialect: str, current: int, where: str) -> None:
 
 
 def refuse_newer(dialect: str, current: int) -> None:
-    if current > newest(dialect):
+    known = newest(dialect)
+    if current > known + AHEAD:
         raise SchemaTooNew(
-            f"the schema is number {current}, and this program knows {newest(dialect)} at most, so it will not touch "
-            "it; upgrade windlass here; in a clone: git pull && pip install ."
+            f"the schema is number {current}, and this program knows {known}: it is {current - known} versions behind "
+            "and will not touch it; upgrade windlass here; in a clone: git pull && pip install ."
+        )
+
+
+def outdated(dialect: str, workers: Iterable[tuple[str, int]]) -> list[str]:
+    """Of live workers and the numbers that they know, those that the newest schema would leave two versions behind."""
+    return [f"{name} (knows {number})" for name, number in workers if number + AHEAD < newest(dialect)]
+
+
+def refuse_outdated(dialect: str, workers: list[str]) -> None:
+    if workers:
+        raise WorkersOutdated(
+            f"schema {newest(dialect)} would leave live workers two versions behind: {', '.join(workers)}; nothing was "
+            "changed. Deploy the release between, or stop these workers (windlass workers lists them); then "
+            f"{MIGRATE}"
         )

@@ -25,7 +25,7 @@ class FigureStore(Protocol):
         ...
 
     async def fold_figures(self, *, minutes: bool = False) -> None:
-        """Fold the figures of spans that are over; with `minutes`, figures older than two hours into minutes."""
+        """Fold the figures of spans that are over; with `minutes`, old ones into minutes and ten minutes."""
         ...
 
     async def sample_depths(self) -> None:

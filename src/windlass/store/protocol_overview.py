@@ -25,8 +25,8 @@ class OverviewStore(Protocol):
     ) -> dict[str, dict[str, int]]:
         """The jobs that match by their values of each field, the most frequent value first; 10,001 jobs at most.
 
-        With only states, queues, types and tenants in the filter, at most 50,000 rows of each state are read. With
-        any other term, the newest jobs are searched until enough match or `read_timeout` ends it.
+        At most 20,000 rows are read of each state, or the newest 20,000 of each table, where the filter names neither a
+        state nor a queue, or names a tenant.
         """
         ...
 

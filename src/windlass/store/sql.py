@@ -16,6 +16,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from windlass.model.audit import SUCCEEDED
 from windlass.model.job import COLUMNS, DEFAULT_TENANT
 
 LAST = 2**63 - 1
@@ -36,6 +37,8 @@ def audit_query(
     where, given = _conditions(dialect, job=job, action=action, tenant=tenant, actor=actor)
     if tenant is not None and tenant != DEFAULT_TENANT:
         where += f" AND tenant <> '{DEFAULT_TENANT}'"  # else neither planner may use the partial index of tenants
+    if action not in (None, SUCCEEDED):
+        where += f" AND action <> '{SUCCEEDED}'"  # the same for the index of actions
     return query(dialect, "audit").replace("{where}", where), given
 
 
@@ -54,14 +57,9 @@ def _conditions(dialect: str, **named: object) -> tuple[str, list[object]]:
 
 
 @cache
-def search_query(dialect: str, name: str, where: str) -> str:
-    """A search with the condition that `store/parts/search.py` made; it holds fixed fragments and parameters only."""
-    return query(dialect, name).replace("{where}", where)
-
-
-@cache
-def facets_query(dialect: str, name: str, where: str, names: str = "") -> str:
-    """The statement of facets with the condition of a filter, and of the filter's queues alone."""
+def search_query(dialect: str, name: str, where: str, names: str = "") -> str:
+    """A search or facets with the condition that `store/parts/search.py` made, and that of the filter's queues alone;
+    they hold fixed fragments and parameters only."""
     return query(dialect, name).replace("{where}", where).replace("{names}", names)
 
 

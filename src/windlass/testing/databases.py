@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -52,13 +52,14 @@ DECLARE
 BEGIN
     LOOP
         PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
-          WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend';
+          WHERE datname = current_database() AND pid <> ALL (pg_backend_pid() || '{{{spared}}}'::int[])
+            AND backend_type = 'client backend';
         EXIT WHEN NOT FOUND;
         PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
     END LOOP;
     FOR name, large IN SELECT oid::regclass::text, pg_relation_size(oid) > 4000000 FROM pg_class
                  WHERE oid >= 16384 AND relkind = 'r'
-                   AND oid <> ALL ('{windlass.installation, windlass.migrations, windlass.test_clock}'::regclass[])
+                   AND oid <> ALL ('{{windlass.installation, windlass.migrations, windlass.test_clock}}'::regclass[])
     LOOP
         -- A TRUNCATE gives a table and its indexes new files and new rows in the catalogue: only where there is much.
         EXECUTE CASE WHEN large THEN 'TRUNCATE ' ELSE 'DELETE FROM ' END || name;
@@ -211,10 +212,11 @@ class PostgresDatabase:
         assert copy is not None
         return list(await self._pool.ado(lambda: copy.connection.fetch(sql, *args)))
 
-    def drop(self) -> None:
+    def drop(self, spared: Collection[int] = ()) -> None:
+        """Sessions with these process ids stay open."""
         copy, self._copy = self._copy, None
         if copy is not None:
-            self._pool.release(copy)
+            self._pool.release(copy, spared)
 
 
 class _Copy:
@@ -244,8 +246,8 @@ class _DatabasePool:
     def acquire(self, *, moved: bool) -> _Copy:
         return self.do(lambda: self._acquire(MOVED_TIME if moved else REAL_TIME))
 
-    def release(self, copy: _Copy) -> None:
-        self.do(lambda: self._release(copy))
+    def release(self, copy: _Copy, spared: Collection[int]) -> None:
+        self.do(lambda: self._release(copy, spared))
 
     def close(self) -> None:
         try:
@@ -265,18 +267,26 @@ class _DatabasePool:
         while self._free:
             copy = self._free.pop()
             try:
-                await copy.connection.execute(SET_TIME.format(time))
+                await self._set_time(copy, time)
                 return copy
             except Exception:  # the server was restarted, or ended the connection
                 await self._drop(copy)
         copy = await self._make_copy()
-        await copy.connection.execute(SET_TIME.format(time))
+        await self._set_time(copy, time)
         return copy
 
-    async def _release(self, copy: _Copy) -> None:
+    async def _set_time(self, copy: _Copy, time: str) -> None:
+        """A new function makes every session plan its statements again, so only where it differs."""
+        if (
+            await copy.connection.fetchval("SELECT prosrc FROM pg_proc WHERE oid = 'windlass.now'::regproc")
+            != f"SELECT {time}"
+        ):
+            await copy.connection.execute(SET_TIME.format(time))
+
+    async def _release(self, copy: _Copy, spared: Collection[int]) -> None:
         """Empty it for the next test. What cannot be emptied, or has another shape than before, is dropped."""
         with suppress(Exception):
-            await copy.connection.execute(EMPTY)
+            await copy.connection.execute(EMPTY.format(spared=",".join(map(str, spared))))
             if await copy.connection.fetchval(SHAPE) == copy.shape:
                 self._free.append(copy)
                 return

@@ -77,6 +77,9 @@ class DatabaseDispatcher(JobDispatcher):
     async def remove_dead_letters(self, ids: Collection[str]) -> int:
         return 0
 
+    async def count_dead_letters(self) -> int:
+        return 0
+
     async def depths(self, queues: Collection[str]) -> list[QueueDepth]:
         return [QueueDepth(queue, len(await self.due(queue)), 0, 0) for queue in queues]
 

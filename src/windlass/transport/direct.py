@@ -12,10 +12,12 @@ import logging
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import BrokerError, BrokerUnavailable, EnvelopeError
-from windlass.model.delivery import DeliveryMode, OutboxKind, OutboxRow
+from windlass.model.delivery import PUBLISHED_BY_ENQUEUE, DeliveryMode, OutboxKind, OutboxRow
 from windlass.model.job import NewJob
 from windlass.store.contact import Outage
 from windlass.transport import make_dispatcher
@@ -48,9 +50,13 @@ class DirectPublisher:
         self._pending: set[asyncio.Task[None]] = set()
         self.unpublished = 0  # jobs that are left to the fallback poll
 
+    def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Before they are written: those that are due at once need no row in the outbox."""
+        return [msgspec.structs.replace(job, delay=PUBLISHED_BY_ENQUEUE) if job.is_due_at_once else job for job in jobs]
+
     async def publish(self, jobs: Sequence[NewJob]) -> None:
-        """Publish those that are due now, pipelined; returns when they are confirmed, or after a second."""
-        due = [job for job in jobs if self._is_due(job)]
+        """Publish those that are marked, pipelined; returns when they are confirmed, or after a second."""
+        due = [job for job in jobs if job.delay == PUBLISHED_BY_ENQUEUE]
         if not due:
             return
         if len(self._pending) >= MOST_PENDING:
@@ -68,11 +74,6 @@ class DirectPublisher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._dispatcher.close()
-
-    def _is_due(self, job: NewJob) -> bool:
-        if job.wait is not None or (job.delay or 0.0) > 0:
-            return False
-        return job.run_at is None or job.run_at <= self._clock.now()
 
     async def _publish(self, jobs: Sequence[NewJob]) -> None:
         try:

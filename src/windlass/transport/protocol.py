@@ -81,7 +81,7 @@ class QueueDepth(msgspec.Struct, frozen=True):
 
     queue: str
     ready: int
-    unacknowledged: int
+    unacknowledged: int | None  # None: the broker does not tell
     consumers: int
 
 
@@ -130,6 +130,10 @@ class JobDispatcher(ABC):
     @abstractmethod
     async def remove_dead_letters(self, ids: Collection[str]) -> int:
         """Remove these; returns how many were there."""
+
+    @abstractmethod
+    async def count_dead_letters(self) -> int:
+        """How many dead letters there are; none of them is taken."""
 
     @abstractmethod
     async def depths(self, queues: Collection[str]) -> list[QueueDepth]:

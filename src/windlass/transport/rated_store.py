@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from windlass.clock import spell
-from windlass.errors import BrokerError, BrokerUnavailable
+from windlass.errors import BrokerError
 from windlass.model import audit
 from windlass.model.admission import Closure, Grant, LimitRow, Rule
 from windlass.model.delivery import DeliveredClaim, RefusalReason
@@ -169,13 +169,13 @@ class RatedStore:
         await self._store.declare([*(rule for rule in rules if rule.period is None), *lifted])
         try:
             await self._rates.declare(rates)
-        except BrokerUnavailable as error:  # written later; a worker's start does not wait for Redis
+        except BrokerError as error:  # written later; a worker's start does not wait for Redis
             log.warning("the rates %s are not declared yet: %s", ", ".join(names), error)
 
     async def acquire(self, bucket: str, *, most: float) -> Grant:
         try:
             grant = await self._rates.acquire(bucket, most=most)
-        except BrokerUnavailable as error:
+        except BrokerError as error:
             log.warning("ctx.acquire(%r) waits: %s", bucket, error)
             return Grant(granted=False, wait=AWAY * random.uniform(1.0, 2.0))
         return await self._store.acquire(bucket, most=most) if grant is None else grant

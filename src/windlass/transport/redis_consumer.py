@@ -28,6 +28,7 @@ BLOCK = 2.0  # seconds of one read that waits; a new queue, and a lost group, ar
 SETTLE = 0.5  # seconds after which the server knows that the connection of a cancelled read is gone
 MOST_DELIVERIES = 3  # an entry that outlived so many consumers is buried: it may be what killed them
 PAGE = 100  # entries that are taken over at once
+BEHIND_ALL = "18446744073709551615-0"  # an id; the very last one would be read as `>`
 FORGOTTEN = 3600.0  # seconds without a sign of life after which a consumer without entries is removed
 
 # The streams in their order, as many entries as there is room for, in one round trip. XREADGROUP over several streams
@@ -238,6 +239,10 @@ class RedisConsumer(Consumer):
         key, idle = stream_of(queue, level), int(self._reclaim_after * 1000)
 
         async def take(client: Any) -> list[Delivery]:
+            # Redis 7.0 knows a consumer from its first entry on, and counts the time since the last. A look at what is
+            # pending here is a sign of life as well: `depths` counts by it. It begins behind every id, because each
+            # entry that it returned would count as delivered once more, and as never idle.
+            await client.xreadgroup(GROUP, self._name, {key: BEHIND_ALL}, count=1)
             if most <= 0:
                 return []
             pending = await client.xpending_range(key, GROUP, min="-", max="+", count=PAGE + len(self._held), idle=idle)

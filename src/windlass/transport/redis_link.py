@@ -30,6 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from windlass.broker_address import BrokerAddress
 from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
+from windlass.transport.tls import explain_handshake, make_context
 
 log = logging.getLogger("windlass")
 T = TypeVar("T")
@@ -132,6 +133,7 @@ class RedisLink:
     async def _connect(self) -> Redis:
         """The first host that answers as a primary."""
         problems: list[BrokerError] = []
+        make_context(self._address)  # the library makes its own, and hides which file was wrong
         for host, port in await self._places():
             client = self._make(host, port)
             try:
@@ -226,6 +228,8 @@ class RedisLink:
         if isinstance(error, CREDENTIALS) or text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
             advice = "check user and password in its URL, and what they allow: redis-cli ACL LIST"
             return BrokerRefused(f"Redis at {self.shown} refuses the login: {text}; {advice}")
+        if self._address.has_tls and (refused := explain_handshake(error, self._address)):
+            return refused
         if is_away(error):
             return BrokerUnavailable(f"Redis at {self.shown} cannot be used now: {text}")
         if text.startswith(FULL) or "maxmemory" in text:  # the library cuts some codes off

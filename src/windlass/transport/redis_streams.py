@@ -19,7 +19,7 @@ from windlass.transport.redis_consumer import DEAD, GROUP, RedisConsumer, dead_f
 from windlass.transport.redis_link import RedisLink
 
 RECLAIM_AFTER = 60.0  # seconds that a delivery may be held; see redis_consumer.py
-LIVE = 60.0  # seconds: a consumer that asked within this time counts; an idle one asks every two seconds
+LIVE = 60.0  # seconds: a consumer that asked within this time counts; an idle one asks every 36 s at least
 STREAM_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 OLDEST = (7, 0)  # the version that Windlass is tested with
 NEEDED = ("XADD", "XREADGROUP", "XACK", "XDEL", "XPENDING", "XCLAIM", "XAUTOCLAIM", "XTRIM", "XINFO", "EVALSHA")
@@ -96,6 +96,12 @@ class RedisStreams(JobDispatcher):
 
         known = [id for id in ids if STREAM_ID.fullmatch(id)]  # Redis refuses the whole call where one is no id
         return await self._link.run(remove)
+
+    async def count_dead_letters(self) -> int:
+        async def count(client: Any) -> int:
+            return int(await client.xlen(DEAD))
+
+        return await self._link.run(count)
 
     async def depths(self, queues: Collection[str]) -> list[QueueDepth]:
         keys = {queue: [stream_of(queue, level) for level in LEVELS] for queue in queues}

@@ -183,7 +183,8 @@ async def _relay_on(
             await wait(clock, stop, store.contact.pause(failures))
             continue
         failures = 0
-        outage.end(clock.monotonic())
+        if dispatcher.is_up:  # a round without rows asks nothing of the broker
+            outage.end(clock.monotonic())
         on_round(did)
         if not did.leased:
             await wait(clock, stop, POLL if did.next_due is None else min(POLL, did.next_due))

@@ -34,6 +34,7 @@ STATUS: tuple[tuple[type[errors.WindlassError], int], ...] = (
     (errors.TransitionRefused, 409),
     (errors.ValueRefused, 422),  # trying again cannot help
     (errors.StoreError, 503),
+    (errors.BrokerError, 503),
     (errors.WindlassError, 422),
 )
 
@@ -71,6 +72,12 @@ def problem_of(error: Exception) -> dict[str, Any]:
 
 def _message(error: Exception) -> str:
     """What the caller reads. The text of a database may hold hosts, users and values: it goes to the log alone."""
+    if isinstance(error, errors.BrokerError):
+        log.warning("the HTTP API answers 503: %s", error)
+        return (
+            "the broker does not answer now; jobs are in the database and run; the server's log has the reason; "
+            "look: windlass broker check"
+        )
     if not isinstance(error, errors.StoreError) or isinstance(error, errors.ReadTimeout):
         return str(error)
     if isinstance(error, errors.ValueRefused):

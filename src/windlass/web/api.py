@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from windlass.web.routes.bulk import bulk_router
 from windlass.web.routes.control import control_router
 from windlass.web.routes.figures import figures_router
 from windlass.web.routes.jobs import jobs_router
+from windlass.web.routes.letters import letters_router
 from windlass.web.routes.live import live_router
 from windlass.web.routes.pages import pages_api
 from windlass.web.routes.schedules import schedules_router
@@ -41,6 +43,7 @@ ROUTERS = (
     live_router,
     pages_api,
     figures_router,
+    letters_router,
     control_router,
     schedules_router,
     access_router,
@@ -81,6 +84,7 @@ def make_api(
         generate_unique_id_function=lambda route: route.name,  # the names of functions in a generated client
     )
     service = ApiService(app)
+    service.after_revoke = doors.forget
     api.state.windlass_feed, api.state.windlass_bulk = feed, service.actions
     api.include_router(_session_routes(doors, service, secure=secure), prefix=PREFIX)
     api.include_router(_routes(service, feed, doors.identify, doors.still_allows), prefix=PREFIX)
@@ -111,17 +115,24 @@ def _session_routes(doors: Doors, service: ApiService, *, secure: bool) -> APIRo
             raise TokenRefused("the token is unknown, revoked or expired; list tokens: windlass token list")
         begun = answer(await service.session(caller))
         https = secure or request.url.scheme == "https"
-        begun.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=https)
+        begun.set_cookie(COOKIE, body.token, path=_own_path(request), httponly=True, samesite="strict", secure=https)
         return begun
 
     @routes.delete("/session", status_code=204, summary="End a session")
-    async def end_session() -> Response:
-        """Removes the cookie."""
+    async def end_session(request: Request) -> Response:
+        """Removes the cookie of this path, and that of the whole host."""
         ended = Response(status_code=204)
-        ended.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        # At "/" too: a browser that was here before there was a prefix sends that one, and would stay signed in.
+        for path in {_own_path(request), "/"}:
+            ended.delete_cookie(COOKIE, path=path, httponly=True, samesite="strict")
         return ended
 
     return routes
+
+
+def _own_path(request: Request) -> str:
+    """The path below which the cookie is sent: other programs of the same host do not get the token."""
+    return quote(request.scope.get("root_path", "")) or "/"
 
 
 def _probe_routes(doors: Doors, service: ApiService) -> APIRouter:

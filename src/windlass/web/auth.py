@@ -42,6 +42,7 @@ class Doors:
         self._app = app
         self._local = local
         self._known: dict[str, tuple[float, TokenRow]] = {}
+        self._revocations = 0  # through this server
         self._asked_at = 0.0  # when it was asked whether there is a token
 
     async def identify(
@@ -79,13 +80,20 @@ class Doors:
         until, row = self._known.get(hash, (0.0, None))
         if row is None or until < now:
             self._known.pop(hash, None)
+            before = self._revocations
             row = await self._app.afind_token(secret)
             if row is None:
                 return None
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[hash] = (now + KNOWN_FOR, row)
+            if before == self._revocations:  # else the row may be older than a revocation that came while it was read
+                self._known[hash] = (now + KNOWN_FOR, row)
         return Caller(name=row.name, role=row.role, tenant=row.tenant)
+
+    def forget(self) -> None:
+        """A token was revoked through this server: look each one up again."""
+        self._revocations += 1
+        self._known.clear()
 
     async def _find_local(self, request: Request, known_for: float = KNOWN_FOR) -> Caller | None:
         """The user of this machine. A request asks the store each time: the first token closes the door at once. A

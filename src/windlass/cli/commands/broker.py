@@ -227,7 +227,10 @@ def _undelivered_finding(row: QueueRow, limit: float) -> Finding | None:
 def _consumer_finding(depth: QueueDepth) -> Finding:
     from windlass.transport.protocol import Finding
 
-    held = f"{depth.ready:,} ready, {depth.unacknowledged:,} not acknowledged"
+    sent = "how many are not acknowledged is not known"
+    if depth.unacknowledged is not None:
+        sent = f"{depth.unacknowledged:,} not acknowledged"
+    held = f"{depth.ready:,} ready, {sent}"
     if depth.consumers:
         text = f"{format_count(depth.consumers, 'consumer')}, {held}"
         return Finding(ok=True, subject=f"queue {depth.queue}", text=text)

@@ -11,7 +11,7 @@ import signal
 import sys
 from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -23,7 +23,7 @@ from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, parse_filter, parse_ids
 from windlass.cli.parse.find_jobs import find_misspelt_names, find_one
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
-from windlass.cli.show.output import format_count, print_json, print_note, print_text
+from windlass.cli.show.output import format_count, print_detail, print_json, print_note, print_text
 from windlass.methods.bulk import PAGE, BulkChange, Chosen, choose, states_for
 from windlass.model.rows import FoundJob
 from windlass.model.state import FINAL, State, Verb
@@ -189,7 +189,25 @@ def change_jobs(settings: Settings, chosen: Chosen, *, as_json: bool) -> int:
             print_json(_document(change))
         elif chosen.jobs:
             _print_result(result)
+    if chosen.verb in (Verb.REPLAY, Verb.DISCARD):
+        remove_broker_copies(settings, as_json, {job.id for job in chosen.jobs})
     return code
+
+
+def remove_broker_copies(settings: Settings, as_json: bool, jobs: Collection[UUID]) -> None:
+    """Remove the broker's copies of changed jobs."""
+    if settings.broker is None:  # no store is opened for nothing
+        return
+    from windlass.methods.dead_letters import remove_copies
+
+    removed, problem = call_store(settings, lambda store: remove_copies(store, settings, jobs))
+    if problem is not None:
+        print_note(
+            f"the broker's copies of these jobs were not removed: {problem}; the store decides, so they do no harm: "
+            "windlass dead discard --letters removes them"
+        )
+    elif removed and not as_json:
+        print_detail(f"{format_count(removed, 'copy').replace('copys', 'copies')} removed from the broker", style="dim")
 
 
 @dataclass

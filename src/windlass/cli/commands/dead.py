@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,6 @@ from windlass.cli.commands.rerun import rerun
 from windlass.cli.exit_codes import REFUSED
 from windlass.cli.parse.complete import complete_filter
 from windlass.cli.parse.filter_args import FilterCommand, filter_argument, parse_filter, parse_ids
-from windlass.cli.parse.find_jobs import find_one
 from windlass.cli.parse.gate_options import NamedListGroup
 from windlass.cli.parse.options import count_option
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
@@ -36,7 +34,6 @@ from windlass.model.state import Verb
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from uuid import UUID
 
     from windlass.config import Settings
     from windlass.model.rows import DeadReport, DeadRow
@@ -193,10 +190,7 @@ def edit(ctx: click.Context, id: str, text: str, app: str | None, url: str | Non
             f"{id} is a letter of the broker, and the input of a job is in the store; edit its job: "
             f"windlass dead show {id} names it"
         )
-    settings = load_settings(url, app)
-    job = call_store(settings, lambda store: find_one(ctx, store, id))
-    ctx.invoke(rerun, id=str(job.id), text=text, discard=True, app=app, url=url, as_json=as_json)
-    _remove_copies(settings, as_json, {job.id})
+    ctx.invoke(rerun, id=id, text=text, discard=True, app=app, url=url, as_json=as_json)
 
 
 # Replay and discard
@@ -282,23 +276,7 @@ def _change_jobs(
     named = bool(parse_ids(words)) and verb is not Verb.DISCARD
     if chosen.jobs and not (yes or named):
         confirm_jobs(ctx, settings, verb, chosen)
-    code = change_jobs(settings, chosen, as_json=as_json)
-    _remove_copies(settings, as_json, {job.id for job in chosen.jobs})
-    return code
-
-
-def _remove_copies(settings: Settings, as_json: bool, jobs: Collection[UUID]) -> None:
-    """Remove the broker's copies of changed jobs."""
-    from windlass.methods.dead_letters import remove_copies
-
-    removed, problem = call_store(settings, lambda store: remove_copies(store, settings, jobs))
-    if problem is not None:
-        print_note(
-            f"the broker's copies of these jobs were not removed: {problem}; the store decides, so they do no harm: "
-            "windlass dead discard --letters removes them"
-        )
-    elif removed and not as_json:
-        print_detail(f"{format_count(removed, 'copy').replace('copys', 'copies')} removed from the broker", style="dim")
+    return change_jobs(settings, chosen, as_json=as_json)
 
 
 def _change_letters(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.exit_codes import REFUSED, WORKERS_OUTDATED
 from windlass.cli.parse.options import json_option
 from windlass.cli.parse.program_argument import program_argument, was_named_by_environment
 from windlass.cli.parse.store_option import load_settings, url_option
-from windlass.cli.show.output import print_json
+from windlass.cli.show.output import print_json, print_note
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @program_argument("target")
 @url_option
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of the missing migrations; change nothing.")
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 when a migration is missing.")
+@click.option("--check", is_flag=True, help="Say what a deploy needs; change nothing (exit 0, 1 or 3).")
 @json_option
 @click.pass_context
 def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: bool, check: bool, as_json: bool) -> None:
@@ -28,7 +29,10 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
 
     The database is that of the program TARGET (app.py or package.module:app; also -a or WINDLASS_APP), or --url, or
     WINDLASS_URL, or the file windlass.db in this directory. Migrations that are applied already are skipped, so that
-    this command can run before every start.
+    this command can run before every start. Workers and producers run on meanwhile.
+
+    --check exits with 0 when this program can start, with 1 when it needs this command first, and with 3 when workers
+    of a program that is two versions behind have to be replaced or stopped before that.
     """
     import asyncio
 
@@ -45,34 +49,53 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
 
 
 async def _print_missing(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
-    from windlass.store import dialect_of, make_migrator, masked
-    from windlass.store.migrate import missing
+    from windlass.store import dialect_of, make_migrator
+    from windlass.store.migrate import missing, newest
 
-    steps = missing(dialect_of(settings.url), await make_migrator(settings).current())
+    dialect, migrator = dialect_of(settings.url), make_migrator(settings)
+    number = await migrator.current()
+    steps = missing(dialect, number)
     if as_sql:
         for step in steps:
             click.echo(f"-- {step.number:04} {step.name}\n{step.sql.rstrip()}\n")
         return 0
+    behind = await migrator.outdated_workers() if steps else []
+    code = (WORKERS_OUTDATED if behind else REFUSED) if steps else 0
     if as_json:
-        print_json(_document(settings, applied=[], missing=steps))
-        return 1 if steps else 0
+        about = {"schema": number, "program": newest(dialect), "outdated_workers": behind}
+        print_json({**_document(settings, applied=[], missing=steps), **about})
+        return code
     for step in steps:
-        click.echo(f"missing {step.number:04} {step.name}")
-    if not steps:
-        click.echo(f"schema is up to date: {masked(settings.url)}")
-    return 1 if steps else 0
+        click.echo(f"missing {step.label}")
+    if behind:
+        print_note(f"first replace or stop workers that would be two versions behind: {', '.join(behind)}")
+    elif steps:
+        print_note("workers and producers may run on; next: windlass migrate, then start this program")
+    else:
+        click.echo(_up_to_date(settings, number))
+    return code
 
 
 async def _apply(settings: Settings, *, as_json: bool) -> None:
-    from windlass.store import make_migrator, masked
+    from windlass.store import make_migrator
 
-    steps = await make_migrator(settings).migrate()
+    migrator = make_migrator(settings)
+    steps = await migrator.migrate()
     if as_json:
         print_json(_document(settings, applied=steps, missing=[]))
         return
     for step in steps:
-        click.echo(f"applied {step.number:04} {step.name}")
-    click.echo(f"schema is up to date: {masked(settings.url)}")
+        click.echo(f"applied {step.label}")
+    click.echo(_up_to_date(settings, await migrator.current()))
+
+
+def _up_to_date(settings: Settings, number: int) -> str:
+    from windlass.store import dialect_of, masked
+    from windlass.store.migrate import newest
+
+    known = newest(dialect_of(settings.url))
+    ahead = f" (number {number}, one ahead of this program, which works with it)" if number > known else ""
+    return f"schema is up to date: {masked(settings.url)}{ahead}"
 
 
 def _document(settings: Settings, *, applied: list[Migration], missing: list[Migration]) -> dict[str, Any]:

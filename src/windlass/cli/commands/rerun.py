@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.commands.bulk import remove_broker_copies
 from windlass.cli.exit_codes import REFUSED
 from windlass.cli.parse.find_jobs import find_one
 from windlass.cli.parse.store_option import call_store, load_settings, store_options
@@ -46,8 +47,11 @@ def rerun(
         ctx.exit(REFUSED)
     if as_json:
         print_json({"id": new.id, "copied_from": old.id, "discarded": discard})
-        return
-    print_text(f"{new.type} {new.id} enqueued, a copy of {old.id}" + (", which was discarded" * discard), style="green")
+    else:
+        which = ", which was discarded" * discard
+        print_text(f"{new.type} {new.id} enqueued, a copy of {old.id}{which}", style="green")
+    if discard:
+        remove_broker_copies(settings, as_json, {old.id})
 
 
 async def _copy(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from windlass.observe.events import Event
     from windlass.runtime.worker import Worker
 
+from windlass.cli.process.systemd import Systemd
 from windlass.runtime.duties.stacks import log_stacks_soon
 
 log = logging.getLogger("windlass")
@@ -46,7 +47,7 @@ async def _run_worker(
     lifeline: int | None,
     interrupts: bool,
 ) -> None:
-    worker = make_worker()
+    systemd, worker = Systemd(), make_worker()
     for subscriber in subscribers:
         worker.subscribe(subscriber)
     loop = asyncio.get_running_loop()
@@ -58,7 +59,8 @@ async def _run_worker(
         from windlass.cli.process.child import watch_lifeline
 
         watch_lifeline(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
-    async with worker:
+    async with systemd.watched(), worker:
+        systemd.tell("READY=1")
         finished = asyncio.ensure_future(worker.finished())
         asked = asyncio.ensure_future(wanted.wait())
         try:
@@ -69,6 +71,7 @@ async def _run_worker(
                 running, grace = len(worker.state.leases.executions), worker.settings.grace
                 log.info("stopping; %d running jobs have %g s to end", running, grace)
         finally:
+            systemd.tell("STOPPING=1")
             finished.cancel()
             asked.cancel()
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from windlass.cli.process.child import WindlassProcess, describe_exit
+from windlass.cli.process.systemd import Systemd
 
 log = logging.getLogger("windlass")
 
@@ -29,6 +30,7 @@ class Supervisor:
     def __init__(self, arguments: Callable[[int], Sequence[str]], *, processes: int) -> None:
         self._arguments = arguments
         self._processes = processes
+        self._systemd = Systemd()
         self._stopping = asyncio.Event()
         self._signals: list[int] = []
         self.children: dict[int, WindlassProcess] = {}
@@ -39,7 +41,8 @@ class Supervisor:
         for wanted in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(wanted, self.stop, wanted)
         log.info("supervising %d worker processes", self._processes)
-        async with asyncio.TaskGroup() as group:
+        self._systemd.tell("READY=1")
+        async with self._systemd.watched(), asyncio.TaskGroup() as group:
             for number in range(1, self._processes + 1):
                 group.create_task(self._keep_running(number))
         log.info("every worker process has ended")
@@ -47,6 +50,7 @@ class Supervisor:
 
     def stop(self, number: int) -> None:
         """First call: the children stop gracefully. Second: they end at once. Third: they are killed."""
+        self._systemd.tell("STOPPING=1")
         self._signals.append(number)
         self._stopping.set()
         if len(self._signals) == 1:

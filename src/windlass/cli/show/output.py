@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NARROWEST = 20  # characters that a flexible column keeps by default: other columns are left out before it gets narrower
 GAP = 2  # spaces between two columns
-OWN_COMMAND = re.compile(r"\bwindlass (?=[a-z])")
+OWN_COMMAND = re.compile(r"(?<![\w/])windlass (?=[a-z])")  # a database in a URL may have that name, too
 WITH_PROGRAM = re.compile(r"\bwindlass (dev|worker|migrate) ([\w./-]+\.py|[\w.]+:\w+)(?![\w./-])")
 
 

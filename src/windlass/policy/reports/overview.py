@@ -18,7 +18,7 @@ from windlass.model.rows import AuditRow, Liveness, WorkerRow
 from windlass.policy.reports.queue_health import add_up, count_ended
 
 STEPS, POINTS, DEPTHS, QUEUE_POINTS = 60, 40, 120, 30
-MINUTE = 60  # seconds
+NEW, RECENT = 1_800.0, 86_400.0  # seconds for which figures are kept by ten seconds, and by minutes
 CHANGES = 5  # actions of operators that are shown
 MOST_GATES = 8  # in a chart: more would cover it
 
@@ -59,8 +59,8 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def grid_of(now: datetime, length: float) -> Grid:
-    """At most 60 steps of whole spans; steps above a minute are of whole minutes, as old figures are kept."""
-    size = SPAN if length / STEPS <= MINUTE else MINUTE
+    """At most 60 steps of whole spans, as the oldest figures are kept: with others, every few steps would be a peak."""
+    size = SPAN if length <= NEW else 60 if length <= RECENT else 600
     step = float(math.ceil(length / STEPS / size) * size)
     return Grid(now, step, math.ceil(length / step))
 

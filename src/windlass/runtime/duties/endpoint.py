@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,8 @@ class Observed:
             unwritten=parts.completer.backlog,
             waits_for=explain_unready(parts),
             loop_delay=self._delay.take_longest(),
-            failures=parts.state.subscribers.failures,
+            has_broker=None if parts.broker is None else parts.broker.carries,
+            failures=count_failures(parts),
             slow=parts.state.subscribers.slow,
         )
 
@@ -88,6 +90,13 @@ class Observed:
         assert self.metrics is not None
         encode, kind = choose_encoder(accept)
         return 200, kind, encode(self.metrics.registry)
+
+
+def count_failures(parts: WorkerParts) -> Counter[str]:
+    """What failed to observe: subscribers, and the instruments of tracing and of Sentry, by name."""
+    counts = parts.state.subscribers.count_failures()
+    counts.update(parts.state.registry.instruments.count_failures())
+    return counts
 
 
 def explain_unready(parts: WorkerParts) -> str | None:

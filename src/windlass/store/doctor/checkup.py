@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.clock import spell
 from windlass.store import dialect_of, masked
-from windlass.store.migrate import newest
+from windlass.store.migrate import fits, newest
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -115,10 +115,12 @@ def check_schema(settings: Settings, current: int) -> Finding:
         return problem("schema", f"{masked(settings.url)} has no Windlass schema yet", "windlass migrate")
     if current < needed:
         return problem("schema", f"number {current}; this program needs {needed}", "windlass migrate")
+    if current > needed and fits(dialect_of(settings.url), current):
+        return ok("schema", f"number {current}, one ahead of this program, which works with it until the next deploy")
     if current > needed:
         return problem(
             "schema",
-            f"number {current}; this program knows {needed} at most and will not touch it",
+            f"number {current}; this program knows {needed} and will not touch it",
             "upgrade windlass here; in a clone: git pull && pip install .",
         )
     return ok("schema", f"number {current}, as this program needs")

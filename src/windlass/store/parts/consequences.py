@@ -19,7 +19,7 @@ import msgspec
 
 from windlass.errors import TransitionRefused
 from windlass.model import audit
-from windlass.model.flow import Flow, Moment, follow_ups_in, redirected
+from windlass.model.flow import Flow, Memory, Moment, follow_ups_in, redirected
 from windlass.model.job import Lease, NewJob, new_id
 from windlass.model.outcome import Transition
 from windlass.model.state import FINAL, State, Verb
@@ -49,7 +49,7 @@ def enqueue_jobs(jobs: Sequence[NewJob], *, awaited: frozenset[UUID] = frozenset
     fresh = [job for job in jobs if job.id not in existing]
     awaited |= {edge.awaited for job in fresh if job.wait is not None for edge in job.wait.edges}
     if fresh:
-        at_once = frozenset(j.queue for j in fresh if j.delay is None and j.run_at is None and j.wait is None)
+        at_once = frozenset(job.queue for job in fresh if job.is_due_at_once)
         yield Statement("enqueue", encode_jobs(fresh, awaited), enqueues=at_once)
     parents = {job.parent for job in fresh if job.parent is not None} - {job.id for job in fresh}
     if parents:
@@ -75,10 +75,13 @@ def write_flow(written: Iterable[tuple[Transition, State]]) -> Statements[Mappin
     """Write what these transitions cause; returns the jobs that changed their state again, with the new one."""
     pairs = list(written)
     changed: dict[UUID, State] = {}
-    flows = [(transition, state, transition.flow) for transition, state in pairs if transition.flow is not None]
-    for transition, state, flow in flows:
-        if state not in (State.DEAD, State.FAILED, State.CANCELLED):
-            yield from _write_one_flow(transition.lease, flow, waits=state is State.WAITING, changed=changed)
+    dropped = (State.DEAD, State.FAILED, State.CANCELLED)
+    flows = [(t.lease, state, t.flow) for t, state in pairs if t.flow is not None and state not in dropped]
+    memories = [_step(lease.job, memory) for lease, _, flow in flows for memory in flow.memories]
+    if memories:
+        yield from run("record_steps", memories)
+    for lease, state, flow in flows:
+        yield from _write_one_flow(lease, flow, waits=state is State.WAITING, changed=changed)
     yield from propagate([transition.job for transition, state in pairs if state in FINAL])
     return changed
 
@@ -94,20 +97,16 @@ def _write_one_flow(lease: Lease, flow: Flow, *, waits: bool, changed: dict[UUID
     if flow.links:
         links = [_link(job, link.name, link.target, place) for place, link in enumerate(flow.links)]
         yield from run("insert_links", links)
-    if flow.memories:
-        yield from run(
-            "record_steps",
-            [
-                {"job": job, "name": memory.name, "value": msgspec.Raw(memory.value.encode())}
-                for memory in flow.memories
-            ],
-        )
     if waits and flow.wait is not None:
         yield from run("mark_followed", [job])  # a cancel of the job also ends its wait
         new = frozenset(spawn.job.id for spawn in flow.spawns if spawn.job.id not in existing) & awaited
         begun = yield from begin_waits({job: redirected(flow.wait, existing)}, fence=lease.fence, new=new)
         changed.update(dict.fromkeys(begun.woken, State.QUEUED) | dict.fromkeys(begun.ended, State.DEAD))
         yield from propagate(begun.ended)
+
+
+def _step(job: UUID, memory: Memory) -> dict[str, object]:
+    return {"job": job, "name": memory.name, "value": msgspec.Raw(memory.value.encode())}
 
 
 def propagate(ended: Iterable[UUID]) -> Statements[None]:
@@ -126,7 +125,7 @@ def propagate(ended: Iterable[UUID]) -> Statements[None]:
         follow_ups = [job for row in rows if (job := _follow_up(row)) is not None]
         if follow_ups:
             yield from enqueue_jobs(follow_ups)
-        cancelled = [row.id for row in rows if row.status == State.CANCELLED]
+        cancelled = [{"job": row.id, "tenant": row.tenant} for row in rows if row.status == State.CANCELLED]
         if cancelled:
             waiting += yield from _cancel_children(cancelled)
         yield from run("delete_edges", [row.id for row in rows])
@@ -135,8 +134,12 @@ def propagate(ended: Iterable[UUID]) -> Statements[None]:
         waiting.sort()
 
 
-def _cancel_children(parents: Sequence[object]) -> Statements[list[UUID]]:
-    """Cancel the children of cancelled jobs: a running child is asked to stop, any other ends here."""
+def _cancel_children(parents: Sequence[dict[str, object]]) -> Statements[list[UUID]]:
+    """Cancel the children of cancelled jobs: a running child is asked to stop, any other ends here.
+
+    A child of another tenant goes on: an operator of one tenant changes no job of another, and a parent that runs is
+    cancelled by its worker later, when it is not known any more who asked for it.
+    """
     children = [uuid_of(row[0]) for row in (yield from run("children", parents))]
     if not children:
         return []

@@ -8,11 +8,14 @@ from typing import Any
 import msgspec
 
 from windlass.model.filter import RANGE, Filter, Kind, Term, Value
+from windlass.model.job import DEFAULT_TENANT
 from windlass.model.state import State
 
 MOST_ROWS = 1_000
 MOST_IDS = 10_000
 WHOLE_ID = 36  # characters
+NAMED_TENANT = f"coalesce(jobs.tenant, '') <> '{DEFAULT_TENANT}'"
+"""The condition of the index of tenants: without it, neither planner may use that index."""
 OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "="}
 """A greater age is an earlier time."""
 
@@ -51,8 +54,10 @@ def where(filter: Filter, dialect: Dialect, first: int, tenant: str | None = Non
     conditions: list[str] = ["true"]
     parameters: list[Any] = []
     if tenant is not None:
-        conditions.append(dialect.any_of.format(column="tenant", n=first))
-        parameters.append(dialect.array([tenant]))
+        conditions.append(dialect.equal.format(column="tenant", n=first))
+        parameters.append(tenant)
+    if (tenant or _only_tenant(filter)) not in (None, DEFAULT_TENANT):
+        conditions.append(NAMED_TENANT)
     for term in filter.terms:
         condition, values = _condition(term, dialect, first + len(parameters))
         conditions.append(f"NOT coalesce({condition}, false)" if term.negated else condition)
@@ -60,10 +65,51 @@ def where(filter: Filter, dialect: Dialect, first: int, tenant: str | None = Non
     return " AND ".join(conditions), parameters
 
 
+def _only_tenant(filter: Filter) -> str | None:
+    """The tenant that a filter names, if it names one."""
+    named = [term for term in filter.terms if term.column == "tenant" and _is_plain(term)]
+    return named[0].values[0].text if len(named) == 1 and len(named[0].values) == 1 else None
+
+
+def _is_plain(term: Term) -> bool:
+    """Whether a term names values as they are: an index can be entered at them."""
+    return not term.negated and all(len(value.pieces) == 1 for value in term.values)
+
+
+# A list of states
+
+
+def named_states(filter: Filter) -> list[str]:
+    """The states that a filter leaves, where it names states or queues; else none."""
+    if not any(_is_plain(term) and term.column in ("status", "queue") for term in filter.terms):
+        return []
+    return sorted(_states_of(filter)) or ["none"]
+
+
+def listing(filter: Filter, dialect: Dialect, first: int, tenant: str | None) -> tuple[str, str, str, list[Any]]:
+    """The statement of a page of jobs, its conditions, and its parameters from `first` on."""
+    states = named_states(filter)
+    if not states:
+        condition, parameters = where(filter, dialect, first, tenant)
+        return "search", condition, "", parameters
+    condition, parameters = where(filter, dialect, first + 1, tenant)
+    names, queues = where(queues_of(filter), dialect, first + 1 + len(parameters))
+    return "search_by_state", condition, names, [dialect.array(states), *parameters, *queues]
+
+
+def _states_of(filter: Filter) -> set[str]:
+    states = {state.value for state in State}
+    for term in filter.terms:
+        if term.kind is Kind.STATE:
+            named = {value.text for value in term.values}
+            states = states - named if term.negated else states & named
+    return states
+
+
 # Facets
 
 MOST_FACETED = 10_001  # jobs: one more than is counted
-MOST_READ = 50_000  # rows of each part, where a filter has only names
+MOST_READ = 20_000  # rows of each part
 FACETS = ("state", "queue", "type", "tenant", "phase", "pipeline", "reason", "key", "error")
 """The fields by which matching jobs are counted: those of the statement's fragment `facets_of_matching`."""
 NAMED = {"status", "queue", "type", "tenant"}
@@ -79,23 +125,54 @@ class FacetParts(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
-def has_only_names(filter: Filter) -> bool:
-    """Whether a filter has only states, queues, types and tenants."""
-    return all(term.column in NAMED for term in filter.terms)
+def has_parts(filter: Filter, tenant: str | None) -> bool:
+    """Whether the jobs that may match are read state by state. Those of a named tenant have an index of their own."""
+    if (tenant or _only_tenant(filter)) not in (None, DEFAULT_TENANT):
+        return False
+    if any(term.column == "id" and _is_entered(term) for term in filter.terms):  # each part would end at its newest
+        return False
+    return bool(named_states(filter)) or all(term.column in NAMED for term in filter.terms)
+
+
+def entered(filter: Filter, tenant: str | None) -> Filter:
+    """The terms by which the indexes are entered; all others are compared row by row."""
+    indexed = ("status", "queue") if has_parts(filter, tenant) else ("fingerprint", "tenant", "id")
+    return Filter("", tuple(term for term in filter.terms if term.column in indexed and _is_entered(term)))
+
+
+def _is_entered(term: Term) -> bool:
+    if term.kind is Kind.ID:  # a part of an id is in no index
+        return not term.negated and all(len(value.text) == WHOLE_ID for value in term.values)
+    return term.kind is Kind.STATE or _is_plain(term)
 
 
 def queues_of(filter: Filter) -> Filter:
     """The terms by which an index of a queue's jobs can be entered."""
-    return Filter("", tuple(term for term in filter.terms if term.column == "queue" and not term.negated))
+    return Filter("", tuple(term for term in filter.terms if term.column == "queue" and _is_plain(term)))
+
+
+def counting(
+    filter: Filter, dialect: Dialect, first: int, tenant: str | None
+) -> tuple[str, str, str, Sequence[Any], list[Any]]:
+    """The statement that counts facets, its conditions, the parts that may match, and its parameters.
+
+    The parameters follow those of the statement itself, and it has more of them where it reads part by part.
+    """
+    parts = parts_of(filter) if has_parts(filter, tenant) else None
+    chosen: Sequence[Any] = (
+        ()
+        if parts is None
+        else (parts.claimable, parts.running, dialect.array(parts.aside), parts.ended, parts.cancelled)
+    )
+    condition, parameters = where(filter, dialect, first + len(chosen), tenant)
+    narrow, only = (entered(filter, tenant), tenant) if parts is None else (queues_of(filter), None)
+    names, more = where(narrow, dialect, first + len(chosen) + len(parameters), only)
+    return "facets" if parts is None else "facets_by_name", condition, names, chosen, [*parameters, *more]
 
 
 def parts_of(filter: Filter) -> FacetParts:
     """Failed jobs are read with the queued ones, or alone by the index of jobs that are set aside, and never twice."""
-    states = {state.value for state in State}
-    for term in filter.terms:
-        if term.kind is Kind.STATE:
-            named = {value.text for value in term.values}
-            states = states - named if term.negated else states & named
+    states = _states_of(filter)
     claimable, aside = "queued" in states, {"waiting", "dead"}
     return FacetParts(
         claimable=claimable,
@@ -172,7 +249,9 @@ def _compared(term: Term) -> list[tuple[Value, str]]:
 
 def _add_texts(conditions: _Conditions, term: Term, dialect: Dialect, any_of: str, like: str) -> None:
     plain = [value.text for value in term.values if len(value.pieces) == 1]
-    if plain:
+    if len(term.values) == 1 and plain and any_of is dialect.any_of:
+        conditions.add(dialect.equal, plain[0])  # so that an index on the column and the id has the list's order
+    elif plain:
         conditions.add(any_of, dialect.array(plain))
     for value in term.values:
         if len(value.pieces) > 1:

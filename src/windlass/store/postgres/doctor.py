@@ -40,7 +40,7 @@ from windlass.store.doctor.checkup import (
     problem,
     warning,
 )
-from windlass.store.migrate import newest
+from windlass.store.migrate import fits
 from windlass.store.postgres.connections.pool import BEGIN, connect
 from windlass.store.postgres.floors import BEGINNING
 from windlass.store.postgres.migrator import current
@@ -109,7 +109,7 @@ class PostgresCheckup:
             return [problem("schema", f"this user may not read it: {error}", GRANT)]
         if number == 0 and found:
             return [foreign_schema(where, f"it has {', '.join(found[:NAMED])} and no table of migrations")]
-        if number == newest("postgres") and not {"jobs", "history", "workers", "installation"} <= set(found):
+        if fits("postgres", number) and not {"jobs", "history", "workers", "installation"} <= set(found):
             return [foreign_schema(where, "jobs, history, workers or installation is missing")]
         return [check_schema(self._settings, number)]
 

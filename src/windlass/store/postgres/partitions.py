@@ -1,8 +1,9 @@
 """Partitions of the history and the audit, one per day: prepared a few days ahead, dropped whole when they are too old.
 
 Every DDL statement here takes a lock that could queue behind a long reader and block every finish behind itself. So it
-waits half a second at most; a statement that gave up is tried again in the next round. Rows of a day without a
-partition are in the default partition, and a paged delete removes them.
+waits half a second at most; a statement that gave up is tried again in the next round. Functions of the schema run it
+with the rights of the tables' owner: the role of a worker need not own them. Rows of a day without a partition are in
+the default partition, and a paged delete removes them.
 """
 
 from __future__ import annotations
@@ -34,21 +35,16 @@ class DailyTable:
         for offset in range(AHEAD + 1):
             day = now.date() + timedelta(days=offset)
             if day not in known:
-                await _run_or_give_up(
-                    connection,
-                    f"CREATE TABLE IF NOT EXISTS windlass.{self._table}_{day:%Y%m%d} PARTITION OF "
-                    f"windlass.{self._table} FOR VALUES FROM ('{day}T00:00:00Z') TO "
-                    f"('{day + timedelta(days=1)}T00:00:00Z')",
-                )
+                await _run_or_give_up(connection, f"SELECT windlass.add_partition('{self._table}', '{day}')")
 
     async def prune(self, connection: Any, *, age: float) -> None:
         """Drop partitions with only rows older than `age` seconds, and delete such rows from the default by pages."""
         horizon: datetime = await connection.fetchval(
             "SELECT (windlass.now() - make_interval(secs => $1::float8)) AT TIME ZONE 'UTC'", age
         )
-        for name, day in await self._existing(connection):
+        for _, day in await self._existing(connection):
             if day + timedelta(days=1) <= horizon.date():
-                await _run_or_give_up(connection, f"DROP TABLE IF EXISTS windlass.{name}")
+                await _run_or_give_up(connection, f"SELECT windlass.drop_partition('{self._table}', '{day}')")
         default = f"{self._table}_default"
         while await connection.fetchval(
             f"WITH old AS (SELECT ctid FROM windlass.{default}"

@@ -21,14 +21,13 @@ from windlass.store.parts.search import (
     MOST_ROWS,
     POSTGRES,
     collect_facets,
-    has_only_names,
-    parts_of,
-    queues_of,
+    counting,
+    listing,
     where,
 )
 from windlass.store.postgres import rows
 from windlass.store.postgres.figures import PostgresFigures
-from windlass.store.sql import LAST, audit_query, errors_query, facets_query, query, search_query
+from windlass.store.sql import LAST, audit_query, errors_query, query, search_query
 
 
 class PostgresReads(PostgresFigures):
@@ -99,8 +98,8 @@ class PostgresReads(PostgresFigures):
     async def search(
         self, filter: Filter, *, page: int = 50, below: UUID | None = None, tenant: str | None = None
     ) -> list[Job]:
-        condition, parameters = where(filter, POSTGRES, 3, tenant)
-        sql = search_query("postgres", "search", condition)
+        name, condition, names, parameters = listing(filter, POSTGRES, 3, tenant)
+        sql = search_query("postgres", name, condition, names)
         records = await self._fetch_list("a page of jobs", sql, min(page, MOST_ROWS), below, *parameters)
         return [rows.job_to_show(record) for record in records]
 
@@ -133,17 +132,10 @@ class PostgresReads(PostgresFigures):
     async def facets(
         self, filter: Filter, fields: Sequence[str], *, tenant: str | None = None
     ) -> dict[str, dict[str, int]]:
-        what, given = "the facets of a filter", (MOST_FACETED, fields)
-        if has_only_names(filter):
-            parts = parts_of(filter)
-            condition, parameters = where(filter, POSTGRES, 9, tenant)
-            names, queues = where(queues_of(filter), POSTGRES, 9 + len(parameters))
-            sql = facets_query("postgres", "facets_by_name", condition, names)
-            chosen = (parts.claimable, parts.running, parts.aside, parts.ended, parts.cancelled)
-            rows = await self._fetch_list(what, sql, *given, MOST_READ, *chosen, *parameters, *queues)
-        else:
-            condition, parameters = where(filter, POSTGRES, 3, tenant)
-            rows = await self._fetch_list(what, facets_query("postgres", "facets", condition), *given, *parameters)
+        name, condition, names, chosen, parameters = counting(filter, POSTGRES, 4, tenant)
+        sql = search_query("postgres", name, condition, names)
+        given = (MOST_FACETED, fields, MOST_READ, *chosen, *parameters)
+        rows = await self._fetch_list("the facets of a filter", sql, *given)
         return collect_facets(fields, rows)
 
     async def changes(self, *, page: int = 5) -> list[AuditRow]:

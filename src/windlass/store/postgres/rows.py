@@ -73,8 +73,7 @@ def is_plain(job: NewJob) -> bool:
     """Whether COPY may insert the job: the table's defaults fill all other columns."""
     return (
         is_simple(job)
-        and job.delay is None
-        and job.run_at is None
+        and job.is_due_at_once
         and job.key is None
         and job.follow_ups is None
         and job.parent is None
@@ -90,6 +89,15 @@ def copy_row(job: NewJob) -> tuple[Any, ...]:
         job.id, job.tenant, job.queue, job.type, job.priority, job.input, job.max_attempts, job.queue, job.trace,
         job.limits or None,
     )  # fmt: skip
+
+
+async def copy(connection: Any, jobs: Sequence[NewJob], *, published: bool) -> None:
+    """COPY the jobs. `published`, in a transaction: their enqueue publishes them, and the outbox needs no rows."""
+    if published:  # COPY writes no computed time, and so not the mark that other enqueues write
+        await connection.execute("SET LOCAL windlass.published = 'on'")
+    await connection.copy_records_to_table(
+        "jobs", schema_name="windlass", columns=COPY_COLUMNS, records=map(copy_row, jobs)
+    )
 
 
 def finish_arguments(transitions: Sequence[Transition], *, reach: int) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ import asyncpg
 from windlass import failpoints
 from windlass.clock import Clock
 from windlass.errors import JobNotFound, StoreError, TransitionRefused
+from windlass.model.delivery import PUBLISHED_BY_ENQUEUE
 from windlass.model.flow import Memory
 from windlass.model.job import Lease, NewJob
 from windlass.model.outcome import Progress, Transition
@@ -27,7 +28,7 @@ from windlass.model.state import State, Verb
 from windlass.store import masked
 from windlass.store.contact import Contact
 from windlass.store.delivery.postgres import PostgresDelivery
-from windlass.store.migrate import check
+from windlass.store.migrate import check, newest
 from windlass.store.parts.admission import charge, release_slots
 from windlass.store.parts.consequences import enqueue_jobs, is_simple, send_signal, wake_due_jobs
 from windlass.store.parts.encoding import encode_jobs
@@ -127,14 +128,9 @@ class PostgresStore(PostgresDelivery, RescuePart):
         if failpoints.armed:
             failpoints.hit("enqueue.before")
         if len(jobs) >= COPY_FROM and all(map(rows.is_plain, jobs)):
-            await self._pool.run(
-                lambda connection: connection.copy_records_to_table(
-                    "jobs",
-                    schema_name="windlass",
-                    columns=rows.COPY_COLUMNS,
-                    records=map(rows.copy_row, jobs),
-                )
-            )
+            published = all(job.delay == PUBLISHED_BY_ENQUEUE for job in jobs)
+            perform = self._pool.transact if published else self._pool.run
+            await perform(lambda connection: rows.copy(connection, jobs, published=published))
         elif all(map(is_simple, jobs)):
             await self._execute(query("postgres", "enqueue"), encode_jobs(jobs))
         else:
@@ -142,7 +138,7 @@ class PostgresStore(PostgresDelivery, RescuePart):
         if failpoints.armed:
             failpoints.hit("enqueue.committed")
         fresh = (job for job in jobs if job.id not in existing)
-        self.wake_later({job.queue for job in fresh if job.delay is None and job.run_at is None})
+        self.wake_later({job.queue for job in fresh if job.is_due_at_once})
         return existing
 
     # Workers
@@ -159,6 +155,7 @@ class PostgresStore(PostgresDelivery, RescuePart):
             worker.isolates,
             worker.version,
             worker.windlass,
+            newest("postgres"),
         )
 
     async def deregister(self, worker: UUID) -> None:

@@ -31,7 +31,7 @@ from windlass.store.doctor.checkup import (
     problem,
     warning,
 )
-from windlass.store.migrate import newest
+from windlass.store.migrate import fits
 from windlass.store.sql import ordered_query, query
 from windlass.store.sqlite.connections.file import OLDEST_SQLITE, connect, locate, translate_errors
 from windlass.store.sqlite.migrator import current
@@ -71,7 +71,7 @@ class SqliteCheckup:
         try:
             number = current(self._path)
             yield check_schema(self._settings, number)
-            if number == newest("sqlite"):
+            if fits("sqlite", number):
                 with translate_errors(self._path), closing(connect(self._path)) as connection:
                     for check in (
                         self._integrity,

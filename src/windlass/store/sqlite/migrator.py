@@ -7,7 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from windlass.store.migrate import Migration, missing
+from windlass.store.migrate import LAST_WITH_A_STOP, Migration, missing, outdated, refuse_outdated
+from windlass.store.sql import query_parts
 from windlass.store.sqlite.connections.file import (
     connect,
     explain_unopened,
@@ -29,6 +30,10 @@ CREATE TABLE IF NOT EXISTS windlass_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER) * 1000000)
 ) STRICT
 """
+WORKERS = """
+SELECT name, {number} FROM windlass_workers AS workers
+ WHERE NOT dead AND alive_until > CAST(strftime('%s', 'now') AS INTEGER) * 1000000 ORDER BY started_at
+"""
 
 
 class SqliteMigrator:
@@ -39,6 +44,16 @@ class SqliteMigrator:
 
     async def current(self) -> int:
         return await asyncio.to_thread(current, self._path)
+
+    async def outdated_workers(self) -> list[str]:
+        if not self._path.exists():
+            return []
+
+        def read() -> list[str]:
+            with translate_errors(self._path), closing(connect(self._path)) as connection:
+                return retry_while_locked(lambda: _outdated_workers(connection))
+
+        return await asyncio.to_thread(read)
 
     async def migrate(self) -> list[Migration]:
         return await asyncio.to_thread(_migrate, self._path)
@@ -63,13 +78,25 @@ def _migrate(path: Path) -> list[Migration]:
         with write_transaction(connection):
             connection.execute(TABLE)
             steps = missing("sqlite", _number(connection))
+            refuse_outdated("sqlite", _outdated_workers(connection) if steps else [])
             for step in steps:
                 for statement in _statements(step.sql):
                     connection.execute(statement)
                 connection.execute(
                     "INSERT INTO windlass_migrations (number, name) VALUES (?, ?)", (step.number, step.name)
                 )
+            if steps:
+                _remake_triggers(connection)
         return steps
+
+
+def _remake_triggers(connection: sqlite3.Connection) -> None:
+    """No migration makes the triggers of the outbox, but `set_delivery`. Where they exist they get the present text."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windlass_deliver_new'").fetchone() is None:
+        return
+    for change in ("drop_outbox_triggers", "make_outbox_triggers"):
+        for statement in query_parts("sqlite", change):
+            connection.execute(statement)
 
 
 def _number(connection: sqlite3.Connection) -> int:
@@ -78,6 +105,16 @@ def _number(connection: sqlite3.Connection) -> int:
         return 0
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM windlass_migrations").fetchone()[0]
     return number
+
+
+def _outdated_workers(connection: sqlite3.Connection) -> list[str]:
+    number = _number(connection)
+    if number == 0:
+        return []
+    known = connection.execute("SELECT 1 FROM pragma_table_info('windlass_workers') WHERE name = 'schema_number'")
+    own = min(number, LAST_WITH_A_STOP)  # of a program that does not write it
+    column = f"coalesce(schema_number, {own})" if known.fetchone() else str(own)
+    return outdated("sqlite", connection.execute(WORKERS.format(number=column)).fetchall())
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -21,14 +21,13 @@ from windlass.store.parts.search import (
     MOST_ROWS,
     SQLITE,
     collect_facets,
-    has_only_names,
-    parts_of,
-    queues_of,
+    counting,
+    listing,
     where,
 )
 from windlass.store.parts.statements import run
 from windlass.store.protocol import Held
-from windlass.store.sql import LAST, audit_query, errors_query, facets_query, query, search_query
+from windlass.store.sql import LAST, audit_query, errors_query, query, search_query
 from windlass.store.sqlite import rows
 from windlass.store.sqlite.finish import fold_figures, read_depths, read_figures
 from windlass.store.sqlite.rows import named, numbered
@@ -187,8 +186,8 @@ class SqliteReads(Session):
     async def search(
         self, filter: Filter, *, page: int = 50, below: UUID | None = None, tenant: str | None = None
     ) -> list[Job]:
-        condition, parameters = where(filter, SQLITE, 4, tenant)
-        statement = numbered(search_query("sqlite", "search", condition))
+        name, condition, names, parameters = listing(filter, SQLITE, 4, tenant)
+        statement = numbered(search_query("sqlite", name, condition, names))
 
         def read(connection: sqlite3.Connection, now: int) -> list[Job]:
             values = (now, min(page, MOST_ROWS), None if below is None else str(below), *parameters)
@@ -254,17 +253,9 @@ class SqliteReads(Session):
     async def facets(
         self, filter: Filter, fields: Sequence[str], *, tenant: str | None = None
     ) -> dict[str, dict[str, int]]:
-        given: tuple[object, ...] = (MOST_FACETED, rows.array(fields))
-        if has_only_names(filter):
-            parts = parts_of(filter)
-            condition, parameters = where(filter, SQLITE, 10, tenant)
-            names, queues = where(queues_of(filter), SQLITE, 10 + len(parameters))
-            statement = facets_query("sqlite", "facets_by_name", condition, names)
-            chosen = (parts.claimable, parts.running, rows.array(parts.aside), parts.ended, parts.cancelled)
-            given = (*given, MOST_READ, *chosen, *parameters, *queues)
-        else:
-            condition, parameters = where(filter, SQLITE, 4, tenant)
-            statement, given = facets_query("sqlite", "facets", condition), (*given, *parameters)
+        name, condition, names, chosen, parameters = counting(filter, SQLITE, 5, tenant)
+        statement = search_query("sqlite", name, condition, names)
+        given = (MOST_FACETED, rows.array(fields), MOST_READ, *chosen, *parameters)
 
         def read(connection: sqlite3.Connection, now: int) -> dict[str, dict[str, int]]:
             return collect_facets(fields, connection.execute(numbered(statement), named((now, *given))))

@@ -16,6 +16,7 @@ from windlass.model.processors import decode_pools, pool_rows, processor_rows
 from windlass.model.reports.error_groups import FailedJob
 from windlass.model.rows import AuditRow, JobState, WorkerRow
 from windlass.model.state import State, sources, target
+from windlass.store.migrate import newest
 from windlass.store.protocol import NewWorker
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def worker_parameters(worker: NewWorker, now: int) -> Parameters:
         "isolates": worker.isolates,
         "version": worker.version,
         "windlass": worker.windlass,
+        "schema_number": newest("sqlite"),
         "now": now,
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 from windlass.errors import BrokerError, BrokerUnavailable
 from windlass.transport.protocol import LEVELS, Consumer, Delivery, Level
+from windlass.transport.rabbitmq import queues as broker_queues
 from windlass.transport.rabbitmq.link import RabbitLink
 from windlass.transport.rabbitmq.problems import describe
 from windlass.transport.rabbitmq.publisher import Parcel, Publisher
@@ -148,9 +149,16 @@ class RabbitConsumer(Consumer):
     # Breaks
 
     async def _watch(self) -> None:
-        """Tell the caller of `receive` once about each connection that broke; the subscriptions mend themselves."""
+        """Tell the caller of `receive` once about each connection that broke; the subscriptions mend themselves.
+
+        The queue of dead letters is declared here, beside them: while it gives no answer, they receive all the same.
+        """
         while True:
             connection = await self._link.wait()
+            try:
+                await broker_queues.declare(self._link, self._topology, [])
+            except BrokerError as problem:
+                logger.warning("dead letters have no queue yet: %s", problem)
             ends = connection.closing
             await asyncio.wait([ends])
             reason = None if ends.cancelled() else ends.exception()

@@ -78,6 +78,10 @@ class RabbitDispatcher(JobDispatcher):
     async def remove_dead_letters(self, ids: Collection[str]) -> int:
         return await self._dead.remove(ids)
 
+    async def count_dead_letters(self) -> int:
+        counts = await broker_queues.count(self._link, self.topology.dead)
+        return 0 if counts is None else counts[0]
+
     async def depths(self, queues: Collection[str]) -> list[QueueDepth]:
         return await broker_queues.depths(self._link, self.topology, queues)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -23,6 +22,7 @@ from windlass.address import Host
 from windlass.broker_address import BrokerAddress
 from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
 from windlass.transport.rabbitmq.problems import FAILURES, describe, is_cancelled, translate
+from windlass.transport.tls import explain_handshake, make_context
 
 T = TypeVar("T")
 
@@ -170,10 +170,14 @@ class RabbitLink:
         self._problem = problem
 
     async def _connect(self) -> AbstractConnection:
-        """The first host that answers. A host that refuses ends the search: the credentials are the same for all."""
+        """The first host that answers.
+
+        A host that refuses the login ends the search: it is the same for all. What TLS refuses is a fault of one host.
+        """
         problems: list[str] = []
+        refused: list[BrokerError] = []
         for host in self.address.hosts:
-            connection = aiormq.Connection(self._url(host), context=self._tls())
+            connection = aiormq.Connection(self._url(host), context=make_context(self.address))
             try:
                 async with asyncio.timeout(CONNECT_LIMIT):
                     await connection.connect()
@@ -183,8 +187,12 @@ class RabbitLink:
                     raise
                 error = translate(problem, self.address)
                 if isinstance(error, BrokerRefused):
-                    raise error from None
+                    if explain_handshake(problem, self.address) is None:
+                        raise error from None
+                    refused.append(error)
                 problems.append(f"{host}: {describe(problem)}")
+        if len(refused) == len(self.address.hosts):
+            raise refused[0]
         raise BrokerUnavailable(
             f"RabbitMQ at {self.address.shown} cannot be reached ({'; '.join(problems)}); ask the server: "
             "rabbitmq-diagnostics check_running"
@@ -194,21 +202,6 @@ class RabbitLink:
         login = f"{quote(self.address.user or 'guest', safe='')}:{quote(self.address.password or 'guest', safe='')}"
         vhost = quote(self.address.path, safe="")
         return f"{self.address.scheme}://{login}@{host}/{vhost}?heartbeat={HEARTBEAT}&name=windlass-{self._purpose}"
-
-    def _tls(self) -> ssl.SSLContext | None:
-        if not self.address.has_tls:
-            return None
-        files = self.address.options
-        try:
-            context = ssl.create_default_context(cafile=files.get("cafile"))
-            if "certfile" in files:
-                context.load_cert_chain(files["certfile"], files.get("keyfile"))
-        except OSError as problem:  # ssl.SSLError is one
-            raise BrokerRefused(
-                f"the files in the options of {self.address.shown} cannot be used: {describe(problem)}; name PEM files "
-                "that this account may read"
-            ) from None
-        return context
 
 
 async def _quietly(closing: Awaitable[None]) -> None:

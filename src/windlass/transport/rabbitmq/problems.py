@@ -14,6 +14,7 @@ from aiormq.exceptions import (
 
 from windlass.broker_address import BrokerAddress
 from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
+from windlass.transport.tls import explain_handshake
 
 FAILURES = (AMQPError, OSError, TimeoutError, RuntimeError, ValueError, asyncio.CancelledError)
 """What the library raises when a connection breaks. It cancels its own futures as well; `is_cancelled` tells that
@@ -39,6 +40,8 @@ def translate(problem: BaseException, address: BrokerAddress) -> BrokerError:
     """A failure of the library as Windlass's own error, with the next command."""
     text = describe(problem)
     user, vhost = shlex.quote(address.user or "guest"), shlex.quote(address.path)
+    if address.has_tls and (refused := explain_handshake(problem, address)):
+        return refused
     if isinstance(problem, AuthenticationError | ProbableAuthenticationError):
         return BrokerRefused(
             f"RabbitMQ at {address.shown} refuses the user {user}: the password is wrong, or there is no such user; "

@@ -17,8 +17,9 @@ from windlass.transport.protocol import Level
 from windlass.transport.rabbitmq import queues
 from windlass.transport.rabbitmq.link import RabbitLink
 from windlass.transport.rabbitmq.problems import translate
-from windlass.transport.rabbitmq.topology import Topology
+from windlass.transport.rabbitmq.topology import SilentQueue, Topology
 
+SILENT_FOR = 60.0  # seconds for which a queue without an answer is not asked again: each try delays all others
 PERSISTENT = 2  # AMQP's delivery mode
 QUEUE, REASON = "x-windlass-queue", "x-windlass-reason"  # headers
 LONGEST_REASON = 1_000  # characters
@@ -45,6 +46,7 @@ class Publisher:
         self._limit = limit
         self._channel: AbstractChannel | None = None
         self._declared: set[str] = set()
+        self._silent: dict[str, tuple[float, BrokerError]] = {}  # queues without an answer: until when, and why
         self._opening = asyncio.Lock()
 
     async def publish(self, parcels: Sequence[Parcel]) -> list[Outcome]:
@@ -78,15 +80,24 @@ class Publisher:
         async with self._opening:
             if self._channel is None or self._channel.is_closed:
                 self._declared.clear()
+                self._silent.clear()  # another connection may lead to another server
                 self._channel = await self._link.open_channel(confirms=True)
             refused: dict[str, BrokerError] = {}
             for name in ({"", *names}) - self._declared:  # "" stands for the dead letters
+                until, known = self._silent.get(name, (0.0, None))
+                if known is not None and _now() < until:
+                    refused[name] = known
+                    continue
                 try:
-                    await self.declare([name] if name else [])
+                    await queues.declare(self._link, self._topology, [name] if name else [], dead=not name)
+                    self._declared.add(name)
+                    self._silent.pop(name, None)
                 except BrokerError as problem:
                     if not self._link.is_up:
                         raise
                     refused[name] = problem
+                    if isinstance(problem, SilentQueue):
+                        self._silent[name] = (_now() + SILENT_FOR, problem)
             return self._channel, refused
 
     async def _confirms(self, channel: AbstractChannel, parcels: Sequence[Parcel]) -> list[Outcome]:
@@ -125,6 +136,10 @@ class Publisher:
             mandatory=True,
             wait=False,
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _merge(outcomes: list[Outcome], places: list[int], found: list[Outcome]) -> list[Outcome]:

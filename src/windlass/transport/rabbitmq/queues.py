@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
@@ -12,20 +13,37 @@ from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
 from windlass.transport.protocol import LEVELS, Finding, Level, QueueDepth
 from windlass.transport.rabbitmq.link import RabbitLink
 from windlass.transport.rabbitmq.problems import describe
-from windlass.transport.rabbitmq.topology import Topology, differing
+from windlass.transport.rabbitmq.topology import Topology, differing, silent
 
 SETUP = "windlass broker setup"
+ANSWER_LIMIT = 5.0  # seconds for an answer about one queue: while one is waited for, others wait
 Call = Callable[[AbstractChannel], Awaitable[Any]]
 
 
 async def declare(
-    link: RabbitLink, topology: Topology, queues: Collection[str], levels: Collection[Level] = LEVELS
+    link: RabbitLink,
+    topology: Topology,
+    queues: Collection[str],
+    levels: Collection[Level] = LEVELS,
+    *,
+    dead: bool = True,
 ) -> None:
-    """Make what is missing. What is there with other arguments stays, and raises BrokerRefused."""
+    """Make what is missing. What is there with other arguments stays, and raises BrokerRefused.
+
+    Without `dead` the queue of dead letters is left out: while it does not answer, the others would wait behind it.
+
+    A queue that does not answer does not end the connection: a quorum queue that was made just before a kill may have
+    no leader afterwards, and the other queues go on.
+    """
     async with link.channel() as channel:
         for name, call in _declarations(topology, queues, levels):
+            if name == topology.dead and not dead:
+                continue
             try:
-                await link.answer(call(channel))
+                async with asyncio.timeout(ANSWER_LIMIT):
+                    await link.answer(call(channel), gives_up=False)
+            except TimeoutError:
+                raise silent(name, link.address.path) from None
             except ChannelPreconditionFailed as problem:
                 raise differing(name, link.address.path, describe(problem)) from None
             except (ChannelLockedResource, ChannelNotFoundEntity) as problem:
@@ -62,7 +80,7 @@ async def count(link: RabbitLink, name: str) -> tuple[int, int] | None:
 
 
 async def depths(link: RabbitLink, topology: Topology, queues: Collection[str]) -> list[QueueDepth]:
-    """AMQP does not say how many messages are unacknowledged: that is 0 here, and `rabbitmqctl list_queues` has it."""
+    """AMQP does not tell how many messages are unacknowledged; `rabbitmqctl list_queues` does."""
     found: list[QueueDepth] = []
     for queue in queues:
         counts = [await count(link, name) for _, _, name in topology.names([queue])]
@@ -70,7 +88,7 @@ async def depths(link: RabbitLink, topology: Topology, queues: Collection[str]) 
         if there:
             ready = sum(messages for messages, _ in there)
             consumers = max(consumers for _, consumers in there)
-            found.append(QueueDepth(queue=queue, ready=ready, unacknowledged=0, consumers=consumers))
+            found.append(QueueDepth(queue=queue, ready=ready, unacknowledged=None, consumers=consumers))
     return found
 
 

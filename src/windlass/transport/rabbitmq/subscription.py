@@ -21,7 +21,7 @@ from windlass.transport.protocol import Delivery, Level
 from windlass.transport.rabbitmq import queues
 from windlass.transport.rabbitmq.link import PAUSES, RabbitLink
 from windlass.transport.rabbitmq.problems import FAILURES, is_cancelled, translate
-from windlass.transport.rabbitmq.topology import Topology
+from windlass.transport.rabbitmq.topology import Topology, silent
 
 RENEWAL = 30.0  # seconds without a delivery after which a consumer registers again
 
@@ -90,7 +90,7 @@ class Subscription:
     async def set_up(self, arrived: Callable[[], None]) -> None:
         """Declare the queue and consume it. What fails leaves the subscription broken, for `run` to mend."""
         self._broken.set()
-        await queues.declare(self._link, self._topology, [self._queue], levels=[self.level])
+        await queues.declare(self._link, self._topology, [self._queue], levels=[self.level], dead=False)
         channel = await self._link.open_channel()
         self._channel = channel
         self._broken.clear()
@@ -98,11 +98,14 @@ class Subscription:
         # RabbitMQ cancels a consumer whose queue was deleted.
         channel.on_consumer_cancel_callbacks.add(lambda _: self._on_end(channel))
         try:
-            await self._link.answer(channel.basic_qos(prefetch_count=self._prefetch), gives_up=False)
-            answer = await self._link.answer(
-                channel.basic_consume(self._name, lambda message: self._receive(channel, message, arrived)),
-                gives_up=False,
-            )
+            async with asyncio.timeout(queues.ANSWER_LIMIT):
+                await self._link.answer(channel.basic_qos(prefetch_count=self._prefetch), gives_up=False)
+                answer = await self._link.answer(
+                    channel.basic_consume(self._name, lambda message: self._receive(channel, message, arrived)),
+                    gives_up=False,
+                )
+        except TimeoutError:
+            raise silent(self._name, self._link.address.path) from None
         except (ChannelLockedResource, ChannelNotFoundEntity, ChannelPreconditionFailed) as problem:
             raise translate(problem, self._link.address) from None  # deleted since it was declared
         self._tag = answer.consumer_tag

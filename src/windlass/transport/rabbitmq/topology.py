@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from typing import Any
 
-from windlass.errors import BrokerRefused
+from windlass.errors import BrokerRefused, BrokerUnavailable
 from windlass.transport.protocol import LEVELS, Level
 
 PREFIX = "windlass"
@@ -74,6 +74,18 @@ def differing(name: str, vhost: str, problem: str) -> BrokerRefused:
     else:
         difference = problem
     return BrokerRefused(f"{name} exists with other arguments ({difference}); {repair(name, vhost)}")
+
+
+class SilentQueue(BrokerUnavailable):
+    """A queue gives no answer, while others may."""
+
+
+def silent(name: str, vhost: str) -> SilentQueue:
+    """The error with the next commands."""
+    return SilentQueue(
+        f"{name} gives no answer: it has no leader, or an alarm is on; ask: rabbitmq-diagnostics alarms; where it "
+        f"stays so, {repair(name, vhost)}"
+    )
 
 
 def repair(name: str, vhost: str) -> str:

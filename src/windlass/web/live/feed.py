@@ -30,6 +30,7 @@ Allowed = Callable[[], Awaitable[bool]]
 log = logging.getLogger("windlass")
 
 EVERY = 1.0  # seconds between two reads of a list
+SHARE = 3  # the pause is at least this many times as long as the read was: a filter that compares every job is slow
 AWAY = 3.0  # seconds after a read that failed
 LINGER = 30.0  # seconds for which a list is read without a listener: one that reconnects finds its deltas
 KEPT = 256  # deltas of a list that a listener can resume from
@@ -109,9 +110,10 @@ class LiveList:
     async def _read_on(self) -> None:
         clock = asyncio.get_running_loop().time
         while self.listeners or clock() < self._unheard_since + LINGER:
+            began = clock()
             try:
                 self._learn({key: encode(row) for key, row in (await self._read()).items()})
-                pause = self._every or EVERY
+                pause = max(self._every or EVERY, SHARE * (clock() - began))
             except Exception as error:  # the task lives on: its listeners would hear only beats
                 if not isinstance(error, WindlassError):
                     log.exception("a live list of the HTTP API cannot be read")

@@ -42,5 +42,5 @@ async def create_token(body: schemas.TokenBody, visit: Entered) -> Response:
 
 @access_router.post("/tokens/revoke", response_model=schemas.TokenDocument, responses=MISSING, summary="Revoke a token")
 async def revoke_token(body: schemas.RevokeBody, visit: Entered) -> Response:
-    """The token is refused from now on; a server that has just seen it learns it within 5 seconds."""
+    """The token is refused from now on; another server that has just seen it learns it within 5 seconds."""
     return answer(await visit.service.revoke_token(visit.caller, body.token))

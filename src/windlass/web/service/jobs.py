@@ -6,6 +6,7 @@ A caller of one tenant finds no job of another: it is answered as a job that doe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.model.rows import JobRow
 
+OF_DEAD = (Verb.REPLAY, Verb.DISCARD)  # verbs for dead jobs, of which a broker may hold copies
 LEFT_OUT = frozenset({"input", "output", "attempts", "follow_ups"})  # of a job in a list: they may be large
 LARGEST_HINTED = 2_000  # characters of an input that is read for a hint
 LONGEST_HINT = 60
@@ -131,13 +133,20 @@ class ApiService(PageService):
             Verb.RESUME: handle.aresume,
             Verb.DISCARD: handle.adiscard,
         }
-        return {"id": id, "state": await calls[verb]()}
+        state = await calls[verb]()
+        if verb in OF_DEAD:
+            await self._remove_copies({id})
+        return {"id": id, "state": state}
 
     @needs(Role.OPERATOR, tenants=True)
     async def rerun(self, caller: Caller, id: UUID, input: Document | None, *, discard: bool) -> Document:
-        """Run a job again as a new one, perhaps with another input."""
-        handle = await self._handle(caller, id)
-        return self._accepted(await handle.arerun(input, discard=discard), None)
+        """Run a job again as a new one, perhaps with another input, whose hidden values stay those of the job."""
+        handle, record = await self._find(caller, id)
+        input = await self._restored(caller, record, input)
+        made = await handle.arerun(input, discard=discard)
+        if discard:
+            await self._remove_copies({id})
+        return self._accepted(made, None)
 
     @needs(Role.OPERATOR, tenants=True)
     async def signal(self, caller: Caller, id: UUID, name: str, value: object) -> Document:
@@ -158,7 +167,16 @@ class ApiService(PageService):
     @needs(Role.OPERATOR, tenants=True)
     async def begin_bulk(self, caller: Caller, chosen: Chosen) -> AsyncIterator[BulkProgress]:
         """Change the chosen jobs; the progress comes page by page, and closing the iterator stops the action."""
-        return self._app.abulk(chosen.verb, chosen, tenant=caller.tenant)
+        return self._with_copies(chosen, self._app.abulk(chosen.verb, chosen, tenant=caller.tenant))
+
+    async def _with_copies(self, chosen: Chosen, progress: AsyncIterator[BulkProgress]) -> AsyncIterator[BulkProgress]:
+        try:
+            async with contextlib.aclosing(progress) as reports:  # type: ignore[type-var]
+                async for report in reports:
+                    yield report
+        finally:  # of a stopped action, too; a copy whose job is dead still stays
+            if chosen.verb in OF_DEAD:
+                await self._remove_copies({job.id for job in chosen.jobs})
 
     @needs(Role.OPERATOR, tenants=True)
     async def start_bulk(self, caller: Caller, verb: str, filter: str, expected: int | None) -> Document:

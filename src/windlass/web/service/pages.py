@@ -24,7 +24,7 @@ from windlass.policy.fingerprint import fingerprint, pattern
 from windlass.web.caller import Caller, needs
 from windlass.web.live.feed import Source
 from windlass.web.service.filters import checked_filter, guesses
-from windlass.web.service.system import SystemService
+from windlass.web.service.letters import LetterService
 
 if TYPE_CHECKING:
     from windlass.handles.job import JobHandle
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HOME_EVERY = 2.0  # seconds between two reads of a live overview
 
 
-class PageService(SystemService):
+class PageService(LetterService):
     """Reads that are made for a page."""
 
     @needs(Role.VIEWER)
@@ -111,8 +111,18 @@ class PageService(SystemService):
     @needs(Role.OPERATOR, tenants=True)
     async def dry_run(self, caller: Caller, id: UUID, input: Document | None) -> Document:
         """What a replay of a job with this input would meet; nothing is written."""
-        handle, _ = await self._find(caller, id)
+        handle, record = await self._find(caller, id)
+        input = await self._restored(caller, record, input)
         return {"checks": [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]}
+
+    async def _restored(self, caller: Caller, record: Job, input: Document | None) -> Document | None:
+        """An input that was edited where secrets are hidden, with the job's own secrets in their places."""
+        if input is None:
+            return None
+        may_reveal = caller.role is Role.ADMIN  # as for `reveal`
+        document = record.document()
+        restored: Document = await asyncio.to_thread(self._redaction.restored, document, input, may_reveal=may_reveal)
+        return restored
 
     def _counted(self, caller: Caller, filter: str) -> Filter:
         """A filter whose matches are counted: a count by the text of errors would tell a viewer what is hidden."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from windlass.errors import ConfigError, WindlassError
+import msgspec
+
+from windlass.errors import BrokerError, ConfigError, WindlassError
+from windlass.model.rows import COUNTED
 from windlass.observe.endpoint import INSTALL
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.observe.store_metrics import StoreNow
+    from windlass.observe.store_metrics import BrokerNow, StoreNow
     from windlass.store.protocol import Store
 
 READ_FOR = 5.0  # seconds for which one read answers all scrapes
 ANSWERED_FOR = 2.0  # seconds for which one answer of the store counts for all probes
-WITHIN = 3.0  # seconds for the store to answer a probe
+WITHIN = 3.0  # seconds for the store to answer a probe, and for the broker to answer a scrape
 
 
 class Scrapes:
@@ -44,7 +48,10 @@ class Scrapes:
         async with self._reading:
             time = asyncio.get_running_loop().time()
             if self._now is None or time - self._read_at > READ_FOR:
-                self._now = await self._app._client.aask(read_store)
+                now = await self._app._client.aask(read_store)
+                address = self._app.settings.broker
+                broker = None if address is None else await read_broker(address, [row.queue for row in now.queues])
+                self._now = msgspec.structs.replace(now, broker=broker)
                 self._read_at = time
             return self._now
 
@@ -68,6 +75,8 @@ async def read_store(store: Store) -> StoreNow:
     from windlass.methods.reads import read_queues
     from windlass.observe.store_metrics import StoreNow
 
+    writes_outbox = await store.delivery() is not None
+    due, lag = await store.outbox_size(COUNTED) if writes_outbox else (None, None)
     return StoreNow(
         queues=await read_queues(store),
         phases=await store.phases(),
@@ -75,4 +84,33 @@ async def read_store(store: Store) -> StoreNow:
         last_hour=await store.figures(since=3600.0, step=3600.0),
         last_minute=await store.figures(since=60.0, step=60.0),
         oldest_snapshot=await store.oldest_snapshot(),
+        outbox_due=due,
+        outbox_lag=lag or 0.0,
     )
+
+
+async def read_broker(address: str, queues: Sequence[str]) -> BrokerNow | None:
+    """What the broker holds now; None: this server has no client for it.
+
+    One connection per read: whether the broker accepts one is what a scrape asks.
+    """
+    from windlass.methods.broker import open_broker
+    from windlass.observe.store_metrics import MOST_QUEUES, BrokerNow
+
+    now = BrokerNow(is_up=False)
+    try:
+        async with asyncio.timeout(WITHIN), open_broker(address) as broker:
+            now = BrokerNow(is_up=True, dead_letters=await broker.count_dead_letters())
+            # One question for each of up to 200 queues: a broker that is too slow for them is up all the same.
+            depths = await broker.depths(queues[:MOST_QUEUES])
+            now = msgspec.structs.replace(
+                now,
+                ready={each.queue: each.ready for each in depths},
+                unacknowledged={each.queue: each.unacknowledged for each in depths if each.unacknowledged is not None},
+                consumers={each.queue: each.consumers for each in depths},
+            )
+    except (BrokerError, TimeoutError):
+        return now
+    except ConfigError:  # no client of the broker is installed here, and what the store knows is told all the same
+        return None
+    return now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.model.rows import AuditRow
     from windlass.model.schedule import ScheduleRow
-    from windlass.model.token import TokenRow
 
 MOST_LIMITS = 500  # keys in one answer
 MOST_STEPS = 1_000  # of one answer about figures
@@ -64,6 +63,7 @@ class SystemService:
         self._app = app
         self._redaction = Redaction(app.settings.redact)
         self.scrapes = Scrapes(app)
+        self.after_revoke: Callable[[], None] = lambda: None  # tells the doors of this server
 
     # Figures
 
@@ -123,18 +123,7 @@ class SystemService:
     @needs(Role.VIEWER, tenants=True)
     async def types(self, caller: Caller) -> Document:
         rows = await self._app.ajob_types()
-        names = (
-            "name",
-            "queue",
-            "priority",
-            "max_attempts",
-            "description",
-            "parameters",
-            "local_only",
-            "workers",
-            "declared_here",
-        )
-        return {"types": [{name: getattr(row, name) for name in names} for row in rows]}
+        return {"types": [{name: getattr(row, name) for name in SHOWN_OF_TYPES} for row in rows]}
 
     @needs(Role.VIEWER, tenants=True)
     async def audit(
@@ -290,16 +279,18 @@ class SystemService:
 
     @needs(Role.ADMIN)
     async def tokens(self, caller: Caller) -> Document:
-        return {"tokens": [_token_document(row) for row in await self._app.atokens()]}
+        return {"tokens": [row.document() for row in await self._app.atokens()]}
 
     @needs(Role.ADMIN)
     async def create_token(self, caller: Caller, /, name: str, **options: Any) -> Document:
         made = await self._app.acreate_token(name, **options)
-        return {**_token_document(made.token), "secret": made.secret}
+        return {**made.token.document(), "secret": made.secret}
 
     @needs(Role.ADMIN)
     async def revoke_token(self, caller: Caller, token: str) -> Document:
-        return _token_document(await self._app.arevoke_token(token))
+        revoked = await self._app.arevoke_token(token)
+        self.after_revoke()
+        return revoked.document()
 
 
 def thin(ticks: list[tuple[datetime, str]]) -> list[tuple[datetime, str]]:
@@ -310,10 +301,6 @@ def thin(ticks: list[tuple[datetime, str]]) -> list[tuple[datetime, str]]:
     for tick in sorted(ticks, key=lambda tick: tick[1] in ("missed", "skipped")):
         hours[tick[0].replace(minute=0, second=0, microsecond=0)] = tick
     return list(hours.values())
-
-
-def _token_document(row: TokenRow) -> Document:
-    return row.document()
 
 
 def _figure_document(row: Any) -> Document:

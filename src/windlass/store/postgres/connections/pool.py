@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import SimpleNamespace
@@ -70,6 +71,14 @@ BEGIN = (
 )
 RETRIES = 6  # of work that a deadlock rolled back, or that met a connection without its prepared statements
 POOLER = "set WINDLASS_POOLER=transaction, and WINDLASS_DIRECT_URL to the database behind it"
+ODD_TIMES = (
+    "find it: SELECT id FROM windlass.jobs WHERE least(run_at, created_at, updated_at) < '0001-01-01' OR "
+    "greatest(run_at, created_at, updated_at, claimed_at, started_at, finished_at) > '9999-12-31'"
+)
+NO_GRANT = "42501"
+CERTIFICATE = (
+    "the URL has to name a host that is in the certificate, and its authority: ?sslmode=verify-full&sslrootcert=ca.pem"
+)
 READ_ONLY = (
     "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
     "postgresql://user@one,two/database?target_session_attrs=read-write"
@@ -354,15 +363,15 @@ def translate_error(error: Exception, address: Address) -> Exception:
         return StoreUnavailable(f"{where}: a connection was not usable, another one is tried: {error}")
     if isinstance(error, asyncpg.QueryCanceledError):
         return StoreBusy(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
+    if isinstance(error, ssl.SSLError):
+        return StoreUnavailable(f"{where} has a certificate that was not accepted ({shown}); {CERTIFICATE}")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(f"{where} does not answer ({shown}); is PostgreSQL running, and is WINDLASS_URL right?")
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
         return SchemaMissing(f"{where} has no Windlass schema ({error}); run: windlass migrate")
     if isinstance(error, OverflowError):
         return StoreError(
-            f"{where} holds a job with a time outside the years 1 to 9999, which no program can read; find it: "
-            "SELECT id FROM windlass.jobs WHERE least(run_at, created_at, updated_at) < '0001-01-01' OR "
-            "greatest(run_at, created_at, updated_at, claimed_at, started_at, finished_at) > '9999-12-31'"
+            f"{where} holds a job with a time outside the years 1 to 9999, which no program can read; {ODD_TIMES}"
         )
     if isinstance(error, asyncpg.PostgresError):
         kind = StoreRefused if fault is Fault.DATABASE else StoreError
@@ -372,4 +381,6 @@ def translate_error(error: Exception, address: Address) -> Exception:
 
 def describe_error(error: Exception) -> str:
     """The driver's error with its SQLSTATE, in one line."""
-    return f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]
+    said = f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]
+    roles = "; deploy/postgres/roles.sql has roles with the grants that a producer or a worker needs"
+    return said + roles if code_of(error) == NO_GRANT else said

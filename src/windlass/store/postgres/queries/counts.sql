@@ -3,7 +3,7 @@
 -- No statement here reads a row per job. Names are found by loose index scans. A number is counted up to a bound and one
 -- more: then it means "more". A statement that counted a million jobs would take a second and displace other pages.
 --
--- The bound is 10,000 (COUNTED in model/rows.py). A list with more than four names shares 40,000 among them, and counts
+-- The bound is 10,000 (COUNTED in model/rows.py). The names of a list share 10,000 among them, and counts
 -- ten of each at least: otherwise 1,000 tenants with 1,000 jobs each would be counted whole. A tenant is counted lane by
 -- lane, and its bound is that of a lane: if a lane has more, then the tenant has.
 
@@ -12,20 +12,8 @@
 coalesce(jobs.status, '') IN ('failed', 'waiting', 'dead')
 
 -- fragment: names_in_use
--- Where jobs are, by loose index scans: lanes, jobs that are set aside, parked jobs; and the running jobs, whose number
--- the workers bound.
-{all_lanes}, aside AS (
-    (SELECT status, queue, tenant FROM windlass.jobs WHERE {set_aside} ORDER BY status, queue, tenant LIMIT 1)
-    UNION ALL
-    SELECT following.status, following.queue, following.tenant
-      FROM aside
-     CROSS JOIN LATERAL (
-        SELECT status, queue, tenant
-          FROM windlass.jobs
-         WHERE {set_aside} AND (status, queue, tenant) > (aside.status, aside.queue, aside.tenant)
-         ORDER BY status, queue, tenant
-         LIMIT 1) AS following
-), parked AS (
+-- Where jobs are, by loose index scans: lanes and parked jobs; and the running jobs, whose number the workers bound.
+{all_lanes}, parked AS (
     (SELECT queue, tenant FROM windlass.jobs WHERE coalesce(parked_on, '') <> '' ORDER BY queue, tenant LIMIT 1)
     UNION ALL
     SELECT following.queue, following.tenant
@@ -56,42 +44,86 @@ coalesce(jobs.status, '') IN ('failed', 'waiting', 'dead')
       FROM parked
 )
 
+-- fragment: aside_by_tenant
+-- Where jobs are set aside, by a loose index scan.
+aside AS (
+    (SELECT status, queue, tenant FROM windlass.jobs WHERE {set_aside} ORDER BY status, queue, tenant LIMIT 1)
+    UNION ALL
+    SELECT following.status, following.queue, following.tenant
+      FROM aside
+     CROSS JOIN LATERAL (
+        SELECT status, queue, tenant
+          FROM windlass.jobs
+         WHERE {set_aside} AND (status, queue, tenant) > (aside.status, aside.queue, aside.tenant)
+         ORDER BY status, queue, tenant
+         LIMIT 1) AS following
+)
+
+-- fragment: aside_by_queue
+-- As above, without the tenants: ten queues with dead jobs of 1,000 tenants are thirty steps at most, and not 10,000.
+aside AS (
+    (SELECT status, queue FROM windlass.jobs WHERE {set_aside} ORDER BY status, queue LIMIT 1)
+    UNION ALL
+    SELECT following.status, following.queue
+      FROM aside
+     CROSS JOIN LATERAL (
+        SELECT status, queue
+          FROM windlass.jobs
+         WHERE {set_aside} AND (status, queue) > (aside.status, aside.queue)
+         ORDER BY status, queue
+         LIMIT 1) AS following
+)
+
 -- fragment: share
 -- How many jobs of each name are counted.
-SELECT least(10000, greatest(10, 40000 / greatest(1, count(*))))::int
+SELECT least(10000, greatest(10, 10000 / greatest(1, count(*))))::int
 
 -- name: count_by_state
 -- Count the jobs in each state, 10,001 at most.
 --
--- No index tells queued jobs from failed ones, or succeeded ones from cancelled ones. So at most 50,000 rows are read
--- for each: behind 40,000 rows of the other state the number is too small.
-SELECT 'queued' AS status, least(10001, (
+-- Jobs that wait for a claim are queued or failed, and no index tells which. So failed jobs are counted in an index of
+-- their own, and taken off: the rows themselves are not read. If more jobs failed than are counted, the status of at most
+-- 30,000 rows is read, and behind 20,000 failed jobs the number is too small; so is that of succeeded jobs behind
+-- cancelled ones.
+WITH aside AS MATERIALIZED (
+    SELECT name.status, (
+            SELECT count(*) FROM (
+                SELECT FROM windlass.jobs WHERE {set_aside} AND jobs.status = name.status LIMIT 10001) AS counted) AS jobs
+      FROM (VALUES ('failed'), ('waiting'), ('dead')) AS name (status)
+)
+SELECT 'queued' AS status, CASE WHEN failed.jobs <= 10000 THEN least(10001, (
         SELECT count(*) FROM (
-            SELECT FROM (SELECT status FROM windlass.jobs WHERE {in_claim_index} LIMIT 50000) AS claimable
+            SELECT FROM windlass.jobs WHERE {in_claim_index} LIMIT 10001 + failed.jobs) AS claimable) + (
+        SELECT count(*) FROM (
+            SELECT FROM windlass.jobs
+             WHERE coalesce(parked_on, '') <> '' LIMIT 10001 + failed.jobs) AS parked) - failed.jobs)
+       ELSE least(10001, (
+        SELECT count(*) FROM (
+            SELECT FROM (SELECT status FROM windlass.jobs WHERE {in_claim_index} LIMIT 30000) AS claimable
              WHERE status = 'queued' LIMIT 10001) AS counted) + (
         SELECT count(*) FROM (
-            SELECT FROM (SELECT status FROM windlass.jobs WHERE coalesce(parked_on, '') <> '' LIMIT 50000) AS parked
-             WHERE status = 'queued' LIMIT 10001) AS counted)) AS jobs
+            SELECT FROM (SELECT status FROM windlass.jobs WHERE coalesce(parked_on, '') <> '' LIMIT 30000) AS parked
+             WHERE status = 'queued' LIMIT 10001) AS counted)) END AS jobs
+  FROM aside AS failed
+ WHERE failed.status = 'failed'
 UNION ALL
 SELECT 'running', count(*) FROM (SELECT FROM windlass.jobs WHERE status = 'running' LIMIT 10001) AS counted
 UNION ALL
-SELECT name.status, (
-        SELECT count(*) FROM (
-            SELECT FROM windlass.jobs WHERE {set_aside} AND jobs.status = name.status LIMIT 10001) AS counted)
-  FROM (VALUES ('failed'), ('waiting'), ('dead')) AS name (status)
+SELECT status, jobs FROM aside
 UNION ALL
 SELECT 'cancelled', count(*) FROM (SELECT FROM windlass.history WHERE status = 'cancelled' LIMIT 10001) AS counted
 UNION ALL
 SELECT 'succeeded', count(*) FROM (
-    SELECT FROM (SELECT status FROM windlass.history LIMIT 50000) AS ended
+    SELECT FROM (SELECT status FROM windlass.history LIMIT 30000) AS ended
      WHERE status = 'succeeded' LIMIT 10001) AS counted
 
 -- name: queues
 -- List every queue with its jobs by state, and how long its oldest due job has waited.
 --
--- Of the claimable jobs of a queue as many are read as may be failed, and the bound beyond them. So the number of queued
--- jobs is right unless more jobs failed than are counted; then it may be too small.
-WITH RECURSIVE {names_in_use}, name AS MATERIALIZED (
+-- Queued jobs are those that wait for a claim without the failed ones, as in `count_by_state`: two counts in indexes, and
+-- no row is read. If more jobs of a queue failed than are counted, the status of the rows is read, of twice as many: then
+-- the number may be too small.
+WITH RECURSIVE {names_in_use}, {aside_by_queue}, name AS MATERIALIZED (
     SELECT queue FROM lane UNION SELECT queue FROM aside UNION SELECT queue FROM parked UNION SELECT queue FROM running
 ), most AS MATERIALIZED (
     {share} AS counted FROM name
@@ -101,7 +133,7 @@ WITH RECURSIVE {names_in_use}, name AS MATERIALIZED (
                 SELECT FROM windlass.jobs
                  WHERE {set_aside} AND jobs.status = name.status AND jobs.queue = name.queue
                  LIMIT most.counted + 1) AS jobs) AS jobs
-      FROM (SELECT DISTINCT status, queue FROM aside) AS name, most
+      FROM aside AS name, most
 ), tally AS MATERIALIZED (
     SELECT name.queue, most.counted,
            coalesce(max(set_aside.jobs) FILTER (WHERE set_aside.status = 'failed'), 0) AS failed,
@@ -113,7 +145,14 @@ WITH RECURSIVE {names_in_use}, name AS MATERIALIZED (
      GROUP BY name.queue, most.counted
 )
 SELECT tally.queue,
-       least(counted + 1, (
+       CASE WHEN failed <= counted THEN least(counted + 1, (
+            SELECT count(*) FROM (
+                SELECT FROM windlass.jobs WHERE {in_claim_index} AND jobs.queue = tally.queue
+                 LIMIT tally.counted + 1 + tally.failed) AS claimable) + (
+            SELECT count(*) FROM (
+                SELECT FROM windlass.jobs WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = tally.queue
+                 LIMIT tally.counted + 1 + tally.failed) AS parked) - failed)
+       ELSE least(counted + 1, (
             SELECT count(*) FILTER (WHERE status = 'queued') FROM (
                 SELECT status FROM windlass.jobs
                  WHERE {in_claim_index} AND jobs.queue = tally.queue
@@ -121,7 +160,7 @@ SELECT tally.queue,
             SELECT count(*) FILTER (WHERE status = 'queued') FROM (
                 SELECT status FROM windlass.jobs
                  WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = tally.queue
-                 LIMIT tally.counted + 1 + tally.failed) AS parked)) AS queued,
+                 LIMIT tally.counted + 1 + tally.failed) AS parked)) END AS queued,
        least(counted + 1, coalesce((
             SELECT sum(running.jobs) FROM running WHERE running.queue = tally.queue), 0))::bigint AS running,
        failed, waiting, dead,
@@ -217,9 +256,15 @@ SELECT queue, least(10001, sum(jobs))::int AS due,
  GROUP BY queue
 HAVING sum(jobs) > 0
 
+-- fragment: count_by_time
+-- How many jobs there are, how many of them are due, and since when the oldest is. Jobs come in the order of their times:
+-- if the bound cuts some off, these are the latest. A time that is infinite was written by hand and has no age.
+SELECT count(*) AS jobs, count(*) FILTER (WHERE run_at <= windlass.now()) AS due,
+                   min(run_at) FILTER (WHERE run_at <= windlass.now() AND run_at > '-infinity') AS oldest FROM
+
 -- name: tenants
 -- List the tenants that have a weight or jobs, or that cost something in the last 24 hours.
-WITH RECURSIVE {names_in_use}, cost AS (
+WITH RECURSIVE {names_in_use}, {aside_by_tenant}, cost AS (
     SELECT tenant, sum(cents)::bigint AS cents
       FROM windlass.ledger
      WHERE at > windlass.now() - interval '24 hours'
@@ -231,37 +276,29 @@ WITH RECURSIVE {names_in_use}, cost AS (
 ), most AS MATERIALIZED (
     {share} AS counted FROM (SELECT FROM lane UNION ALL SELECT FROM parked) AS place
 ), claimable AS MATERIALIZED (
-    SELECT lane.tenant, sum((
-            SELECT count(*) FROM (SELECT FROM windlass.jobs WHERE {in_lane} LIMIT most.counted + 1) AS jobs)) AS jobs,
-           sum((
-            SELECT count(*) FROM (
-                SELECT FROM windlass.jobs WHERE {in_lane} AND jobs.run_at <= windlass.now() LIMIT most.counted + 1
-            ) AS jobs)) AS due
-      FROM lane, most
+    SELECT lane.tenant, sum(jobs) AS jobs, sum(due) AS due, min(oldest) AS oldest
+      FROM lane, most,
+           LATERAL ({count_by_time} (
+                SELECT jobs.run_at FROM windlass.jobs WHERE {in_lane} ORDER BY jobs.run_at LIMIT most.counted + 1
+           ) AS jobs) AS counted
      GROUP BY lane.tenant
 ), waiting_at_limits AS MATERIALIZED (
-    SELECT parked.tenant, sum((
-            SELECT count(*) FROM (
-                SELECT FROM windlass.jobs
+    SELECT parked.tenant, sum(jobs) AS jobs, sum(due) AS due, min(oldest) AS oldest
+      FROM parked, most,
+           LATERAL ({count_by_time} (
+                SELECT jobs.run_at FROM windlass.jobs
                  WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = parked.queue AND jobs.tenant = parked.tenant
-                 LIMIT most.counted + 1) AS jobs)) AS jobs, sum((
-            SELECT count(*) FROM (
-                SELECT FROM windlass.jobs
-                 WHERE coalesce(jobs.parked_on, '') <> '' AND jobs.queue = parked.queue AND jobs.tenant = parked.tenant
-                   AND jobs.run_at <= windlass.now()
-                 LIMIT most.counted + 1) AS jobs)) AS due
-      FROM parked, most
+                 ORDER BY jobs.run_at LIMIT most.counted + 1
+           ) AS jobs) AS counted
      GROUP BY parked.tenant
 ), held AS MATERIALIZED (
     SELECT tenant, sum(jobs) AS jobs FROM running GROUP BY tenant
-), oldest AS MATERIALIZED (
-    SELECT tenant, min(run_at) AS run_at FROM first WHERE run_at <= windlass.now() GROUP BY tenant
 )
 SELECT name.name, coalesce(tenants.weight, 1.0),
        least(counted + 1, coalesce(claimable.jobs, 0) + coalesce(waiting_at_limits.jobs, 0))::int,
        least(counted + 1, coalesce(held.jobs, 0))::int,
        least(counted + 1, coalesce(waiting_at_limits.jobs, 0))::int,
-       extract(epoch FROM windlass.now() - oldest.run_at)::float8,
+       extract(epoch FROM windlass.now() - least(claimable.oldest, waiting_at_limits.oldest))::float8,
        coalesce(cost.cents, 0),
        least(counted + 1, coalesce(claimable.due, 0) + coalesce(waiting_at_limits.due, 0))::int, counted
   FROM name
@@ -270,6 +307,5 @@ SELECT name.name, coalesce(tenants.weight, 1.0),
   LEFT JOIN claimable ON claimable.tenant = name.name
   LEFT JOIN waiting_at_limits ON waiting_at_limits.tenant = name.name
   LEFT JOIN held ON held.tenant = name.name
-  LEFT JOIN oldest ON oldest.tenant = name.name
   LEFT JOIN cost ON cost.tenant = name.name
  ORDER BY name.name

@@ -22,12 +22,17 @@ SELECT field.name, field.value, count(*) AS jobs
 -- name: facets
 -- Count the newest jobs that match any filter by their fields.
 --
---   $1 the most jobs   $2 fields   $3 … the filter's own
+--   $1 the most jobs   $2 fields   $3 the most rows that are read of each table   $4 … the filter's own, then those of
+--   its terms that an index has
 WITH matching AS MATERIALIZED (
     SELECT * FROM (
-        (SELECT {facet_columns} FROM windlass.jobs WHERE {where} ORDER BY jobs.id DESC LIMIT $1::int)
+        (SELECT {facet_columns}
+           FROM (SELECT * FROM windlass.jobs WHERE {names} ORDER BY id DESC LIMIT $3::int) AS jobs
+          WHERE {where} ORDER BY jobs.id DESC LIMIT $1::int)
         UNION ALL
-        (SELECT {facet_columns} FROM windlass.history AS jobs WHERE {where} ORDER BY jobs.id DESC LIMIT $1::int)
+        (SELECT {facet_columns}
+           FROM (SELECT * FROM windlass.history AS jobs WHERE {names} ORDER BY id DESC LIMIT $3::int) AS jobs
+          WHERE {where} ORDER BY jobs.id DESC LIMIT $1::int)
     ) AS found
      ORDER BY id DESC
      LIMIT $1::int
@@ -35,7 +40,7 @@ WITH matching AS MATERIALIZED (
 {facets_of_matching}
 
 -- name: facets_by_name
--- Count jobs by their fields, where the filter has only states, queues, types and tenants.
+-- Count jobs by their fields, where the filter names states or queues, or has nothing but names.
 --
 --   $1 the most jobs   $2 fields   $3 the most rows that are read of each part
 --   $4 whether claimable and parked jobs may match   $5 whether running ones may   $6 states that are set aside

@@ -25,14 +25,17 @@ SELECT links.name, links.target, found.status, found.output::text, found.error::
  LIMIT $2::int
 
 -- name: children
--- Return the jobs that these jobs created, that have not ended and do not run. Running children get a request to
--- cancel.
+-- Return the jobs of the same tenant that these jobs created, that have not ended and do not run. Running children get a
+-- request to cancel.
 --
---   $1 [id]
-WITH found AS MATERIALIZED (
+--   $1 [{job, tenant}]
+WITH parent AS MATERIALIZED (
+    SELECT job, tenant FROM json_to_recordset(CAST($1 AS json)) AS parent (job uuid, tenant text)
+), found AS MATERIALIZED (
     SELECT jobs.id
       FROM windlass.jobs
-     WHERE jobs.parent = ANY ({ids})
+     WHERE jobs.parent = ANY (ARRAY (SELECT job FROM parent))
+       AND EXISTS (SELECT FROM parent WHERE parent.job = jobs.parent AND parent.tenant = jobs.tenant)
 ), child AS MATERIALIZED (
     SELECT jobs.id, jobs.status
       FROM found
@@ -66,7 +69,8 @@ SELECT jobs.id, jobs.status, jobs.tenant, jobs.trace, jobs.input::text, jobs.out
  WHERE jobs.followed
 
 -- name: ended_states
--- Read the states of jobs that are in the history, or succeeded by the record of a permanent key.
+-- Read the states of jobs that are in the history, or succeeded by the record of a permanent key. A key that dead or
+-- cancelled jobs hold as well does not tell how its job ended.
 --
 --   $1 [id]
 SELECT id, status
@@ -76,7 +80,7 @@ UNION
 SELECT job, 'succeeded'
   FROM windlass.keys
  WHERE job = ANY ({ids})
-   AND forever AND NOT free AND ended_at IS NOT NULL
+   AND forever AND NOT free AND ended_at IS NOT NULL AND NOT states && ARRAY['dead', 'cancelled']
 
 -- name: mark_followed
 -- Mark jobs that another job waits for: their end changes more than themselves. Locks in the order of ids.

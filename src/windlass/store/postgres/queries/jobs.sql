@@ -67,6 +67,26 @@ SELECT id, tenant, status, attempt, total, processed, failed, updated_at FROM wi
 UNION ALL
 SELECT id, tenant, status, attempt, total, processed, failed, updated_at FROM windlass.history WHERE id = ANY ($1::uuid[])
 
+-- fragment: few_claimable
+-- Whether so few jobs of the filter's queues wait for a claim that all of them can be read.
+claimable AS MATERIALIZED (
+    SELECT 'queued' = ANY ($3::text[]) AND count(*) <= 5000 AS few
+      FROM ((SELECT FROM windlass.jobs WHERE 'queued' = ANY ($3::text[]) AND {in_claim_index} AND {names} LIMIT 5001)
+            UNION ALL
+            (SELECT FROM windlass.jobs
+              WHERE 'queued' = ANY ($3::text[]) AND coalesce(jobs.parked_on, '') <> '' AND {names} LIMIT 5001)) AS waiting
+)
+
+-- fragment: aside_newest
+-- The rows of the index jobs_aside_newest, by its own condition.
+coalesce(jobs.status, 'queued') IN ('failed', 'waiting', 'dead')
+
+-- fragment: in_page
+-- A row below the last one of the page before that matches a filter.
+-- coalesce and not "$2 IS NULL OR …": an index scan can begin at a comparison with one value; an OR is a filter that
+-- reads every page before.
+jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where} ORDER BY jobs.id DESC LIMIT $1
+
 -- name: search
 -- Find jobs that match a filter, newest first, a page at a time.
 --
@@ -74,28 +94,58 @@ SELECT id, tenant, status, attempt, total, processed, failed, updated_at FROM wi
 --
 -- Ids are UUIDv7: their order is the order of creation, and a page begins below the last id of the page before. The
 -- condition comes from store/parts/search.py and holds parameters only.
--- coalesce and not "$2 IS NULL OR …": an index scan can begin at a comparison with one value; an OR is a filter that
--- reads every page before.
+(SELECT {columns} FROM windlass.jobs WHERE {in_page})
+UNION ALL
+(SELECT {columns} FROM windlass.history AS jobs WHERE {in_page})
+ORDER BY id DESC LIMIT $1
+
+-- name: search_by_state
+-- Find jobs as in search, where a filter names states or queues: newest first, a page at a time.
+--
+--   $1 page   $2 begin below this id; null: at the top   $3 states   $4 … the filter's own, then those of its queues
+--
+-- Each state is read by its own index, and not by id: the only dead job among a million may be the oldest one. A state
+-- that is not asked for costs nothing: its first condition has no column. Up to 5,000 queued jobs are read by the index of
+-- claims; more are sought by id. That passes younger jobs of other states: it is slow where each queued job is older than
+-- many jobs. OFFSET 0 keeps the planner from going by id nevertheless.
+WITH {few_claimable}
 (SELECT {columns} FROM windlass.jobs
-  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
-  ORDER BY jobs.id DESC LIMIT $1)
+  WHERE 'failed' = ANY ($3::text[]) AND {aside_newest} AND jobs.status = 'failed' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM windlass.jobs
+  WHERE 'waiting' = ANY ($3::text[]) AND {aside_newest} AND jobs.status = 'waiting' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM windlass.jobs
+  WHERE 'dead' = ANY ($3::text[]) AND {aside_newest} AND jobs.status = 'dead' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM (SELECT * FROM windlass.jobs WHERE 'running' = ANY ($3::text[]) AND status = 'running' OFFSET 0) AS jobs
+  WHERE {in_page})
+UNION ALL
+(SELECT {columns} FROM windlass.jobs
+  WHERE 'queued' = ANY ($3::text[]) AND NOT (SELECT few FROM claimable) AND jobs.status = 'queued' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM (SELECT * FROM windlass.jobs
+          WHERE (SELECT few FROM claimable) AND {in_claim_index} AND {names} OFFSET 0) AS jobs
+  WHERE jobs.status = 'queued' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM (SELECT * FROM windlass.jobs
+          WHERE (SELECT few FROM claimable) AND coalesce(jobs.parked_on, '') <> '' AND {names} OFFSET 0) AS jobs
+  WHERE jobs.status = 'queued' AND {in_page})
 UNION ALL
 (SELECT {columns} FROM windlass.history AS jobs
-  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
-  ORDER BY jobs.id DESC LIMIT $1)
+  WHERE 'succeeded' = ANY ($3::text[]) AND jobs.status = 'succeeded' AND {in_page})
+UNION ALL
+(SELECT {columns} FROM windlass.history AS jobs
+  WHERE 'cancelled' = ANY ($3::text[]) AND jobs.status = 'cancelled' AND {in_page})
 ORDER BY id DESC LIMIT $1
 
 -- name: search_ids
 -- Find jobs as in search, and read only what a bulk action needs of them.
 --
 --   $1 page   $2 begin below this id; null: at the top   $3 … the filter's own
-(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.jobs
-  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
-  ORDER BY jobs.id DESC LIMIT $1)
+(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.jobs WHERE {in_page})
 UNION ALL
-(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.history AS jobs
-  WHERE jobs.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) AND {where}
-  ORDER BY jobs.id DESC LIMIT $1)
+(SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass.history AS jobs WHERE {in_page})
 ORDER BY id DESC LIMIT $1
 
 -- name: lock_job

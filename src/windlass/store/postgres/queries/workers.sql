@@ -4,9 +4,10 @@
 -- Insert the row of a worker that starts.
 --
 --   $1 id   $2 name   $3 lease in seconds   $4 concurrency   $5 queues; null: every queue   $6 types   $7 isolates
---   $8 version of the program   $9 version of Windlass
-INSERT INTO windlass.workers (id, name, alive_until, concurrency, queues, types, isolates, version, windlass)
-VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8), $4, $5::text[], $6::text[], $7, $8, $9)
+--   $8 version of the program   $9 version of Windlass   $10 the schema number that it knows
+INSERT INTO windlass.workers (
+       id, name, alive_until, concurrency, queues, types, isolates, version, windlass, schema_number)
+VALUES ($1, $2, windlass.now() + make_interval(secs => $3::float8), $4, $5::text[], $6::text[], $7, $8, $9, $10)
 
 -- name: deregister
 -- Delete the row of a worker that holds no job. A worker that still holds a job keeps its row: the row names the

@@ -3,7 +3,7 @@
 -- No statement here reads a row per job. Names are found by loose index scans. A number is counted up to a bound and one
 -- more: then it means "more".
 --
--- The bound is 10,000 (COUNTED in model/rows.py). A list with more than four names shares 40,000 among them, and counts
+-- The bound is 10,000 (COUNTED in model/rows.py). The names of a list share 10,000 among them, and counts
 -- ten of each at least: otherwise 1,000 tenants with 1,000 jobs each would be counted whole. A tenant is counted lane by
 -- lane, and its bound is that of a lane: if a lane has more, then the tenant has.
 
@@ -117,19 +117,19 @@ served (queue) AS (
 
 -- fragment: share
 -- How many jobs of each name are counted.
-SELECT min(10000, max(10, 40000 / max(1, count(*))))
+SELECT min(10000, max(10, 10000 / max(1, count(*))))
 
 -- name: count_by_state
 -- Count the jobs in each state, 10,001 at most.
 --
--- No index tells queued jobs from failed ones, or succeeded ones from cancelled ones. So at most 50,000 rows are read
--- for each: behind 40,000 rows of the other state the number is too small.
+-- No index tells queued jobs from failed ones, or succeeded ones from cancelled ones. So at most 30,000 rows are read
+-- for each: behind 20,000 rows of the other state the number is too small.
 SELECT 'queued', min(10001, (
         SELECT count(*) FROM (
-            SELECT 1 FROM (SELECT status FROM windlass_jobs WHERE {in_claim_index} LIMIT 50000)
+            SELECT 1 FROM (SELECT status FROM windlass_jobs WHERE {in_claim_index} LIMIT 30000)
              WHERE status = 'queued' LIMIT 10001)) + (
         SELECT count(*) FROM (
-            SELECT 1 FROM (SELECT status FROM windlass_jobs WHERE coalesce(parked_on, '') <> '' LIMIT 50000)
+            SELECT 1 FROM (SELECT status FROM windlass_jobs WHERE coalesce(parked_on, '') <> '' LIMIT 30000)
              WHERE status = 'queued' LIMIT 10001)))
 UNION ALL
 SELECT 'running', count(*) FROM (SELECT 1 FROM windlass_jobs WHERE status = 'running' LIMIT 10001)
@@ -142,7 +142,7 @@ UNION ALL
 SELECT 'cancelled', count(*) FROM (SELECT 1 FROM windlass_history WHERE status = 'cancelled' LIMIT 10001)
 UNION ALL
 SELECT 'succeeded', count(*) FROM (
-    SELECT 1 FROM (SELECT status FROM windlass_history LIMIT 50000) WHERE status = 'succeeded' LIMIT 10001)
+    SELECT 1 FROM (SELECT status FROM windlass_history LIMIT 30000) WHERE status = 'succeeded' LIMIT 10001)
 
 -- name: queues
 -- List every queue with its jobs by state, and for how many seconds its oldest due job has waited.

@@ -13,7 +13,7 @@ UPDATE windlass_installation SET delivery = :mode
 -- Make the triggers that write the outbox. The mode is read at each insert.
 CREATE TRIGGER windlass_deliver_new AFTER INSERT ON windlass_jobs
 WHEN NEW.status IN ('queued', 'failed') AND NEW.parked_on IS NULL AND NOT NEW.cancel_requested
- AND (NEW.run_at > NEW.created_at OR (SELECT delivery FROM windlass_installation) IS NOT 'direct')
+ AND (NEW.run_at <> NEW.created_at - 1 OR (SELECT delivery FROM windlass_installation) IS NOT 'direct')
 BEGIN
     INSERT INTO windlass_outbox (job, deliver_at) VALUES (NEW.id, NEW.run_at);
 END

@@ -36,21 +36,26 @@ SELECT name, value, count(*) AS jobs FROM (
 
 -- name: facets
 -- Count the newest jobs that match any filter by their fields.
---   ?1 now   ?2 the most jobs   ?3 fields, a JSON array   ?4 … the filter's own
+--   ?1 now   ?2 the most jobs   ?3 fields, a JSON array   ?4 the most rows that are read of each table
+--   ?5 … the filter's own, then those of its terms that an index has
 WITH matching AS MATERIALIZED (
     SELECT * FROM (
         SELECT * FROM (
-            SELECT {facet_columns} FROM windlass_jobs AS jobs WHERE {where} ORDER BY jobs.id DESC LIMIT ?2)
+            SELECT {facet_columns}
+              FROM (SELECT * FROM windlass_jobs AS jobs WHERE {names} ORDER BY id DESC LIMIT ?4) AS jobs
+             WHERE {where} ORDER BY jobs.id DESC LIMIT ?2)
         UNION ALL
         SELECT * FROM (
-            SELECT {facet_columns} FROM windlass_history AS jobs WHERE {where} ORDER BY jobs.id DESC LIMIT ?2))
+            SELECT {facet_columns}
+              FROM (SELECT * FROM windlass_history AS jobs WHERE {names} ORDER BY id DESC LIMIT ?4) AS jobs
+             WHERE {where} ORDER BY jobs.id DESC LIMIT ?2))
      ORDER BY id DESC
      LIMIT ?2
 )
 {facets_of_matching}
 
 -- name: facets_by_name
--- Count jobs by their fields, where the filter has only states, queues, types and tenants.
+-- Count jobs by their fields, where the filter names states or queues, or has nothing but names.
 --   ?1 now   ?2 the most jobs   ?3 fields, a JSON array   ?4 the most rows that are read of each part
 --   ?5 whether claimable and parked jobs may match   ?6 whether running ones may   ?7 states that are set aside
 --   ?8 whether any job of the history may match      ?9 whether cancelled ones may, and no other of the history

@@ -4,6 +4,10 @@
 -- The columns of a row, in the order in which every statement writes them.
 at, worker, queue, phase, succeeded, advanced, failed, dead, cancelled, run_seconds, wait_seconds, runs, waits
 
+-- fragment: figure_span
+-- The microseconds of a row by its age: 10 s, a minute after half an hour, ten minutes after a day.
+CASE WHEN at < :now - 86400000000 THEN 600000000 WHEN at < :now - 1800000000 THEN 60000000 ELSE 10000000 END
+
 -- fragment: figure_sums
 -- The sums of figures, for a group of rows.
 sum(succeeded), sum(advanced), sum(failed), sum(dead), sum(cancelled), sum(run_seconds), sum(wait_seconds),
@@ -44,8 +48,8 @@ SELECT :now - :now % 10000000, lower(hex(randomblob(16))), queue, phase, :outcom
         SELECT queue, phase FROM windlass_history WHERE id = :id)
 
 -- name: fold_figures
--- Fold the rows of spans that are over into one per span, queue and phase, and rows older than two hours into minutes.
---   :now   :minutes whether to look for rows to fold into minutes: this reads all rows
+-- Fold the rows of spans that are over into one per span, queue and phase, and old rows into longer spans.
+--   :now   :minutes whether to look for old rows: this reads all rows
 --
 -- The parts run in one transaction: two leaders count nothing twice.
 CREATE TEMP TABLE IF NOT EXISTS folding AS SELECT * FROM windlass_figures WHERE false
@@ -54,14 +58,13 @@ INSERT INTO temp.folding SELECT * FROM windlass_figures
  WHERE worker <> '00000000-0000-0000-0000-000000000000' AND at < :now - :now % 10000000
 -- then
 INSERT INTO temp.folding SELECT * FROM windlass_figures
- WHERE :minutes AND worker = '00000000-0000-0000-0000-000000000000' AND at < :now - 7200000000 AND at % 60000000 <> 0
+ WHERE :minutes AND worker = '00000000-0000-0000-0000-000000000000' AND at % ({figure_span}) <> 0
 -- then
 DELETE FROM windlass_figures
  WHERE (at, worker, queue, phase) IN (SELECT at, worker, queue, phase FROM temp.folding)
 -- then
 INSERT INTO windlass_figures ({figure_columns})
-SELECT iif(at < :now - 7200000000, at - at % 60000000, at) AS target, '00000000-0000-0000-0000-000000000000', queue,
-       phase, {figure_sums}
+SELECT at - at % ({figure_span}) AS target, '00000000-0000-0000-0000-000000000000', queue, phase, {figure_sums}
   FROM temp.folding
  WHERE true
  GROUP BY target, queue, phase
@@ -96,10 +99,20 @@ SELECT at - at % :step AS step, queue, phase, {figure_sums}
  ORDER BY step, queue, phase
 
 -- name: depths
--- Read samples of depths, oldest first: the last one of each step. The other columns are those of the row with max(at).
+-- Read samples of depths, oldest first: the last one of each step. All queues of a sample have the same time: each step is
+-- one look-up of its last time, and then the rows of that time.
 --   :now   :since microseconds back from now   :queue null: every queue   :step microseconds of a step
-SELECT max(at), queue, queued, running, failed, waiting, dead, lag
-  FROM windlass_depths
- WHERE at >= :now - :since AND (:queue IS NULL OR queue = :queue)
- GROUP BY at / :step, queue
- ORDER BY at / :step, queue
+WITH RECURSIVE step (number) AS (
+    SELECT (:now - :since) / :step
+    UNION ALL
+    SELECT number + 1 FROM step WHERE number < :now / :step
+), last AS MATERIALIZED (
+    SELECT (SELECT max(at) FROM windlass_depths
+             WHERE at >= max(:now - :since, step.number * :step) AND at < (step.number + 1) * :step) AS at
+      FROM step
+)
+SELECT sample.at, queue, queued, running, failed, waiting, dead, lag
+  FROM last
+  JOIN windlass_depths AS sample ON sample.at = last.at
+ WHERE :queue IS NULL OR queue = :queue
+ ORDER BY sample.at, queue

@@ -20,14 +20,15 @@ SELECT links.name, links.target, coalesce(jobs.status, history.status), coalesce
  LIMIT :page
 
 -- name: children
--- The jobs that these jobs created and that have not ended. Running children are asked to stop; the others are
--- returned.
---   ?1 [id] of the parents   ?2 now
+-- The jobs of the same tenant that these jobs created and that have not ended. Running children are asked to stop; the
+-- others are returned.
+--   ?1 [{job, tenant}] of the parents   ?2 now
 UPDATE windlass_jobs SET cancel_requested = 1, updated_at = ?2
- WHERE parent IN (SELECT value FROM json_each(?1)) AND status = 'running'
+ WHERE (parent, tenant) IN (SELECT value ->> 'job', value ->> 'tenant' FROM json_each(?1)) AND status = 'running'
 -- then
 SELECT id FROM windlass_jobs
- WHERE parent IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'failed', 'waiting')
+ WHERE (parent, tenant) IN (SELECT value ->> 'job', value ->> 'tenant' FROM json_each(?1))
+   AND status IN ('queued', 'failed', 'waiting')
 
 -- name: ended_jobs
 -- Jobs that just ended and are marked `followed`: their end changes other rows too.
@@ -42,12 +43,13 @@ SELECT id, status, tenant, trace, input, output, error, follow_ups
 
 -- name: ended_states
 -- The states of jobs that are in the history. A job with a key that is held for ever is known to have succeeded
--- although its history is deleted.
+-- although its history is deleted, unless the key is also held by jobs that are dead or cancelled.
 --   ?1 [id]
 SELECT id, status FROM windlass_history WHERE id IN (SELECT value FROM json_each(?1))
 UNION
 SELECT job, 'succeeded' FROM windlass_keys
  WHERE job IN (SELECT value FROM json_each(?1)) AND forever AND NOT free AND ended_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM json_each(states) WHERE value IN ('dead', 'cancelled'))
 
 -- name: mark_followed
 -- Mark jobs that another job waits for: a finish of such a job also writes what its end causes.

@@ -68,36 +68,87 @@ UNION ALL
 SELECT id, tenant, status, attempt, total, processed, failed, updated_at
   FROM windlass_history WHERE id IN (SELECT value FROM json_each(:ids))
 
+-- fragment: aside_newest
+-- The rows of the index windlass_jobs_aside_newest.
+coalesce(status, '') IN ('failed', 'waiting', 'dead')
+
+-- fragment: in_page
+-- A row below the last one of the page before that matches a filter.
+-- coalesce and not "?3 IS NULL OR …": an index scan can begin at a comparison with one value; 'g' is above every id.
+jobs.id < coalesce(?3, 'g') AND {where} ORDER BY jobs.id DESC LIMIT ?2
+
 -- name: search
 -- Jobs that match a filter, newest first, a page at a time. Ids are UUIDv7, so that their order is the order of
 -- creation, and a page begins below the last id of the one before. The condition is made by store/parts/search.py and
 -- holds no values, only their parameters.
 --   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 … the filter's own
---
--- coalesce and not "?3 IS NULL OR …": an index scan can begin at a comparison with one value; 'g' is above every id.
 SELECT * FROM (
-    SELECT {columns} FROM windlass_jobs AS jobs
-     WHERE jobs.id < coalesce(?3, 'g') AND {where}
-     ORDER BY jobs.id DESC LIMIT ?2)
+    SELECT {columns} FROM windlass_jobs AS jobs WHERE {in_page})
 UNION ALL
 SELECT * FROM (
-    SELECT {columns} FROM windlass_history AS jobs
-     WHERE jobs.id < coalesce(?3, 'g') AND {where}
-     ORDER BY jobs.id DESC LIMIT ?2)
+    SELECT {columns} FROM windlass_history AS jobs WHERE {in_page})
+ORDER BY id DESC LIMIT ?2
+
+-- name: search_by_state
+-- Jobs as in search, where a filter names states or queues. Each state is read by its own index, and not by id: the only
+-- dead job among a million may be the oldest one. Up to 5,000 queued jobs are read by the index of claims;
+-- more are sought by id. That passes younger jobs of other states: it is slow where each queued job is older than many jobs.
+--   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 states, a JSON array
+--   ?5 … the filter's own, then those of its queues
+WITH claimable AS MATERIALIZED (
+    SELECT 'queued' IN (SELECT value FROM json_each(?4)) AND count(*) <= 5000 AS few FROM (
+        SELECT * FROM (SELECT 1 FROM windlass_jobs AS jobs
+                        WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND {in_claim_index} AND {names} LIMIT 5001)
+        UNION ALL
+        SELECT * FROM (SELECT 1 FROM windlass_jobs AS jobs
+                        WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND coalesce(parked_on, '') <> '' AND {names}
+                        LIMIT 5001))
+)
+SELECT * FROM (
+    SELECT {columns} FROM windlass_jobs AS jobs
+     WHERE 'failed' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'failed' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_jobs AS jobs
+     WHERE 'waiting' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'waiting' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_jobs AS jobs
+     WHERE 'dead' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'dead' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM (SELECT * FROM windlass_jobs WHERE 'running' IN (SELECT value FROM json_each(?4)) AND status = 'running' LIMIT -1 OFFSET 0) AS jobs
+     WHERE {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_jobs AS jobs
+     WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND NOT (SELECT few FROM claimable) AND jobs.status = 'queued' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM (SELECT * FROM windlass_jobs AS jobs
+             WHERE (SELECT few FROM claimable) AND {in_claim_index} AND {names} LIMIT -1 OFFSET 0) AS jobs
+     WHERE jobs.status = 'queued' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM (SELECT * FROM windlass_jobs AS jobs
+             WHERE (SELECT few FROM claimable) AND coalesce(parked_on, '') <> '' AND {names} LIMIT -1 OFFSET 0) AS jobs
+     WHERE jobs.status = 'queued' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_history AS jobs WHERE 'succeeded' IN (SELECT value FROM json_each(?4)) AND jobs.status = 'succeeded' AND {in_page})
+UNION ALL
+SELECT * FROM (
+    SELECT {columns} FROM windlass_history AS jobs WHERE 'cancelled' IN (SELECT value FROM json_each(?4)) AND jobs.status = 'cancelled' AND {in_page})
 ORDER BY id DESC LIMIT ?2
 
 -- name: search_ids
 -- Jobs as in search, with only what a bulk action needs of them.
 --   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 … the filter's own
 SELECT * FROM (
-    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_jobs AS jobs
-     WHERE jobs.id < coalesce(?3, 'g') AND {where}
-     ORDER BY jobs.id DESC LIMIT ?2)
+    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_jobs AS jobs WHERE {in_page})
 UNION ALL
 SELECT * FROM (
-    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_history AS jobs
-     WHERE jobs.id < coalesce(?3, 'g') AND {where}
-     ORDER BY jobs.id DESC LIMIT ?2)
+    SELECT jobs.id, jobs.queue, jobs.type, jobs.status, jobs.followed FROM windlass_history AS jobs WHERE {in_page})
 ORDER BY id DESC LIMIT ?2
 
 -- name: lock_job

@@ -3,10 +3,10 @@
 -- name: register
 -- Write the row of a worker that starts.
 --   :id   :name   :lease in microseconds   :concurrency   :queues, :types JSON arrays   :isolates   :version   :windlass
---   :now
+--   :schema_number that its program knows   :now
 INSERT INTO windlass_workers (
-       id, name, started_at, alive_until, concurrency, queues, types, isolates, version, windlass)
-VALUES (:id, :name, :now, :now + :lease, :concurrency, :queues, :types, :isolates, :version, :windlass)
+       id, name, started_at, alive_until, concurrency, queues, types, isolates, version, windlass, schema_number)
+VALUES (:id, :name, :now, :now + :lease, :concurrency, :queues, :types, :isolates, :version, :windlass, :schema_number)
 
 -- name: deregister
 -- Delete a worker's row, unless a job still runs under its id: a sweep finds that job by the row.

@@ -9,15 +9,22 @@ const H = 130;
 const drawing = (name, box, label, more, ...kids) => h(`svg.${name}`, { viewBox: box, role: "img", "aria-label": label, ...more }, kids);
 const stretched = { preserveAspectRatio: "none" };
 
-/** A polyline's points: the values over a width, from zero. */
-function pointsOf(values, top, width, height, foot = height) {
-	return values.map((value, n) => `${((n / Math.max(1, values.length - 1)) * width).toFixed(1)},${(foot - ((value ?? 0) / top) * height).toFixed(1)}`).join(" ");
+/** Values over a width, from zero, as steps of a path: it begins anew after a value that is missing. */
+function pathOf(values, top, width, height, foot = height) {
+	const step = (value, n) => {
+		if (value === null) return "";
+		const x = ((n / Math.max(1, values.length - 1)) * width).toFixed(1);
+		const joined = n > 0 && values[n - 1] !== null;
+		return `${joined ? "L" : "M"}${x} ${(foot - (value / top) * height).toFixed(1)}${joined ? "" : "h3"}`;
+	};
+	return values.map(step).join("");
 }
 
-/** A sparkline from zero. */
 export function spark(values, label, bad = false) {
-	const line = pointsOf(values, Math.max(1e-9, ...values.map((value) => value ?? 0)), 100, 24, 27);
-	return drawing("spark", "0 0 100 28", label, { ...stretched, class: bad ? "s-dead" : "" }, h("polygon.area", { points: `0,28 ${line} 100,28` }), h("polyline.edge", { points: line }));
+	const known = values.map((value) => value ?? 0);
+	const d = pathOf(known, Math.max(1e-9, ...known), 100, 24, 27);
+	return drawing("spark", "0 0 100 28", label, { ...stretched, class: bad ? "s-dead" : "" },
+		h("path.area", { d: `${d}L100 28L0 28` }), h("path.edge", { d }));
 }
 
 function niceTop(value) {
@@ -31,22 +38,30 @@ function chart(label, top, times, format, marks, drawn) {
 		const y = H - (value / top) * H;
 		return [h("line.grid", { x1: 0, x2: W, y1: y, y2: y }), h("text", { x: W + 6, y: y + 4 }, format(value))];
 	});
-	const places = [0, 0.25, 0.5, 0.75, 1].map((part) => h("text", { x: part * W, y: H + 18, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, times[Math.round(part * (times.length - 1))] ?? ""));
+	const time = (part, anchor) => h("text", { x: part * W, y: H + 20, "text-anchor": anchor }, times[Math.round(part * (times.length - 1))] ?? "");
+	const places = [time(0, "start"), ...[0.25, 0.5, 0.75].map((part) => time(part, "middle")), time(1, "end")];
 	const lines = marks.map(({ part, kind, text }) => {
 		const late = part > 0.8;
-		return h(`g.${kind}`, { key: text }, h("line", { x1: part * W, x2: part * W, y1: -6, y2: H }), h("text", { x: part * W + (late ? -4 : 4), y: kind === "gate" ? 14 : 2, "text-anchor": late ? "end" : "start" }, text));
+		const x = part * W;
+		const label = { x: x + (late ? -4 : 4), y: kind === "gate" ? 14 : 2, "text-anchor": late ? "end" : "start" };
+		return h(`g.${kind}`, { key: text }, h("line", { x1: x, x2: x, y1: -6, y2: H }), h("text", label, text));
 	});
-	return drawing("chart", `0 -8 ${W + 52} ${H + 32}`, label, {}, levels, places, drawn, lines, h("line.cross", { x1: -9, x2: -9, y1: 0, y2: H }));
+	const cross = h("line.cross", { x1: -9, x2: -9, y1: 0, y2: H });
+	return drawing("chart", `0 -8 ${W + 52} ${H + 32}`, label, {}, levels, places, drawn, lines, cross);
 }
 
-/** Move the common line of all charts in an element to the pointer, and say what stands there. `count` 0 hides it. */
+/** Move the line of all charts in an element to the pointer, and say what is there. `count` 0 hides it. */
 export function cross(event, count, said) {
 	const over = event.target.closest?.("svg.chart");
 	if (count && !over) return;
 	const box = over?.getBoundingClientRect();
 	const part = box && Math.min(1, Math.max(0, ((event.clientX - box.left) / box.width) * (over.viewBox.baseVal.width / W)));
 	const at = count ? Math.min(count - 1, Math.floor(part * count)) : -1;
-	for (const line of event.currentTarget.querySelectorAll(".cross")) for (const name of ["x1", "x2"]) line.setAttribute(name, count ? ((at + 0.5) / count) * W : -9);
+	const x = count ? ((at + 0.5) / count) * W : -9;
+	for (const line of event.currentTarget.querySelectorAll(".cross")) {
+		line.setAttribute("x1", x);
+		line.setAttribute("x2", x);
+	}
 	event.currentTarget.dataset.said = count ? said(at) : "";
 }
 
@@ -61,21 +76,23 @@ export function stacked(rows, times, label, marks) {
 			const size = (row[kind] / top) * H;
 			y -= size;
 			const least = kind === "succeeded" ? 0.5 : 1.5; // a single failure among thousands is seen
-			return row[kind] > 0 && h(`rect.${kind}.s-${kind}`, { key: `${n}${kind}`, x: n * width + 0.5, y, width: Math.max(1, width - 1), height: Math.max(least, size - 0.5) });
+			const wide = Math.max(1, width - 1);
+			const place = { x: n * width + 0.5, y, width: wide, height: Math.max(least, size - 0.5) };
+			return row[kind] > 0 && h(`rect.${kind}.s-${kind}`, { key: `${n}${kind}`, ...place, "stroke-dasharray": `${wide} 9999` });
 		});
 	});
 	return chart(label, top, times, (v) => `${Math.round(v * 10) / 10}`, marks, bars);
 }
 
-/** Lines over one axis of seconds: [{tone, points}]. */
 export function lines(series, times, label, marks) {
 	const top = niceTop(Math.max(0.001, ...series.flatMap((each) => each.points.map((point) => point ?? 0))));
-	return chart(label, top, times, (v) => (v ? span(v) : "0"), marks, series.map((each) => h(`polyline.edge.s-${each.tone}`, { points: pointsOf(each.points, top, W, H) })));
+	const drawn = series.map(({ tone, points }) => h(`path.edge.s-${tone}`, { d: pathOf(points, top, W, H) }));
+	return chart(label, top, times, (v) => (v ? span(v) : "0"), marks, drawn);
 }
 
-/** A bar of a part of a whole. */
 export function bar(part, whole, tone = "running") {
-	return h(`span.bar.s-${tone}`, { role: "img", "aria-label": `${part} of ${whole}` }, h("span", { style: { width: `${whole ? Math.min(100, (100 * part) / whole).toFixed(1) : 0}%` } }));
+	const width = `${whole ? Math.min(100, (100 * part) / whole).toFixed(1) : 0}%`;
+	return h(`span.bar.s-${tone}`, { role: "img", "aria-label": `${part} of ${whole}` }, h("span", { style: { width } }));
 }
 
 /** The life of a job: a thin line waits, a thick bar runs, dashes back off. Parts: [[kind, seconds]…]. */
@@ -87,7 +104,9 @@ export function life(parts, state, label) {
 		const width = Math.max(0.4, (seconds / total) * 240);
 		const from = x;
 		x += width;
-		if (kind === "run") return h(`rect.run.s-${n === last && ["running", "succeeded", "dead"].includes(state) ? state : "failed"}`, { x: from, y: 2, width: Math.max(1.5, width), height: 10 });
+		const ended = parts[n + 1]?.[0] === "backoff" ? "failed" : "succeeded"; // a phase or a wait that follows is no failure
+		const tone = n === last && ["running", "failed", "dead", "cancelled"].includes(state) ? state : ended;
+		if (kind === "run") return h(`rect.run.s-${tone}`, { x: from, y: 2, width: Math.max(1.5, width), height: 10 });
 		if (kind === "backoff") return h("line.backoff", { x1: from, x2: from + width, y1: 7, y2: 7 });
 		return h(kind === "wait" ? "rect.wait" : "rect.hold", { x: from, y: 6.2, width, height: 1.8 });
 	});
@@ -99,8 +118,11 @@ export function tickLine(ticks, coming) {
 	const place = (at) => 130 + ((new Date(at).getTime() - now()) / 86_400_000) * 125;
 	const known = ticks.map(([at, outcome]) => [place(at), outcome]).filter(([x]) => x >= 4);
 	const next = coming.map(place).filter((x) => x > 130 && x <= 256);
+	const tick = ([x, outcome]) => {
+		if (outcome === "fired" || outcome === "by hand") return h("rect.wait", { x: x - 1, y: 4, width: 2, height: 12 });
+		return h(`polygon.s-${outcome === "missed" ? "dead" : "queued"}`, { points: `${x - 5},10 ${x},5 ${x + 5},10 ${x},15` });
+	};
 	return drawing("ticks", "0 0 260 20", `${known.length} ticks in the last 24 hours, ${next.length} to come in the next`, {},
 		h("line.grid", { x1: 5, x2: 255, y1: 10, y2: 10 }), h("line.present", { x1: 130, x2: 130, y1: 1, y2: 19 }),
-		known.map(([x, outcome]) => (outcome === "fired" || outcome === "by hand" ? h("rect.wait", { x: x - 1, y: 4, width: 2, height: 12 }) : h(`polygon.s-${outcome === "missed" ? "dead" : "queued"}`, { points: `${x - 5},10 ${x},5 ${x + 5},10 ${x},15` }))),
-		next.map((x) => h("circle.coming", { cx: x, cy: 10, r: 3 })));
+		known.map(tick), next.map((x) => h("circle.coming", { cx: x, cy: 10, r: 3 })));
 }

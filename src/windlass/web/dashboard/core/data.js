@@ -1,9 +1,9 @@
-// What the page has from the server: requests, and live lists by server-sent events. Every error is a Problem with the
-// server's own words. One clock stops everything that is live: while paused, events are kept and nothing changes.
+// Requests to the server, and live lists by server-sent events. Every error is a Problem with the server's own words.
+// One clock stops everything that is live: while paused, events are kept and nothing changes.
 
 import { now } from "./format.js";
 
-export const base = new URL("api/v1/", document.baseURI);
+const base = new URL("api/v1/", document.baseURI);
 
 export class Problem extends Error {
 	constructor(document, status) {
@@ -44,7 +44,7 @@ async function request(method, path, { params, body, signal } = {}) {
 	return document;
 }
 
-/** JSON whose whole numbers beyond 2^53 keep their digits, also when they are sent back: JavaScript would change the last ones. */
+/** JSON whose whole numbers beyond 2^53 keep their digits: JavaScript would change the last ones. */
 export function parse(text) {
 	if (!/\d{16}/.test(text)) return JSON.parse(text);
 	const exact = JSON.rawJSON ?? String; // a browser without rawJSON shows them as text
@@ -73,7 +73,6 @@ let timer = null;
 let asked = false; // a connection is on its way
 let failures = 0;
 
-/** Call this after each news about the connection. */
 export const onLive = (changed) => listeners.add(changed);
 
 function tell() {
@@ -143,7 +142,6 @@ async function retry() {
 	connect();
 }
 
-/** The same lists by a request. */
 async function read() {
 	const { lists } = await get("lists", wanted());
 	for (const [list, rows] of Object.entries(lists)) receive("snapshot", { list, rows });
@@ -191,9 +189,8 @@ export function repeat(read, milliseconds) {
 	};
 }
 
-// A browser opens six connections to a server, for all its windows together; above that even a plain request waits for
-// ever. So a window that is not seen gives its stream back, and of those that are seen the oldest few have one: a window
-// with a stream answers when another one asks, and one that hears of enough older ones reads by requests instead.
+// A browser opens six connections to a server for all its windows; beyond them a request waits for ever. So only the
+// oldest few visible windows have a stream. They answer a window that asks, and it reads by requests instead.
 
 const born = performance.timeOrigin + Math.random();
 const windows = new BroadcastChannel(`windlass ${base}`);

@@ -5,8 +5,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = /^(svg|path|g|rect|circle|line|text|polyline|polygon|use)$/;
 const OWN = /^(key|made)$/; // properties that are not the element's
 
-/** @typedef {{tag: string, props: Object<string, any>, kids: Array<any>, key: any}} Node */
-
 /**
  * Describe an element: h("a.name", {href: "…"}, "text", …). A function in place of the properties is what a click does.
  * A button looks like one unless its class is `bare`.
@@ -44,7 +42,7 @@ export function patch(parent, kids) {
 		if (found && fits(found, kid)) update(found, kid);
 		else {
 			if (found && found !== at) found.remove();
-			found = create(kid);
+			found = create(kid, parent);
 		}
 		if (found === at) at = at.nextSibling;
 		else parent.insertBefore(found, at);
@@ -60,9 +58,10 @@ function fits(node, kid) {
 	return typeof kid === "object" ? node.nodeType === 1 && node.localName === kid.tag.toLowerCase() : node.nodeType === 3;
 }
 
-function create(kid) {
+function create(kid, parent) {
 	if (typeof kid !== "object") return document.createTextNode(String(kid));
-	const node = DRAWN.test(kid.tag) ? document.createElementNS(SVG, kid.tag) : document.createElement(kid.tag);
+	const drawn = DRAWN.test(kid.tag) || (kid.tag === "a" && parent.namespaceURI === SVG);
+	const node = drawn ? document.createElementNS(SVG, kid.tag) : document.createElement(kid.tag);
 	if (kid.key !== undefined) node.$key = kid.key;
 	update(node, kid);
 	kid.props.made?.(node);
@@ -95,18 +94,25 @@ function set(node, name, value, before) {
 	else node.setAttribute(name, value === true ? "" : String(value));
 }
 
+// Short names of what most pages say.
+
+/** A text of the user's: its direction and its marks stay its own. */
+export const bdi = (text, props = {}) => h("bdi", props, text);
+export const two = (...kids) => h("span.two", kids);
+export const quiet = (...kids) => h("span.quiet", kids);
+export const small = (...kids) => h("span.quiet.small", kids);
+export const named = (href, text) => h("a.name", { href }, bdi(text));
+
 // Icons and state marks: shape and word say the state, colour repeats it.
 
 const shape = (name, place) => h("use", { href: `assets/icons.svg#${name}`, ...place });
 
 export const icon = (name) => h("svg.icon", { viewBox: "0 0 16 16", "aria-hidden": "true" }, shape(name));
 
-/** An icon inside of a picture. */
 export const placedIcon = (name, x, y) => shape(name, { x, y, width: 16, height: 16 });
 
 export const STATES = ["queued", "running", "failed", "waiting", "dead", "succeeded", "cancelled"];
 
-/** A mark with the tone of a state. */
 export function mark(tone, shape, text, tinted = true) {
 	return h(`span.mark.s-${tone}`, { class: tinted ? "tinted" : "" }, icon(shape), text);
 }

@@ -69,8 +69,6 @@ export const cents = (value) => `${count(value)}${NBSP}${value === 1 ? "cent" : 
 
 export const shortId = (id) => id.slice(-8);
 
-/** The action of a row of the audit, in words. */
 export const inWords = (action) => action.toLowerCase().replaceAll("_", " ");
 
-/** 1 job, 2 jobs. */
 export const many = (number, word, most) => `${count(number, most)} ${word}${number === 1 ? "" : "s"}`;

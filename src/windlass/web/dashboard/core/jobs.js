@@ -1,48 +1,50 @@
 // What several pages do with jobs: a row's cells, the actions that its state allows, and bulk actions.
 
-import { post } from "./data.js";
-import { count, countdown, many, moment, now, relative, span } from "./format.js";
 import { life } from "./charts.js";
-import { h, mark } from "./dom.js";
-import { confirm, only, progressBar, say } from "./ui.js";
+import { post } from "./data.js";
+import { h, mark, two } from "./dom.js";
+import { count, countdown, many, moment, now, relative, span } from "./format.js";
+import { confirm, operate, progressBar, say } from "./ui.js";
 
-/** The actions that a job's state allows: verb, label, whether it destroys. */
-const CANCEL = ["cancel", "Cancel…", true];
-export const VERBS = {
-	queued: [CANCEL],
-	running: [CANCEL],
-	waiting: [CANCEL],
-	failed: [["retry", "Retry now"], CANCEL],
-	dead: [["replay", "Replay"], ["discard", "Discard…", true]],
-	cancelled: [["resume", "Resume"]],
-	succeeded: [],
+const GONE = "gone for good; the audit keeps who did it.";
+
+/** The actions on jobs: what was done, what is being done, what it means for many. Two ask first. */
+const ACTIONS = {
+	retry: ["retried", "Retrying", "Each is tried again at once."],
+	replay: ["replayed", "Replaying", "Each starts over with all its attempts."],
+	resume: ["resumed", "Resuming", "Each goes back to its queue."],
+	cancel: ["cancelled", "Cancelling", "Running ones are asked to stop."],
+	discard: ["discarded", "Discarding", `They are ${GONE}`],
 };
-export const DONE = { cancel: "cancelled", retry: "retried", replay: "replayed", resume: "resumed", discard: "discarded" };
-const DOES = { cancel: "Cancelling", retry: "Retrying", replay: "Replaying", resume: "Resuming", discard: "Discarding" };
-const MEANS = {
-	cancel: "Running ones are asked to stop.",
-	retry: "Each is tried again at once.",
-	replay: "Each starts over with all its attempts.",
-	resume: "Each goes back to its queue.",
-	discard: "They are gone for good; the audit keeps who did it.",
-};
-export const capital = (word) => word[0].toUpperCase() + word.slice(1);
+export const ALL_VERBS = Object.keys(ACTIONS);
 export const destroys = (verb) => verb === "cancel" || verb === "discard";
 
-/** The verb of these that the state allows. */
-export const verbOf = (state, ...verbs) => VERBS[state].find(([verb]) => verbs.includes(verb))?.[0];
+export const VERBS = {
+	queued: ["cancel"],
+	running: ["cancel"],
+	waiting: ["cancel"],
+	failed: ["retry", "cancel"],
+	dead: ["replay", "discard"],
+	cancelled: ["resume"],
+	succeeded: [],
+};
+export const verbOf = (state, ...verbs) => VERBS[state].find((verb) => verbs.includes(verb));
+export const capital = (word) => word[0].toUpperCase() + word.slice(1);
 
-export async function act(job, verb) {
+export const labelOf = (verb) => (verb === "retry" ? "Retry now" : capital(verb) + (destroys(verb) ? "…" : ""));
+
+export async function act({ id, type }, verb) {
 	if (destroys(verb)) {
-		const meaning = verb === "discard" ? "It is gone for good; the audit keeps who did it." : "A running job is asked to stop. Its children are cancelled, too.";
-		if (!(await confirm({ title: `${capital(verb)} this job?`, text: [`${job.type} ${job.id}`, meaning], button: `${capital(verb)} it`, danger: true }))) return null;
+		const meaning = verb === "discard" ? `It is ${GONE}` : "A running job is asked to stop. Its children of the same tenant are cancelled, too.";
+		const label = capital(verb);
+		if (!(await confirm({ title: `${label} this job?`, text: [`${type} ${id}`, meaning], button: `${label} it`, danger: true }))) return null;
 	}
-	const answer = await post(`jobs/${job.id}/${verb}`);
-	say(answer.state === "running" ? "Asked to stop." : `Job ${DONE[verb]}.`);
+	const answer = await post(`jobs/${id}/${verb}`);
+	say(answer.state === "running" ? "Asked to stop." : `Job ${ACTIONS[verb][0]}.`);
 	return answer;
 }
 
-// Bulk actions run on the server: a page that is closed does not stop them, and every page shows those that run.
+// Bulk actions run on the server: closing a page stops none, and every page shows those that run.
 
 let actions = new Map();
 const watched = new Map(); // by the id of an action that this page has begun or seen: {after, known}
@@ -50,21 +52,26 @@ const watched = new Map(); // by the id of an action that this page has begun or
 /** Count exactly, ask, and begin; what comes of it is said when it ends. */
 export async function bulkAct(verb, filter, after) {
 	const { matched, states, filter: used } = await post("jobs/bulk", { verb, filter, dry_run: true });
-	if (!matched) return say(`No job that matches can be ${DONE[verb]}.`);
+	const [done, , meaning] = ACTIONS[verb];
+	if (!matched) return say(`No job that matches can be ${done}.`);
 	const counted = Object.entries(states).map(([name, number]) => `${count(number)} ${name}`).join(", ");
-	const sure = await confirm({ title: `${capital(verb)} ${many(matched, "job")}?`, text: [`${counted}. ${MEANS[verb]}`, `They match ${used || "everything"}`], button: `${capital(verb)} ${count(matched)}`, number: matched, danger: destroys(verb) });
+	const sure = await confirm({
+		title: `${capital(verb)} ${many(matched, "job")}?`, text: [`${counted}. ${meaning}`, `They match ${used || "everything"}`],
+		button: `${capital(verb)} ${count(matched)}`, number: matched, danger: destroys(verb),
+	});
 	if (!sure) return;
 	const begun = await post("bulk", { verb, filter, expected: matched });
 	watched.set(begun.id, { after, known: false });
 	learnActions(new Map([[begun.id, begun], ...actions])); // the stream may have told its end already
 }
 
-const moved = (action, more = "") => (action.refused ? `, ${count(action.refused)} had moved on${more}` : "");
+const moved = ({ refused }, more = "") => (refused ? `, ${count(refused)} had moved on${more}` : "");
 
 function endOf(action) {
-	const done = count(action.changed + action.asked);
-	if (action.state === "failed") return `${DOES[action.verb]} stopped after ${done} of ${count(action.matched)}: ${action.problem}`;
-	return action.state === "stopped" ? `Stopped: ${done} were ${DONE[action.verb]}.` : `${done} ${DONE[action.verb]}${moved(action, " and were left alone")}.`;
+	const number = count(action.changed + action.asked);
+	const [done, doing] = ACTIONS[action.verb];
+	if (action.state === "failed") return `${doing} stopped after ${number} of ${count(action.matched)}: ${action.problem}`;
+	return action.state === "stopped" ? `Stopped: ${number} were ${done}.` : `${number} ${done}${moved(action, " and were left alone")}.`;
 }
 
 export function learnActions(rows) {
@@ -84,37 +91,37 @@ export function learnActions(rows) {
 	}
 }
 
-export function runningActions(allows) {
-	return [...actions.values()].filter((row) => row.state === "running").map((row) => {
-		const tried = row.changed + row.asked + row.refused;
-		const passed = (now() - new Date(row.began_at)) / 1000;
-		const left = tried > 0 && passed > 1 ? `about ${span((passed * (row.matched - tried)) / tried)}` : "";
-		return h("div.notice.raised", { key: row.id, role: "region", "aria-label": "Bulk action" }, mark("running", "running", "", false), h("strong", `${DOES[row.verb]} ${many(row.matched, "job")}`),
-			h("span.second", `${count(row.changed + row.asked)} done${moved(row)}, ${count(row.matched - tried)} to go`, h("bdi.two", { title: row.filter }, `${row.actor}: ${row.filter || "everything"}`.slice(0, 90))),
-			progressBar(tried, row.matched), h("span.quiet", left),
-			h("button.slim", only(allows, "operator", () => post(`bulk/${row.id}/stop`)), "Stop"));
-	});
+function runningAction(row) {
+	const tried = row.changed + row.asked + row.refused;
+	const passed = (now() - new Date(row.began_at)) / 1000;
+	const left = tried > 0 && passed > 1 ? `about ${span((passed * (row.matched - tried)) / tried)}` : "";
+	const sofar = `${count(row.changed + row.asked)} done${moved(row)}, ${count(row.matched - tried)} to go`;
+	return h("div.notice.raised", { key: row.id, role: "region", "aria-label": "Bulk action" },
+		mark("running", "running", "", false), h("strong", `${ACTIONS[row.verb][1]} ${many(row.matched, "job")}`),
+		h("span.second", sofar, h("bdi.two", { title: row.filter }, `${row.actor}: ${row.filter || "everything"}`.slice(0, 90))),
+		progressBar(tried, row.matched), h("span.quiet", left), operate("Stop", () => post(`bulk/${row.id}/stop`)));
 }
 
-/** How many jobs of a queue or tenant are due, and how many come later. */
-export function dueCell({ due, queued, counted }) {
-	return [h("strong", count(due, counted)), queued > due && h("span.two", `${count(queued - due, counted)} later`)];
-}
+export const runningActions = () => [...actions.values()].filter((row) => row.state === "running").map(runningAction);
+
+export const dueCell = ({ due, queued, counted }) =>
+	[h("strong", count(due, counted)), queued > due && two(`${count(queued - due, counted)} later`)];
 
 /** What is next for a job, over its time: retries in 38 s, ended 2 m ago, why it waits. */
-export function next(job) {
-	const cell = (said, under, title) => h("span.nowrap", { title }, said, h("span.two", under));
-	if (job.state === "failed") return cell(["retries ", h("strong", countdown(job.run_at))], moment(job.updated_at), job.run_at);
-	if (job.finished_at) return cell(`ended ${relative(job.finished_at)}`, moment(job.finished_at), job.finished_at);
-	if (job.state === "queued") return cell(h("strong", countdown(job.run_at)), moment(job.run_at));
-	if (job.state === "running") return cell(`runs since ${moment(job.started_at)}`, relative(job.started_at));
-	return cell(job.why?.until ? countdown(job.why.until) : relative(job.updated_at), moment(job.updated_at));
+export function next({ state, run_at, started_at, updated_at, finished_at, why }) {
+	const cell = (said, at) => h("span.nowrap", { title: at }, said, two(moment(at)));
+	if (state === "failed") return cell(["retries ", h("strong", countdown(run_at))], run_at);
+	if (finished_at) return cell(`ended ${relative(finished_at)}`, finished_at);
+	if (state === "queued") return cell(h("strong", countdown(run_at)), run_at);
+	if (state === "running") return cell(`runs since ${relative(started_at).replace(" ago", "")}`, started_at);
+	return cell(why?.until ? countdown(why.until) : relative(updated_at), updated_at);
 }
 
-export function lifeOf(job) {
-	if (!job.life) return null;
-	const total = job.life.total ?? Math.max(0, now() - new Date(job.life.began_at));
-	const done = job.life.parts.reduce((sum, [, part]) => sum + (part ?? 0), 0);
-	const parts = job.life.parts.map(([kind, part]) => [kind, part ?? Math.max(0, total - done)]); // null: until now
-	return [life(parts, job.state, job.life.text || `${job.state}, ${span(total / 1000)} in all`), h("span.two", span(total / 1000))];
+export function lifeOf({ state, life: told }) {
+	if (!told) return null;
+	const total = told.total ?? Math.max(0, now() - new Date(told.began_at));
+	const done = told.parts.reduce((sum, [, part]) => sum + (part ?? 0), 0);
+	const parts = told.parts.map(([kind, part]) => [kind, part ?? Math.max(0, total - done)]); // null: until now
+	const length = span(total / 1000);
+	return [life(parts, state, told.text || `${state}, ${length} in all`), two(length)];
 }

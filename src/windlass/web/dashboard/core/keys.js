@@ -1,28 +1,34 @@
 // The keyboard. Keys are silent while a field has the focus, and can be turned off.
 
 import { live, setPaused } from "./data.js";
-import { palette } from "./palette.js";
 import { h } from "./dom.js";
-import { dialog } from "./ui.js";
+import { palette } from "./palette.js";
+import { tell } from "./ui.js";
 
 const OFF = "windlass-keys-off";
 
-/** The list of keys is in the page. */
 export function keysHelp() {
-	dialog((close, draw) => h("form", { method: "dialog" },
-		h("div", { made: (node) => node.append(document.getElementById("keys").content.cloneNode(true)) }),
-		h("label.row", h("input", { type: "checkbox", checked: localStorage.getItem(OFF) !== "1", onchange: (event) => { localStorage.setItem(OFF, event.target.checked ? "0" : "1"); draw(); } }), "Single keys are on"),
-		h("div.buttons", h("button.primary", { type: "submit", autofocus: true }, "Close"))));
+	const list = (node) => node.append(document.getElementById("keys").content.cloneNode(true));
+	const turn = (event) => localStorage.setItem(OFF, event.target.checked ? "0" : "1");
+	const checked = localStorage.getItem(OFF) !== "1";
+	tell(() => [h("div", { made: list }), h("label.row", h("input", { type: "checkbox", checked, onchange: turn }), "Single keys are on")], "Close", "");
 }
 
 export function startKeys({ pages, go, page }) {
 	let after = null;
 	const byKey = Object.fromEntries(Object.entries(pages).map(([name, [, , key]]) => [key, name]));
+	const does = (event) => {
+		if (after === "g" && byKey[event.key]) return () => go(byKey[event.key]);
+		const own = page()?.keys?.[event.key];
+		if (event.key === "Enter" && event.target.closest?.("a, button, summary")) return null; // it presses what has the focus
+		if (own) return own;
+		const filter = document.querySelector("[data-filter]");
+		return { "/": filter && (() => filter.focus()), p: () => setPaused(!live.paused), "?": keysHelp, u: () => history.back() }[event.key];
+	};
 	document.addEventListener("keydown", (event) => {
 		if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
 			event.preventDefault();
-			palette();
-			return;
+			return palette();
 		}
 		if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
 		const field = event.target.closest?.("input, textarea, select, [contenteditable]");
@@ -31,23 +37,10 @@ export function startKeys({ pages, go, page }) {
 			return;
 		}
 		if (localStorage.getItem(OFF) === "1") return;
-		if (after === "g" && byKey[event.key]) {
-			after = null;
-			event.preventDefault();
-			go(byKey[event.key]);
-			return;
-		}
-		after = event.key === "g" ? "g" : null;
-		const own = page()?.keys?.[event.key];
-		if (event.key === "Enter" && event.target.closest?.("a, button, summary")) return; // it presses what has the focus
-		if (own) {
-			event.preventDefault();
-			own(event);
-		} else if (event.key === "/") {
-			const filter = document.querySelector("[data-filter]");
-			if (filter) { event.preventDefault(); filter.focus(); }
-		} else if (event.key === "p") setPaused(!live.paused);
-		else if (event.key === "?") keysHelp();
-		else if (event.key === "u") history.back();
+		const found = does(event);
+		after = event.key === "g" && after !== "g" ? "g" : null;
+		if (!found) return;
+		event.preventDefault();
+		found(event);
 	});
 }

@@ -7,4 +7,5 @@ export * from "./filterbar.js";
 export * from "./format.js";
 export * from "./jobs.js";
 export * from "./router.js";
+export * from "./session.js";
 export * from "./ui.js";

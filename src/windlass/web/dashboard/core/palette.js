@@ -1,13 +1,15 @@
-// Ctrl-K: go to a page, a queue, a type, a schedule or a pasted id, or do something that the role allows.
+// Ctrl-K: go to a page, a queue, a type, a schedule or a pasted id, or do what the role allows.
 
-import { allows, nextTheme, shared, visible } from "../app.js"; // which imports this: nothing of it is used before a key is pressed
+import { nextTheme, PAGES, visible } from "../app.js"; // which imports this: nothing of it is used before a key is pressed
 import { get, live, setPaused } from "./data.js";
-import { go, href, jobHref, jobsOf } from "./router.js";
 import { h, icon } from "./dom.js";
-import { dialog } from "./ui.js";
+import { go, href, jobHref, jobsOf } from "./router.js";
+import { allows, rowsOf, shared } from "./session.js";
+import { comboProps, dialog, listbox } from "./ui.js";
 
 const UUID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const DIGITS = /^[0-9a-f]{6,12}$/i; // the end of an id, as pages show it
+const GROUPS = ["Jobs", "Do", "Go to", "Queues", "Types", "Schedules"];
 
 let names = null; // {types, schedules} as they were when the palette was opened first
 
@@ -17,7 +19,6 @@ async function loadNames() {
 	names = { types, schedules };
 }
 
-/** Whether the letters of the query are in the text, in order; lower is better. */
 function score(query, text) {
 	const plain = text.toLowerCase();
 	const at = plain.indexOf(query);
@@ -31,26 +32,27 @@ function score(query, text) {
 }
 
 function entries(query, jobs) {
-	const found = jobs.map(({ id, type, state }) => ({ group: "Jobs", shape: state, text: `Open job ${id}`, more: `${type}, ${state}`, points: -1, run: () => go(jobHref(id)) }));
-	const add = (group, shape, text, more, run) => {
-		const points = score(query.toLowerCase(), text);
-		if (points !== null) found.push({ group, shape, text, more, run, points });
-	};
+	const found = [];
+	const add = (group, shape, text, more, run, points = score(query.toLowerCase(), text)) =>
+		points !== null && found.push({ group, shape, text, more, run, points });
+	for (const { id, type, state } of jobs) add("Jobs", state, `Open job ${id}`, `${type}, ${state}`, () => go(jobHref(id)), -1);
 	if (UUID.test(query)) add("Jobs", "list", `Open job ${query}`, "", () => go(jobHref(query)));
 	else if (/^-?[\w.]+:\S/.test(query)) add("Jobs", "search", `Search ${query}`, "filter", () => go(href("jobs", { filter: query })));
-	add("Do", live.paused ? "play" : "pause", live.paused ? "Go live" : "Pause this page", "p", () => setPaused(!live.paused));
-	if (allows("operator")) add("Do", "bolt", "Enqueue a job…", "", () => import("../pages/enqueue.js").then((module) => module.enqueueDialog()));
+	const [shape, label] = live.paused ? ["play", "Go live"] : ["pause", "Pause this page"];
+	add("Do", shape, label, "p", () => setPaused(!live.paused));
+	const enqueue = () => import("../pages/enqueue.js").then((module) => module.enqueueDialog());
+	if (allows("operator")) add("Do", "bolt", "Enqueue a job…", "", enqueue);
 	add("Do", "moon", "Light or dark", "", nextTheme);
 	for (const name of visible()) {
-		const [title, shape, key] = shared.pages[name];
+		const [title, shape, key] = PAGES[name];
 		add("Go to", shape, title, `g ${key}`, () => go(href(name)));
 	}
-	for (const [key] of shared.overview) if (key.startsWith("queue:")) add("Queues", "stack", key.slice(6), "jobs of this queue", () => go(jobsOf("queue", key.slice(6))));
+	for (const { queue } of rowsOf("queue:")) add("Queues", "stack", queue, "jobs of this queue", () => go(jobsOf("queue", queue)));
 	for (const name of names?.types ?? []) add("Types", "bolt", name, "jobs of this type", () => go(jobsOf("type", name)));
 	for (const name of names?.schedules ?? []) add("Schedules", "clock", name, "", () => go(href("schedules", { name })));
-	const order = ["Jobs", "Do", "Go to", "Queues", "Types", "Schedules"];
 	found.sort((a, b) => a.points - b.points);
-	return order.flatMap((group) => found.filter((each) => each.group === group).slice(0, query ? 8 : 12)).slice(0, 40);
+	const most = query ? 8 : 12;
+	return GROUPS.flatMap((group) => found.filter((each) => each.group === group).slice(0, most)).slice(0, 40);
 }
 
 /** Open the palette at once: the letters that follow Ctrl-K are for its field. */
@@ -86,16 +88,17 @@ export function palette() {
 			if (step) {
 				chosen = (chosen + step + list.length) % Math.max(1, list.length);
 				draw();
-				document.getElementById(`palette-${chosen}`)?.scrollIntoView({ block: "nearest" });
+				document.getElementById(`results-${chosen}`)?.scrollIntoView({ block: "nearest" });
 			} else if (event.key === "Enter") run(list[chosen]);
 			else return;
 			event.preventDefault();
 		};
-		const option = (entry, n) => [entry.group !== list[n - 1]?.group && h("li.group", { key: entry.group, role: "presentation" }, entry.group),
-			h("li", { key: entry.group + entry.text, id: `palette-${n}`, role: "option", "aria-selected": String(n === chosen), onclick: () => run(entry) }, icon(entry.shape), h("bdi.clip", entry.text), entry.more && h("span.push", entry.more))];
+		const option = ({ shape, text, more }) => [icon(shape), h("bdi.clip", text), more && h("span.push", more)];
+		const props = { placeholder: "Search, or do something", autofocus: true, oninput: type, onkeydown: keydown };
 		return [
-			h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-activedescendant": `palette-${chosen}`, "aria-label": "Search or do", placeholder: "Search, or do something", autofocus: true, oninput: type, onkeydown: keydown }),
-			h("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" }, list.map(option), !list.length && h("li.group", "Nothing has this name.")),
+			h("input", { ...comboProps("results", "Search or do", true, chosen), ...props }),
+			listbox("results", "Results", list, chosen, run, option),
+			!list.length && h("p.empty", "Nothing has this name."),
 		];
 	}, "palette");
 }

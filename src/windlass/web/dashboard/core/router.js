@@ -13,10 +13,8 @@ export function href(page, params = {}) {
 	return root + (page === "home" ? "" : page) + (query.size ? `?${query}` : "");
 }
 
-/** A value of a filter, quoted where it needs quotes. */
 export const quote = (text) => (/[\s,"*:]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
 
-/** The jobs with this value: jobsOf("queue", "mail"). */
 export const jobsOf = (field, value) => href("jobs", { filter: `${field}:${quote(value)}` });
 export const jobHref = (id) => href(`jobs/${id}`);
 
@@ -38,8 +36,8 @@ export function startRouter(handler) {
 	addEventListener("popstate", handler);
 	document.addEventListener("click", (event) => {
 		const link = event.target.closest?.("a[href]");
-		if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.target) return;
-		const to = new URL(link.href);
+		if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+		const to = new URL(link.getAttribute("href"), document.baseURI); // a link inside of a picture has another `href`
 		if (to.origin !== location.origin || !to.pathname.startsWith(root) || to.pathname.startsWith(`${root}api/`)) return;
 		event.preventDefault();
 		go(to.pathname + to.search);

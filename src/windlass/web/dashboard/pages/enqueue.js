@@ -1,110 +1,122 @@
 // Enqueue a job, or run one again: a form made from the type's hints, as JSON Schema.
 
-import { dialog, formButtons, get, go, h, jobHref, mark, parse, post, Problem, say, textField } from "../core/kit.js";
+import {
+	allows, dialog, form, formButtons, get, go, h, bdi, jobHref, kept, mark, parse, post, Problem, quiet, say, textField, tell,
+} from "../core/kit.js";
 
 const kindOf = (schema) => [schema.type].flat().find((each) => each !== "null");
+const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const HIDDEN = "[redacted]";
 
-/** The fields of an input; without a schema one field for all of it. `schema` may change while it is open. */
-class InputForm {
-	constructor(schema, input) {
-		this.schema = schema;
-		this.mistakes = {};
-		this.problem = "";
-		this.values = Object.fromEntries(Object.entries(input).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
-		this.text = JSON.stringify(input, null, 2);
-	}
+/** The fields of an input; without a schema one field for all of it. What was changed says what it was. */
+function inputForm(schema, input) {
+	const before = Object.fromEntries(Object.entries(input).map(([name, value]) => [name, textOf(value)]));
+	const values = { ...before };
+	const all = { text: JSON.stringify(input, null, 2) };
+	let mistakes = {};
+	let problem = "";
+	const text = () => JSON.stringify([values, all]);
+	const first = text();
+	const touched = () => text() !== first;
 
-	/** What was typed as the input of a job; null where it is none. Whole numbers are sent digit by digit: JavaScript would round large ones. */
-	read() {
-		this.mistakes = {};
-		this.problem = "";
-		if (!this.schema) {
+	/** What was typed; null where it is none. Whole numbers are sent digit by digit. */
+	const read = () => {
+		mistakes = {};
+		problem = "";
+		if (!schema) {
 			try {
-				return parse(this.text);
+				return parse(all.text);
 			} catch (error) {
-				this.problem = `This is no JSON: ${error.message}`;
+				problem = `This is no JSON: ${error.message}`;
 				return null;
 			}
 		}
-		const input = {};
-		for (const [name, schema] of Object.entries(this.schema.properties ?? {})) {
-			const typed = this.values[name] ?? "";
-			const kind = kindOf(schema);
-			if (typed === "") continue; // an optional one that is empty is left out
+		const typed = {};
+		for (const [name, each] of Object.entries(schema.properties ?? {})) {
+			const text = values[name] ?? "";
+			const kind = kindOf(each);
+			if (text === "") continue; // an optional one that is empty is left out
 			try {
-				input[name] = kind === "string" && !schema.enum ? typed : parse(typed);
+				typed[name] = (kind === "string" && !each.enum) || text === HIDDEN ? text : parse(text);
 			} catch {
-				this.mistakes[name] = kind === "integer" || kind === "number" ? "this is no number" : "this is no JSON";
+				mistakes[name] = kind === "integer" || kind === "number" ? "this is no number" : "this is no JSON";
 			}
 		}
-		return Object.keys(this.mistakes).length ? null : input;
-	}
-
+		return Object.keys(mistakes).length ? null : typed;
+	};
 	/** Send what was typed; a refusal is shown beside its field. */
-	async send(to, draw) {
-		const input = this.read();
+	const send = async (to, draw) => {
+		const typed = read();
 		try {
-			if (input !== null) return await to(input);
+			if (typed !== null) return await to(typed);
 		} catch (refused) {
 			if (!(refused instanceof Problem)) throw refused;
-			const place = /(\w+)$/.exec(refused.path ?? "")?.[1];
-			if (this.schema?.properties?.[place]) this.mistakes[place] = refused.message;
-			else this.problem = refused.message;
+			const place = /^\$?\.?(\w+)/.exec(refused.path ?? "")?.[1];
+			if (schema?.properties?.[place]) mistakes[place] = refused.message;
+			else problem = refused.message;
 		} finally {
 			draw();
 		}
 		return null;
-	}
-
-	field(name, schema) {
-		const { values } = this;
-		const kind = kindOf(schema);
-		const said = [(this.schema.required ?? []).includes(name) ? "" : "optional", kind ?? "JSON", schema.default !== undefined ? `default ${JSON.stringify(schema.default)}` : ""].filter(Boolean).join(", ");
-		const props = { value: values[name] ?? "", oninput: (event) => { values[name] = event.target.value; } };
-		const choice = (options) => h("select", { onchange: props.oninput }, options.map(([value, text]) => h("option", { value, selected: values[name] === value }, text)));
-		let input = h("textarea", { ...props, placeholder: kind === "array" ? "[…]" : "JSON" });
-		if (schema.enum) input = choice([["", ""], ...schema.enum.map((each) => [JSON.stringify(each), typeof each === "string" ? each : JSON.stringify(each)])]);
-		else if (kind === "boolean") input = choice(["", "true", "false"].map((each) => [each, each]));
-		else if (/^(string|integer|number)$/.test(kind)) input = h("input", { type: "text", inputmode: kind === "string" ? null : "decimal", ...props });
-		return h("label.field", { key: name }, h("span", h("bdi.strong", name), " ", h("span.quiet", said)), input, this.mistakes[name] && h("span.mistake", this.mistakes[name]));
-	}
-
-	view() {
-		if (!this.schema) return h("label.field", "Input", h("textarea", { value: this.text, oninput: (event) => { this.text = event.target.value; } }));
-		return h("div.stack", Object.entries(this.schema.properties ?? {}).map(([name, each]) => this.field(name, each)));
-	}
-
-	mistake() {
-		return this.problem && h("p.mistake", { role: "alert" }, this.problem);
-	}
+	};
+	const choice = (name, options, draw) => h("select", { onchange: kept(values, name, draw) },
+		options.map(([value, text]) => h("option", { value, selected: values[name] === value }, text)));
+	const control = (name, each, draw) => {
+		const kind = kindOf(each);
+		const props = { value: values[name] ?? "", oninput: kept(values, name, draw) };
+		if (each.enum) return choice(name, [["", ""], ...each.enum.map((one) => [JSON.stringify(one), textOf(one)])], draw);
+		if (kind === "boolean") return choice(name, ["", "true", "false"].map((one) => [one, one]), draw);
+		const plain = /^(string|integer|number)$/.test(kind);
+		if (plain) return h("input", { type: "text", inputmode: kind === "string" ? null : "decimal", ...props });
+		return h("textarea", { ...props, placeholder: kind === "array" ? "[…]" : "JSON" });
+	};
+	const field = (name, each, draw) => {
+		const optional = !(schema.required ?? []).includes(name) && "optional";
+		const usual = each.default !== undefined && `default ${JSON.stringify(each.default)}`;
+		const kept = allows("admin") || !touched() ? "hidden; kept as it is" : "hidden; type it, as the input is changed";
+		const hidden = before[name]?.includes(HIDDEN) && values[name] === before[name] && kept;
+		const said = [optional, kindOf(each) ?? "JSON", usual, hidden].filter(Boolean).join(", ");
+		const was = name in before && values[name] !== before[name] && h("span.was", "was ", bdi(before[name].slice(0, 200)));
+		return h("label.field", { key: name }, h("span", h("bdi.strong", name), " ", quiet(said)), control(name, each, draw), was,
+			mistakes[name] && h("span.mistake", mistakes[name]));
+	};
+	const view = (draw) => {
+		if (!schema) return h("label.field", "Input", h("textarea", { value: all.text, oninput: kept(all, "text") }));
+		return h("div.stack", Object.entries(schema.properties ?? {}).map(([name, each]) => field(name, each, draw)));
+	};
+	return { send, view, touched, mistake: () => problem && h("p.mistake", { role: "alert" }, problem) };
 }
 
 export async function enqueueDialog() {
 	const types = (await get("types")).types.filter((each) => each.declared_here || !each.local_only);
 	let chosen = types[0];
-	let form = new InputForm(chosen?.parameters, {});
+	const none = () => [h("h2", "Enqueue a job"), h("p.second", "No job type is known yet. Start a worker of your program: windlass worker app.py")];
+	if (!chosen) return tell(none, "Back", "");
+	let input = inputForm(chosen.parameters, {});
 	const options = {};
 	const made = await dialog((close, draw) => {
-		if (!chosen) return h("form", { method: "dialog" }, h("h2", "Enqueue a job"), h("p.second", "No job type is known yet. Start a worker of your program: windlass worker app.py"), h("div.buttons", h("button", { type: "submit" }, "Back")));
 		const choose = (event) => {
 			chosen = types.find((each) => each.name === event.target.value);
-			form = new InputForm(chosen.parameters, {});
+			input = inputForm(chosen.parameters, {});
 			draw();
 		};
-		const submit = async (event) => {
-			event.preventDefault();
-			const given = Object.entries(options).filter(([, value]) => value).map(([name, value]) => [name, name === "priority" ? Number(value) : value]);
-			const answer = await form.send((input) => post("jobs", { type: chosen.name, input, ...Object.fromEntries(given) }), draw);
+		const submit = async () => {
+			const given = Object.entries(options).filter(([, value]) => value)
+				.map(([name, value]) => [name, name === "priority" ? Number(value) : value]);
+			const answer = await input.send((typed) => post("jobs", { type: chosen.name, input: typed, ...Object.fromEntries(given) }), draw);
 			if (answer) close(answer);
 		};
-		return h("form", { onsubmit: submit },
+		const usual = { delay: "10m", queue: chosen.queue, priority: String(chosen.priority) };
+		const option = (name) => textField(options, name, name, { placeholder: usual[name] ?? "" });
+		const type = (each) => h("option", { value: each.name, selected: each === chosen }, each.name);
+		return form(submit,
 			h("h2", "Enqueue a job"),
-			h("label.field", "Type", h("select", { onchange: choose }, types.map((each) => h("option", { value: each.name, selected: each === chosen }, each.name)))),
+			h("label.field", "Type", h("select", { onchange: choose }, types.map(type))),
 			chosen.description && h("p.quiet.small", chosen.description),
 			chosen.workers === 0 && h("p.small", "No live worker runs this type now: the job waits until one starts."),
-			h("div", { key: chosen.name }, form.view()),
-			h("details", h("summary.quiet", "Options"), h("div.stack", ["queue", "tenant", "priority", "delay", "key"].map((name) => textField(options, name, name, { placeholder: { delay: "10m", queue: chosen.queue, priority: String(chosen.priority) }[name] ?? "" })))),
-			form.mistake(),
+			h("div", { key: chosen.name }, input.view(draw)),
+			h("details", h("summary.quiet", "Options"), h("div.stack", ["queue", "tenant", "priority", "delay", "key"].map(option))),
+			input.mistake(),
 			formButtons(close, "Enqueue"));
 	});
 	if (!made) return;
@@ -112,38 +124,33 @@ export async function enqueueDialog() {
 	go(jobHref(made.id));
 }
 
-/** Run a job again as a new one: secrets stay unseen as long as the input is not changed. */
+/** Run a job again as a new one. The server keeps hidden values for an admin, or where nothing is changed. */
 export async function rerunDialog(job, after) {
 	const { types } = await get("types");
-	const form = new InputForm(types.find((each) => each.name === job.type)?.parameters, job.input ?? {});
-	const hidden = (job.redacted ?? []).filter((path) => path.startsWith("input."));
-	const before = JSON.stringify(job.input);
+	const input = inputForm(types.find((each) => each.name === job.type)?.parameters, job.input ?? {});
 	let discard = false;
 	let checks = null;
-	/** What is sent of an input: nothing where it is as it was, so that the server keeps the hidden values. */
-	const changed = (input) => {
-		const text = JSON.stringify(input);
-		if (text === before) return {};
-		if (hidden.length && text.includes("[redacted]")) throw new Problem({ detail: `${hidden.join(", ")} is hidden: type its value, or leave the input as it is` }, 422);
-		return { input };
-	};
+	const changed = (typed) => (input.touched() ? { input: typed } : {});
+	const check = ({ ok, said, command }, n) => h("li", { key: n },
+		mark(ok ? "succeeded" : "failed", ok ? "check" : "alert", said, false), command && h("code.two", command));
 	const made = await dialog((close, draw) => {
-		const submit = async (event) => {
-			event.preventDefault();
-			const answer = await form.send((input) => post(`jobs/${job.id}/rerun`, { ...changed(input), discard }), draw);
+		const submit = async () => {
+			const answer = await input.send((typed) => post(`jobs/${job.id}/rerun`, { ...changed(typed), discard }), draw);
 			if (answer) close(answer);
 		};
 		const dryRun = async () => {
-			checks = (await form.send((input) => post(`jobs/${job.id}/dry-run`, changed(input)), draw))?.checks ?? null;
+			checks = (await input.send((typed) => post(`jobs/${job.id}/dry-run`, changed(typed)), draw))?.checks ?? null;
 			draw();
 		};
-		return h("form", { onsubmit: submit },
+		const box = h("input", { type: "checkbox", onchange: (event) => { discard = event.target.checked; } });
+		return form(submit,
 			h("h2", "Run again, as a new job"),
-			h("p.quiet.small", "Without a change it runs with the same input, hidden values included."),
-			form.view(),
-			job.state === "dead" && h("label.row", h("input", { type: "checkbox", onchange: (event) => { discard = event.target.checked; } }), "Discard the dead one"),
-			checks && h("ul.checks", checks.map((check, n) => h("li", { key: n }, mark(check.ok ? "succeeded" : "failed", check.ok ? "check" : "alert", check.said, false), check.command && h("code.two", check.command)))),
-			form.mistake(),
+			h("p.quiet.small", allows("admin") ? "What you do not change stays as it is, hidden values included."
+				: "Hidden values are kept if you change nothing; else type them, or ask an admin."),
+			input.view(draw),
+			job.state === "dead" && h("label.row", box, "Discard the dead one"),
+			checks && h("ul.checks", checks.map(check)),
+			input.mistake(),
 			formButtons(close, "Run again", { between: h("button", dryRun, "Dry run") }));
 	}, "wide");
 	if (!made) return;

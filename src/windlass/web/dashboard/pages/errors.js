@@ -1,10 +1,13 @@
 // Errors, one line per fingerprint: what, where, how many, and what became of the jobs; retry the group.
 
-import { bulkAct, capital, count, empty, get, go, h, href, many, MOST, only, panel, relative, remember, repeat, segment, skeleton, spark, state } from "../core/kit.js";
+import {
+	bdi, bulkAct, capital, count, draw, empty, get, go, h, href, many, MOST, only, panel, quiet, relative, remember, repeat, segment,
+	skeleton, spark, state, two,
+} from "../core/kit.js";
 
 const RANGES = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
 
-export async function open({ params, draw, allows }) {
+export async function open({ params }) {
 	const since = params.get("since") ?? "24h";
 	let opened = params.get("open");
 	let groups = [];
@@ -19,34 +22,45 @@ export async function open({ params, draw, allows }) {
 	};
 	await read();
 	const stop = repeat(read, 10000);
-	const show = ({ fingerprint }) => {
+	const show = (fingerprint) => {
 		opened = opened === fingerprint ? null : fingerprint;
 		remember({ open: opened });
 		read();
 	};
-	const shares = (title, rows, whole) => rows.length > 0 && h("div", { key: title }, h("div.quiet.small", title), rows.map((row) => h("div", { key: row.name }, h("bdi", row.name), " ", h("span.quiet", `${count(row.count)}${rows.length === 1 && whole > 1 ? ", all of them" : ""}`))));
-	const detail = (group) => {
-		const sample = samples.get(group.fingerprint);
-		const filter = `fingerprint:${group.fingerprint}`;
-		const act = (verb, name) => group.states[name] > 0 && h("button", { key: verb, class: verb === "replay" ? "primary" : "", ...only(allows, "operator", () => bulkAct(verb, `${filter} state:${name}`, read)) }, `${capital(verb)} ${count(group.states[name])} ${name}…`);
-		return h("div.body.stack",
-			h("div.row.wrap", h("a.button", { href: href("jobs", { filter }) }, `Show ${count(group.count)} jobs`), act("retry", "failed"), act("replay", "dead")),
+
+	const shares = (title, rows, whole) => rows.length > 0 && h("div", { key: title }, h("div.quiet.small", title),
+		rows.map(({ name, count: number }) => h("div", { key: name }, bdi(name), " ",
+			quiet(count(number), rows.length === 1 && whole > 1 && ", all of them"))));
+	const detail = ({ fingerprint, states, count: whole, ...group }) => {
+		const sample = samples.get(fingerprint);
+		const filter = `fingerprint:${fingerprint}`;
+		const act = (verb, name) => states[name] > 0 && h("button", {
+			key: verb, class: verb === "replay" ? "primary" : "", ...only("operator", () => bulkAct(verb, `${filter} state:${name}`, read)),
+		}, `${capital(verb)} ${count(states[name])} ${name}…`);
+		return h("div.body.stack", { key: `${fingerprint}-more` },
+			h("div.row.wrap", h("a.button", { href: href("jobs", { filter }) }, `Show ${count(whole)} jobs`), act("retry", "failed"), act("replay", "dead")),
 			sample === undefined ? skeleton(3) : sample?.error?.traceback && h("div.traceback", h("pre.small", sample.error.traceback)),
-			h("div.row.wrap.shares", ["Types", "Queues", "Tenants", "Workers"].map((title) => shares(title, group[title.toLowerCase()], group.count))));
+			h("div.row.wrap.shares", ["Types", "Queues", "Tenants", "Workers"].map((title) => shares(title, group[title.toLowerCase()], whole))));
 	};
-	const became = (group) => ["dead", "failed", "succeeded"].filter((name) => group.states[name] > 0).map((name) => h("span", { key: name }, state(name, `${count(group.states[name])} ${name === "succeeded" ? "went on" : name}`)));
-	const view = (group) => h("section.panel", { key: group.fingerprint },
-		h("header.opens", () => show(group),
-			h("div.grow", h("button.plain.text", { "aria-expanded": String(opened === group.fingerprint) }, h("span", h("strong", h("bdi", group.type)), " ", h("bdi", group.message))),
-				h("div.quiet.small", h("bdi", group.types.map((each) => each.name).join(", ")), ` · first ${relative(group.first)}, last ${relative(group.last)}`)),
-			h("span.wide-only.course", spark(group.points, "failures over the range", true)),
+	const line = (group) => {
+		const { fingerprint, type, message, types, states, points, first, last } = group;
+		const became = ["dead", "failed", "succeeded"].filter((name) => states[name] > 0)
+			.map((name) => h("div", { key: name }, state(name, `${count(states[name])} ${name === "succeeded" ? "went on" : name}`)));
+		const expanded = opened === fingerprint;
+		return [h("div.error", { key: fingerprint, onclick: () => show(fingerprint) },
+			h("div", h("button.bare", { "aria-expanded": String(expanded) }, h("strong", bdi(type)), " ", bdi(message)),
+				h("bdi.two", types.map((each) => each.name).join(", "))),
+			h("span.wide-only", spark(points, "failures over the range", true)),
 			h("strong", many(group.count, "job", group.counted)),
-			h("span.row.wrap.small", became(group))),
-		opened === group.fingerprint && detail(group));
+			h("div.small", became),
+			h("div.small.second.nowrap", `first ${relative(first)}`, two(`last ${relative(last)}`))),
+		expanded && detail(group)];
+	};
+	const none = () => empty("check", "No error in this range", ["A job that fails appears here with the others that fail in the same way."]);
 	return {
 		title: "Errors",
 		close: stop,
-		bar: () => segment("Range", RANGES, since, (value) => go(href("errors", { since: value }))),
-		view: () => (groups.length ? groups.map(view) : panel(null, null, empty("check", "No error in this range", ["A job that fails appears here with the others that fail in the same way."]))),
+		bar: () => h("span.range", segment("Range", RANGES, since, (value) => go(href("errors", { since: value })))),
+		view: () => panel(null, null, groups.length ? h("div.errors", groups.map(line)) : none()),
 	};
 }

@@ -1,11 +1,22 @@
 // One job: its story, its life, what it started, its attempts, its log; input and output beside it.
 
-import { act, ask, cents, copy, copyButton, count, countdown, download, follow, get, go, h, href, icon, inWords, jobHref, jobsOf, json, life, mark, moment, MOST, now, only, panel, parse, placedIcon, post, progressBar, relative, repeat, shortId, span, state, table, textOf, url, verbOf, VERBS } from "../core/kit.js";
+import {
+	act, allows, ask, bdi, capital, cents, copy, copyButton, count, countdown, destroys, download, draw, facts, follow, get, go, h, href,
+	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, placedIcon, post,
+	progressBar, quiet, relative, repeat, shortId, small, span, state, table, textOf, url, verbOf, VERBS,
+} from "../core/kit.js";
 import { rerunDialog } from "./enqueue.js";
 
-const OUTCOMES = { succeeded: ["succeeded", "succeeded"], raised: ["failed", "failed"], dead: ["dead", "died"], crashed: ["dead", "crashed"], released: ["queued", "was given back"], snoozed: ["waiting", "snoozed"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"] };
-const LIFE = { wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate", hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", other: "Waited for jobs, a signal or a time", budget: "Waited for its budget", ended: "Was ended" };
-const PLAIN = { queued: "It is queued.", running: "It runs.", succeeded: "It succeeded.", failed: "It failed, and is tried again.", dead: "It is dead.", waiting: "It waits.", cancelled: "It was cancelled." };
+/** The mark and the word of an attempt by its outcome; others are said as they are. */
+const OUTCOMES = {
+	succeeded: ["succeeded"], raised: ["failed", "failed"], dead: ["dead", "died"], crashed: ["dead"], snoozed: ["waiting"],
+	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"],
+};
+const LIFE = {
+	wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate",
+	hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", budget: "Waited for its budget",
+	other: "Waited for jobs, a signal or a time", ended: "Was ended",
+};
 const LIBRARY = /site-packages|lib\/python|windlass\/runtime/;
 const AGAIN = 2000; // milliseconds between two looks at the log of a job that runs
 
@@ -25,11 +36,11 @@ function traceback(error, whole, unfold) {
 		}
 		if (!library || whole) shown.push(h("span", { key: n, class: /^\s{4}/.test(line) && !library ? "own" : "" }, line, "\n"));
 	}
-	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", h("bdi", String(error.message).slice(0, 400))),
-		error.traceback && h("pre.small", shown, folded > 0 && h("button.plain.slim", unfold, `… ${folded} frames of libraries folded`), h("span.last", lines.at(-1))));
+	const fold = folded > 0 && h("button.plain.slim", unfold, `… ${folded} frames of libraries folded`);
+	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", bdi(String(error.message).slice(0, 400))),
+		error.traceback && h("pre.small", shown, fold, h("span.last", lines.at(-1))));
 }
 
-/** The jobs around a job as the server laid them out, left to right. */
 function graph(drawn, current) {
 	const [w, gap, height, rise] = [132, 40, 40, 12];
 	const nodes = drawn.nodes.map((node) => ({ ...node, left: node.x * (w + gap), top: node.y * (height + rise) }));
@@ -39,16 +50,23 @@ function graph(drawn, current) {
 	const edge = ([from, to], n) => {
 		const [a, b] = [at.get(from), at.get(to)];
 		const [x1, y1, x2, y2] = [a.left + w, a.top + height / 2, b.left, b.top + height / 2];
-		return h("path.link", { key: `e${n}`, d: `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}` });
+		const half = (x1 + x2) / 2;
+		return h("path.link", { key: `e${n}`, d: `M${x1} ${y1}C${half} ${y1} ${half} ${y2} ${x2} ${y2}` });
 	};
-	const box = (node) => h("g.node", { key: node.key, class: [node.current ? "current" : "", node.id ? "opens" : "", `s-${node.state}`].join(" "), onclick: () => node.id && node.id !== current && go(jobHref(node.id)) },
-		h("rect", { x: node.left, y: node.top, width: w, height, rx: 6 }), placedIcon(node.state ?? "queued", node.left + 8, node.top + 12),
-		h("text.name", { x: node.left + 30, y: node.top + 17 }, String(node.name ?? node.type).slice(0, 16)),
-		h("text", { x: node.left + 30, y: node.top + 31 }, node.count > 1 ? `× ${count(node.count)}${node.dead ? `, ${node.dead} dead` : ""}` : (node.state ?? "")));
-	return h("div.scroll.body", h("svg", { width, height: tall, viewBox: `-2 -2 ${width} ${tall}`, role: "img", "aria-label": `${nodes.length} jobs as a graph` }, drawn.edges.filter((each) => each.every((key) => at.has(key))).map(edge), nodes.map(box)));
+	const box = ({ key, id, name, type, state, count: number, dead, left, top, current: own }) => {
+		const shown = h("g.node", { key, class: `s-${state}${own ? " current" : ""}` },
+			h("rect", { x: left, y: top, width: w, height, rx: 6 }), placedIcon(state ?? "queued", left + 8, top + 12),
+			h("text.name", { x: left + 30, y: top + 17 }, String(name ?? type).slice(0, 16)),
+			h("text", { x: left + 30, y: top + 31 }, number > 1 ? `× ${count(number)}${dead ? `, ${dead} dead` : ""}` : (state ?? "")));
+		return id && id !== current ? h("a", { key: `a${key}`, href: jobHref(id) }, shown) : shown;
+	};
+	const edges = drawn.edges.filter((each) => each.every((key) => at.has(key)));
+	return h("div.scroll.body", h("svg",
+		{ width, height: tall, viewBox: `-2 -2 ${width} ${tall}`, role: "group", "aria-label": `${nodes.length} jobs as a graph` },
+		edges.map(edge), nodes.map(box)));
 }
 
-export async function open({ rest, draw, allows }) {
+export async function open({ rest }) {
 	const id = rest[0];
 	let job = await get(`jobs/${id}`, { largest: MOST });
 	let details = null;
@@ -98,10 +116,10 @@ export async function open({ rest, draw, allows }) {
 		}
 	};
 	const signal = async () => {
-		const sent = await ask({ title: "Send a signal", fields: [["name", "Name", details?.waits?.signal], ["value", "Value, as JSON", "null"]], button: "Send" }, async (typed) => {
-			let { value } = typed;
+		const fields = [["name", "Name", details?.waits?.signal], ["value", "Value, as JSON", "null"]];
+		const sent = await ask({ title: "Send a signal", fields, button: "Send" }, async ({ name, value }) => {
 			try { value = parse(value); } catch { /* it is text */ }
-			const answer = await post(`jobs/${id}/signal`, { name: typed.name, value });
+			const answer = await post(`jobs/${id}/signal`, { name, value });
 			return answer.sent ? "Sent." : "The job had a signal of this name already.";
 		});
 		if (sent) read();
@@ -119,44 +137,59 @@ export async function open({ rest, draw, allows }) {
 	};
 	const rerun = async () => allows("operator") && rerunDialog(await whole(), read);
 
+	const button = (key, label, does, danger) => {
+		const tone = danger ? "danger" : ["retry", "replay"].includes(key) ? "primary" : "";
+		return h("button", { key, class: tone, ...only("operator", does) }, label);
+	};
 	const buttons = () => [
-		h("button", { key: "edit", ...only(allows, "operator", rerun) }, icon("pen"), "Edit, run again…"),
-		job.state === "waiting" && h("button", { key: "signal", ...only(allows, "operator", signal) }, "Send signal…"),
-		VERBS[job.state].map(([verb, label, danger]) => h("button", { key: verb, class: danger ? "danger" : verb === "resume" ? "" : "primary", ...only(allows, "operator", () => change(verb)) }, label)),
+		button("edit", [icon("pen"), "Edit, run again…"], rerun),
+		job.state === "waiting" && button("signal", "Send signal…", signal),
+		VERBS[job.state].map((verb) => button(verb, labelOf(verb), () => change(verb), destroys(verb))),
 	];
 
 	const lifePanel = () => {
 		const { total, parts, sums = {}, text } = story?.life ?? {};
+		const sum = ([kind, part]) => h("div", { key: kind }, h("div.quiet.small", LIFE[kind] ?? kind), h("strong", span(part / 1000)));
 		return parts && h("section.panel", h("div.body",
-			h("div.row", h("strong", `${span(total / 1000)}${job.finished_at ? "" : " so far"}`), h("span.quiet.small.push", `since ${moment(job.created_at)}`)),
+			h("div.row", h("strong", `${span(total / 1000)}${job.finished_at ? "" : " so far"}`),
+				h("span.quiet.small.push", `since ${moment(job.created_at)}`)),
 			life(parts, job.state, text ?? ""),
-			h("div.row.wrap.sums", Object.entries(sums).filter(([, part]) => part > 0).map(([kind, part]) => h("div", { key: kind }, h("div.quiet.small", LIFE[kind] ?? kind), h("strong", span(part / 1000)))))));
+			h("div.row.wrap.sums", Object.entries(sums).filter(([, part]) => part > 0).map(sum))));
 	};
 
 	const attempts = () => {
-		const entry = (key, at, shape, text, more) => [h("div.when", { key: `${key}-w` }, moment(at), h("br"), relative(at)), h("div", { key: `${key}-i` }, mark(shape, shape, "", false)), h("div", { key: `${key}-t` }, text, more)];
+		const entry = (key, at, shape, text, more) => [
+			h("div.when", { key: `${key}-w` }, moment(at), h("br"), relative(at)),
+			h("div", { key: `${key}-i` }, mark(shape, shape, "", false)),
+			h("div", { key: `${key}-t` }, text, more)];
 		const number = (attempt) => h("strong", `Attempt ${attempt} of ${job.max_attempts}`);
-		const made = (attempt) => {
-			const key = `${attempt.attempt}-${attempt.fence}`;
-			const [shape, word] = OUTCOMES[attempt.outcome] ?? ["queued", attempt.outcome];
-			const ran = attempt.finished_at && attempt.started_at ? ` after ${span(seconds(attempt.started_at, attempt.finished_at))}` : "";
-			return entry(key, attempt.started_at ?? attempt.finished_at, shape, [number(attempt.attempt), ` ${word}${ran}`, h("span.quiet", attempt.worker ? ` · fence ${attempt.fence}` : "")],
-				attempt.error?.type && traceback(attempt.error, frames.has(key), () => { frames.add(key); draw(); }));
+		const made = ({ attempt, fence, outcome, worker, started_at, finished_at, error }) => {
+			const key = `${attempt}-${fence}`;
+			const [shape, word = outcome] = OUTCOMES[outcome] ?? ["queued"];
+			const ran = finished_at && started_at ? ` after ${span(seconds(started_at, finished_at))}` : "";
+			const unfold = () => { frames.add(key); draw(); };
+			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · fence ${fence}` : "")],
+				error?.type && traceback(error, frames.has(key), unfold));
 		};
+		const running = () => [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`];
 		return panel("Attempts", "newest first", h("div.steps-line",
-			job.state === "running" && job.started_at && entry("now", job.started_at, "running", [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`]),
+			job.state === "running" && job.started_at && entry("now", job.started_at, "running", running()),
 			[...(job.attempts ?? [])].reverse().map(made),
-			entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && h("span.quiet", " with key ", h("code", job.key))])));
+			entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && quiet(" with key ", h("code", job.key))])));
 	};
 
 	const logs = () => {
-		const lines = (job.attempts ?? []).flatMap((attempt) => (attempt.log ?? []).map((line) => ({ attempt: attempt.attempt, ...(typeof line === "string" ? { message: line } : line) })));
+		const lines = (job.attempts ?? []).flatMap(({ attempt, log = [] }) =>
+			log.map((line) => ({ attempt, ...(typeof line === "string" ? { message: line } : line) })));
 		if (!lines.length) return null;
-		const text = lines.map((line) => `${line.at ?? ""} ${line.level ?? ""} ${line.message ?? ""}`).join("\n");
-		const scrolled = ({ target }) => { follows = target.scrollTop + target.clientHeight >= target.scrollHeight - 8; };
-		const made = (node) => new MutationObserver(() => { if (follows) node.scrollTop = node.scrollHeight; }).observe(node, { childList: true });
-		return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll: scrolled, made },
-			lines.map((line, n) => h("div", { key: n }, h("span.quiet", line.at ? moment(line.at) : `attempt ${line.attempt}`, " ", line.level ?? ""), " ", h("bdi", line.message ?? JSON.stringify(line))))), { side: copyButton(text, "Copy the log") });
+		const text = lines.map(({ at = "", level = "", message = "" }) => `${at} ${level} ${message}`).join("\n");
+		const onscroll = ({ target }) => { follows = target.scrollTop + target.clientHeight >= target.scrollHeight - 8; };
+		const down = (node) => () => { if (follows) node.scrollTop = node.scrollHeight; };
+		const made = (node) => new MutationObserver(down(node)).observe(node, { childList: true });
+		const line = ({ at, attempt, level, message, ...more }, n) => h("div", { key: n },
+			quiet(at ? moment(at) : `attempt ${attempt}`, " ", level), " ", bdi(message ?? JSON.stringify(more)));
+		return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll, made }, lines.map(line)),
+			{ side: copyButton(text, "Copy the log") });
 	};
 
 	const links = () => {
@@ -164,63 +197,87 @@ export async function open({ rest, draw, allows }) {
 		const drawn = story?.graph ?? story?.phases;
 		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
 		if (!found.length && !picture) return null;
-		const groups = (story?.groups ?? []).filter((group) => group.count > 1);
-		const line = (link) => [link.id, link.state ? state(link.state) : "—", h("a.name", { href: jobHref(link.id) }, h("bdi", link.name || link.type || link.id)), link.life ? life(link.life.parts, link.state, link.life.text ?? "") : h("span.quiet.small", link.id.slice(-12))];
-		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null, [picture, groups.length > 0 && h("p.body.second", groups.map((group) => `${group.name || group.type} × ${count(group.count)} ${group.state ?? ""}`).join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
+		const groups = (story?.groups ?? []).filter((group) => group.count > 1)
+			.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`);
+		const line = (link) => [link.id, link.state ? state(link.state) : "—", named(jobHref(link.id), link.name || link.type || link.id),
+			link.life ? life(link.life.parts, link.state, link.life.text ?? "") : small(link.id.slice(-12))];
+		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null,
+			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
 	};
 
-	const facts = () => {
+	const known = () => {
 		const other = (id) => h("a", { href: jobHref(id) }, id.slice(-12));
-		const known = {
-			Id: h("span.row", h("code.clip", job.id), copyButton(job.id, "Copy the id")),
-			Queue: [h("a", { href: jobsOf("queue", job.queue) }, h("bdi", job.queue)), job.pipeline && `, phase ${job.phase}`],
-			Tenant: h("bdi", job.tenant),
+		const trace = job.trace && h("code", job.trace);
+		return h("section.panel", facts({
+			Id: h("span.row", h("code.clip", id), copyButton(id, "Copy the id")),
+			Queue: [h("a", { href: jobsOf("queue", job.queue) }, bdi(job.queue)), job.pipeline && `, phase ${job.phase}`],
+			Tenant: bdi(job.tenant),
 			Priority: String(job.priority),
 			Limits: job.limits?.length > 0 && job.limits.map((key) => h("code", { key }, key, " ")),
 			Cost: job.cost_cents > 0 && cents(job.cost_cents),
-			Trace: job.trace && (job.trace_url ? h("a", { href: job.trace_url, rel: "noreferrer" }, h("code", job.trace)) : h("code", job.trace)),
+			Trace: trace && job.trace_url ? h("a", { href: job.trace_url, rel: "noreferrer" }, trace) : trace,
 			Parent: job.parent && other(job.parent),
 			"Copy of": job.copied_from && other(job.copied_from),
 			Created: `${relative(job.created_at)}, ${moment(job.created_at)}`,
-		};
-		return h("section.panel", h("dl.facts.body", Object.entries(known).filter(([, value]) => value).map(([name, value]) => [h("dt", { key: name }, name), h("dd", { key: `${name}=` }, value)])));
+		}));
 	};
 
 	const copies = () => {
-		const lines = { CLI: `windlass jobs show ${id}`, Python: `app.find("${id}")`, curl: `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${id}`)}` };
-		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${job.type} --input '${JSON.stringify(job.input).replaceAll("'", "'\\''")}'`;
-		return panel("Copy as", null, h("div.body", Object.entries(lines).map(([name, text]) => h("div.copyline", { key: name }, h("span", name), h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`)))));
+		const lines = {
+			CLI: `windlass jobs show ${id}`, Python: `app.find("${id}")`,
+			curl: `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${id}`)}`,
+		};
+		const input = () => JSON.stringify(job.input).replaceAll("'", "'\\''");
+		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${job.type} --input '${input()}'`;
+		const line = ([name, text]) => h("div.copyline", { key: name }, h("span", name),
+			h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`));
+		return panel("Copy as", null, h("div.body", Object.entries(lines).map(line)));
 	};
 
 	const value = (name, more) => {
 		const large = job.left_out?.[name];
 		const text = large ? "" : textOf(job[name]);
 		const save = async () => download(textOf((await whole())[name]), name);
-		const shown = large ? h("button", whole, `Show ${count(large)} characters`) : job[name] === null ? h("p.quiet", "None yet.") : json(job[name]);
-		return panel(name === "input" ? "Input" : "Output", more, h("div.body", shown), { side: [
+		const show = () => h("button", whole, `Show ${count(large)} characters`);
+		const shown = large ? show() : job[name] === null ? h("p.quiet", "None yet.") : json(job[name]);
+		return panel(capital(name), more, h("div.body", shown), { side: [
 			job.redacted?.length > 0 && !revealed && allows("admin") && h("button.plain.slim", reveal, "Reveal"),
 			(large || text.length > MOST) && h("button.plain.slim", save, "Download"), !large && copyButton(text, `Copy the ${name}`)] });
 	};
 
-	const audit = () => panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map((row) => h("p", { key: row.number }, h("span.quiet.small", moment(row.at)), ` ${inWords(row.action)}`, row.actor && [" by ", h("bdi", row.actor)], row.reason && [": ", h("bdi", row.reason)])) : h("p.quiet.small", "What operators do to it, and its end, is written here.")));
+	const audit = () => {
+		const line = ({ number, at, action, actor, reason }) =>
+			h("p", { key: number }, small(moment(at)), ` ${inWords(action)}`, actor && [" by ", bdi(actor)], reason && [": ", bdi(reason)]);
+		const none = h("p.quiet.small", "What operators do to it, and its end, is written here.");
+		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line) : none));
+	};
 
 	const progress = () => {
 		const { total, processed, failed } = job.progress ?? {};
-		return (total || processed) && h("div.row", h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`), total && progressBar(processed, total), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
+		return (total > 0 || processed > 0) && h("div.row",
+			h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`),
+			total > 0 && progressBar(processed, total), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
 	};
 
+	const head = () => h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", bdi(job.type)),
+		h("code.quiet", shortId(id)), h("span.row.wrap.push.actions", !gone && buttons()));
+	const told = () => h("p.story", { key: "story" }, bdi(story?.story ?? job.why?.text ?? ""),
+		job.state === "failed" && [" Retries ", h("strong", countdown(job.run_at)), "."]);
+	const lost = "It was discarded, or its history was deleted. What you see is what was known last.";
 	return {
 		title: job.type,
 		close: () => { stop(); leave(); },
-		keys: { r: () => change(verbOf(job.state, "retry", "replay", "resume")), c: () => change(verbOf(job.state, "cancel")), e: rerun, y: () => copy(id, "Id copied"), Y: () => copy(`windlass jobs show ${id}`, "Command copied"), u: () => go(href("jobs")) },
+		keys: {
+			r: () => change(verbOf(job.state, "retry", "replay", "resume")), c: () => change(verbOf(job.state, "cancel")), e: rerun,
+			y: () => copy(id, "Id copied"), Y: () => copy(`windlass jobs show ${id}`, "Command copied"), u: () => go(href("jobs")),
+		},
 		view: () => [
-			gone && h("div.notice", { key: "gone" }, icon("cancelled"), h("strong", "This job is gone."), h("span.second", "It was discarded, or its history was deleted. What you see is what was known last.")),
-			h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", h("bdi", job.type)), h("code.quiet", shortId(id)), h("span.row.wrap.push", !gone && buttons())),
-			h("p.story", { key: "story" }, h("bdi", story?.story ?? job.why?.text ?? PLAIN[job.state]), job.state === "failed" && [" Retries ", h("strong", countdown(job.run_at)), "."]),
-			progress(),
+			gone && notice("gone", icon("cancelled"), "This job is gone.", lost),
+			head(), told(), progress(),
 			h("div.with-side.job", { key: "body" },
 				h("div.stack", lifePanel(), links(), attempts(), logs()),
-				h("div.stack", value("input"), value("output", details?.steps?.length ? `steps remembered: ${details.steps.length}` : null), facts(), copies(), audit())),
+				h("div.stack", value("input"), value("output", details?.steps?.length ? `steps remembered: ${details.steps.length}` : null),
+					known(), copies(), audit())),
 		],
 	};
 }

@@ -1,17 +1,33 @@
 // Schedules in plain words: when they fire next, what became of the last ticks; run now, pause.
 
-import { ask, copy, countdown, empty, get, h, icon, jobHref, json, mark, moment, only, panel, post, REASON, reasonOf, relative, remember, repeat, say, shortId, span, table, tickLine } from "../core/kit.js";
+import {
+	allows, ask, bdi, byWhom, commandButton, countdown, draw, empty, get, h, icon, jobHref, json, mark, moment, notice, operate, panel,
+	post, quiet, REASON, reasonOf, relative, remember, repeat, say, shortId, span, table, tickLine, two,
+} from "../core/kit.js";
 
 const SAMPLE = 'app.schedule("nightly", report.call(), cron="0 3 * * *", tz="Europe/Berlin")';
-const OUTCOMES = { fired: ["succeeded", "check"], skipped: ["queued", "cancelled"], missed: ["dead", "alert"], "by hand": ["running", "play"] };
+const OUTCOMES = {
+	fired: ["succeeded", "check"], skipped: ["queued", "cancelled"], missed: ["dead", "alert"], "by hand": ["running", "play"],
+};
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const HEADS = ["Schedule", "When", "24 h ago, now, in 24 h", "Next", "~Last", "State", ""];
 
-export async function open({ params, draw, allows }) {
+const worse = (a, b) => (b.late ?? 0) - (a.late ?? 0) || ((a.next[0] ?? "9") < (b.next[0] ?? "9") ? -1 : 1);
+
+function stateMark({ paused, late, next }) {
+	if (paused) return mark("plain", "pause", "paused");
+	if (late) return mark("dead", "alert", `late ${span(late)}`);
+	return next.length ? mark("plain", "check", "on", false) : mark("plain", "cancelled", "over");
+}
+
+const jobLink = (id, text) => h("a", { href: jobHref(id) }, text);
+
+export async function open({ params }) {
 	let rows = [];
 	let opened = params.get("name");
 	let ticks = [];
 	const read = async () => {
-		rows = (await get("schedules", { ticks: true })).schedules.sort((a, b) => (b.late ?? 0) - (a.late ?? 0) || ((a.next[0] ?? "9") < (b.next[0] ?? "9") ? -1 : 1));
+		rows = (await get("schedules", { ticks: true })).schedules.sort(worse);
 		if (opened) ticks = (await get("schedules/ticks", { name: opened, count: 10 }).catch(() => ({ ticks: [] }))).ticks;
 		draw();
 	};
@@ -24,53 +40,58 @@ export async function open({ params, draw, allows }) {
 		remember({ name: opened });
 		read();
 	};
-	const change = async (path, row, more, said) => {
-		await post(`schedules/${path}`, { name: row.name, ...more });
+	const change = async (path, { name }, more) => {
+		const answer = await post(`schedules/${path}`, { name, ...more });
 		read();
-		return said;
+		return answer;
 	};
-	const pause = (row) => ask({ title: `Pause ${row.name}?`, text: ["No tick fires until it is resumed. A deploy does not resume it."], fields: [REASON], button: "Pause" }, (typed) => change("pause", row, reasonOf(typed), `${row.name} is paused.`));
-	const resume = async (row) => say(await change("resume", row, {}, `${row.name} goes on with its next tick.`));
-	const fire = (row) => ask({ title: `Run ${row.name} now?`, text: [`It enqueues ${row.type}. Its ticks do not change.`], button: "Run now" }, async () => {
-		const made = await post("schedules/fire", { name: row.name });
-		read();
-		return made.existing ? "Its job is there already." : "Enqueued.";
-	});
-	const edit = (row) => ask({ title: `Edit ${row.name}`, text: ["This overrides what the program declares, until it is reset."], fields: [["cron", "Cron expression", row.cron], ["queue", "Queue", row.queue]], button: "Save" }, (typed) =>
-		change("edit", row, Object.fromEntries(Object.entries(typed).filter(([name, value]) => value && value !== row[name])), "Saved."));
+	const pause = (row) => ask(
+		{ title: `Pause ${row.name}?`, text: ["No tick fires until it is resumed. A deploy does not resume it."], fields: [REASON], button: "Pause" },
+		(typed) => change("pause", row, reasonOf(typed)), `${row.name} is paused.`);
+	const resume = async (row) => {
+		await change("resume", row);
+		say(`${row.name} goes on with its next tick.`);
+	};
+	const fire = (row) => ask({ title: `Run ${row.name} now?`, text: [`It enqueues ${row.type}. Its ticks do not change.`], button: "Run now" },
+		async () => ((await change("fire", row)).existing ? "Its job is there already." : "Enqueued."));
+	const edit = (row) => ask({
+		title: `Edit ${row.name}`, text: ["This overrides what the program declares, until it is reset."], button: "Save",
+		fields: [["cron", "Cron expression", row.cron], ["queue", "Queue", row.queue]],
+	}, (typed) => change("edit", row, Object.fromEntries(Object.entries(typed).filter(([name, value]) => value && value !== row[name]))), "Saved.");
 
-	const stateMark = (row) => {
-		if (row.paused) return mark("plain", "pause", "paused");
-		if (row.late) return mark("dead", "alert", `late ${span(row.late)}`);
-		return row.next.length ? mark("plain", "check", "on", false) : mark("plain", "cancelled", "over");
-	};
-	const tickRow = (tick) => [tick.at + tick.noted_at, moment(tick.at), mark(...(OUTCOMES[tick.outcome] ?? ["queued", "queued"]), tick.outcome, false), tick.job ? h("a", { href: jobHref(tick.job) }, shortId(tick.job)) : h("span.quiet", tick.reason)];
-	const detail = (row) => h("tr", { key: `${row.name}-more` }, h("td.full", { colspan: 7 }, h("div.with-side",
-		h("div.stack", h("div", h("h2", `Next five, in ${ZONE}`), row.next.slice(0, 5).map((at) => h("p", { key: at }, moment(at), " ", h("span.quiet", countdown(at))))),
-			h("div", h("h2", "Last ticks"), ticks.length ? table(["", "", ""], ticks.map(tickRow)) : h("p.quiet", "None yet."))),
-		h("div.stack", h("div", h("h2", "Input"), json(row.input)),
-			row.edited.length > 0 && h("p", h("strong", `Edited by ${row.edited_by}: `), row.edited.join(", "), " ", allows("operator") && h("button.slim", () => change("reset", row), "Undo edits")),
-			allows("operator") && h("div", h("button.slim", () => edit(row), icon("pen"), "Edit…"))))));
+	const tickRow = (tick) => [tick.at + tick.noted_at, moment(tick.at),
+		mark(...(OUTCOMES[tick.outcome] ?? ["queued", "queued"]), tick.outcome, false),
+		tick.job ? jobLink(tick.job, shortId(tick.job)) : quiet(tick.reason)];
+	const part = (title, ...shown) => h("div", h("h2", title), shown);
+	const detail = (row) => h("tr", { key: `${row.name}-more` }, h("td.full", { colspan: HEADS.length }, h("div.with-side",
+		h("div.stack",
+			part(`Next five, in ${ZONE}`, row.next.slice(0, 5).map((at) => h("p", { key: at }, moment(at), " ", quiet(countdown(at))))),
+			part("Last ticks", ticks.length ? table(["", "", ""], ticks.map(tickRow)) : h("p.quiet", "None yet."))),
+		h("div.stack",
+			part("Input", json(row.input)),
+			row.edited.length > 0 && h("p", h("strong", `Edited by ${row.edited_by}: `), row.edited.join(", "), " ",
+				operate("Undo edits", () => change("reset", row))),
+			allows("operator") && h("div", operate([icon("pen"), "Edit…"], () => edit(row)))))));
 	const line = (row) => h("tr.hoverable", { key: row.name },
-		h("td", h("button.plain.slim.text", { "aria-expanded": String(opened === row.name), onclick: () => show(row) }, h("bdi.strong", row.name)), h("bdi.two", row.type)),
-		h("td", h("bdi", row.when), h("span.two", row.tz ?? "")),
+		h("td", h("button.plain.slim.text", { "aria-expanded": String(opened === row.name), onclick: () => show(row) }, h("bdi.strong", row.name)),
+			h("bdi.two", row.type)),
+		h("td", bdi(row.when), two(row.tz ?? "")),
 		h("td.full", tickLine(row.ticks, row.coming)),
-		h("td.nowrap", row.paused || !row.next.length ? "—" : [countdown(row.next[0]), h("span.two", moment(row.next[0]))]),
-		h("td.wide-only", row.last_at ? [row.last_job ? h("a", { href: jobHref(row.last_job) }, relative(row.last_at)) : relative(row.last_at), h("span.two", moment(row.last_at))] : "—"),
-		h("td", stateMark(row), row.paused && h("bdi.two", `${row.paused_by ?? ""}${row.reason ? `: “${row.reason}”` : ""}`)),
-		h("td.right", h("span.row.end", h("button.slim", only(allows, "operator", () => fire(row)), "Run now…"), h("button.slim", only(allows, "operator", () => (row.paused ? resume : pause)(row)), row.paused ? "Resume" : "Pause…"))));
+		h("td.nowrap", row.paused || !row.next.length ? "—" : [countdown(row.next[0]), two(moment(row.next[0]))]),
+		h("td.wide-only", row.last_at
+			? [row.last_job ? jobLink(row.last_job, relative(row.last_at)) : relative(row.last_at), two(moment(row.last_at))]
+			: "—"),
+		h("td", stateMark(row), row.paused && h("bdi.two", byWhom(row.paused_by, row.reason))),
+		h("td.right", h("span.row.end", operate("Run now…", () => fire(row)),
+			row.paused ? operate("Resume", () => resume(row)) : operate("Pause…", () => pause(row)))));
 
-	return {
-		title: "Schedules",
-		close: stop,
-		view: () => {
-			if (!rows.length) return panel(null, null, empty("clock", "No schedule is declared", [h("code", SAMPLE)], [h("button.primary", () => copy(SAMPLE, "Python copied"), "Copy Python")]));
-			const late = rows.filter((row) => row.late && !row.paused);
-			return [
-				late.length > 0 && h("div.notice", { key: "late" }, mark("dead", "alert", "", false), h("strong", `${late[0].name} is ${span(late[0].late)} late.`), late.length > 1 && h("span.second", `${late.length - 1} more are late, too.`)),
-				h("section.panel", table(["Schedule", "When", "24 h ago, now, in 24 h", "Next", "~Last", "State", ""], rows.flatMap((row) => [line(row), opened === row.name && detail(row)]), "cards schedules"),
-					h("footer.wide-only", "a bar fired, a diamond was skipped or missed, a ring is to come")),
-			];
-		},
-	};
+	const none = () => panel(null, null, empty("clock", "No schedule is declared", [h("code", SAMPLE)],
+		[commandButton(SAMPLE, "Copy Python", { class: "primary" })]));
+	const lateNotice = ([first, ...others]) => first && notice("late", mark("dead", "alert", "", false),
+		`${first.name} is ${span(first.late)} late.`, others.length > 0 && `${others.length} more are late, too.`);
+	const list = () => [
+		lateNotice(rows.filter((row) => row.late && !row.paused)),
+		h("section.panel", table(HEADS, rows.flatMap((row) => [line(row), opened === row.name && detail(row)]), "cards schedules"),
+			h("footer.wide-only", "a bar fired, a diamond was skipped or missed, a ring is to come"))];
+	return { title: "Schedules", close: stop, view: () => (rows.length ? list() : none()) };
 }

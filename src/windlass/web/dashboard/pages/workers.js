@@ -1,29 +1,35 @@
 // Workers: who is alive, what they run, and their processors.
 
-import { bar, copy, count, empty, h, mark, moment, panel, relative } from "../core/kit.js";
-import { processorTable, rowsOf } from "./queues.js";
+import { bar, bdi, commandButton, count, empty, facts, h, mark, moment, panel, relative, rowsOf } from "../core/kit.js";
+import { processorTable } from "./queues.js";
 
-const MARKS = { dead: ["dead", "dead"], silent: ["failed", "alert"], busy: ["running", "running"], idle: ["queued", "queued"], stopping: ["plain", "drain"] }; // the worst first
+const MARKS = {
+	dead: ["dead", "dead"], silent: ["failed", "alert"], busy: ["running", "running"], idle: ["queued", "queued"],
+	stopping: ["plain", "drain"],
+};
 const ORDER = Object.keys(MARKS);
+const worse = (a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.name < b.name ? -1 : 1);
 
-function workerPanel(row) {
-	const facts = {
-		Slots: h("span.row", bar(row.running, row.concurrency), `${count(row.running)} of ${count(row.concurrency)}`),
-		Queues: h("bdi", row.queues?.join(", ") ?? "all"),
-		Types: h("bdi", row.types.join(", ") || "none"),
-		"Alive until": `${moment(row.alive_until)}, ${relative(row.alive_until)}`,
-		Id: h("code", row.id),
-	};
-	return panel(h("bdi", row.name), `started ${relative(row.started_at)}${row.version ? `, version ${row.version}` : ""}`, [
-		h("dl.facts.body", Object.entries(facts).map(([name, value]) => [h("dt", name), h("dd", value)])),
-		processorTable((row.processors ?? []).filter((each) => each.state !== "idle").slice(0, 50)),
-	], { side: mark(...(MARKS[row.state] ?? ["plain", "queued"]), row.state), key: row.id });
+function workerPanel({ id, name, state, started_at, alive_until, version, running, concurrency, queues, types, processors = [] }) {
+	const busy = state === "dead" ? [] : processors.filter((each) => each.state !== "idle"); // the jobs of a dead one run elsewhere
+	return panel(bdi(name), `started ${relative(started_at)}${version ? `, version ${version}` : ""}`, [
+		facts({
+			Slots: h("span.row", bar(running, concurrency), `${count(running)} of ${count(concurrency)}`),
+			Queues: bdi(queues?.join(", ") ?? "all"),
+			Types: bdi(types.join(", ") || "none"),
+			[state === "dead" ? "Silent since" : "Alive until"]: `${moment(alive_until)}, ${relative(alive_until)}`,
+			Id: h("code", id),
+		}),
+		processorTable(busy.slice(0, 50)),
+	], { side: mark(...(MARKS[state] ?? ["plain", "queued"]), state), key: id });
 }
 
-export async function open({ shared }) {
+export async function open() {
+	const none = () => panel(null, null, empty("chip", "No worker has been started", ["Jobs wait until one is."],
+		[commandButton("windlass worker app.py", "Copy start command", { class: "primary" })]));
 	const view = () => {
-		const rows = rowsOf(shared.overview, "worker:").sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.name < b.name ? -1 : 1));
-		return rows.length ? rows.map(workerPanel) : panel(null, null, empty("chip", "No worker has been started", ["Jobs wait until one is."], [h("button.primary", () => copy("windlass worker app.py", "Command copied"), "Copy start command")]));
+		const rows = rowsOf("worker:").sort(worse);
+		return rows.length ? h("div.tiles", rows.map(workerPanel)) : none();
 	};
 	return { title: "Workers", view };
 }
