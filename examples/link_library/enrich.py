@@ -1,0 +1,91 @@
+"""What a link leads to: title, description, icon, language and type. It asks robots.txt first."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+from httpx2 import URL
+from protego import Protego
+from selectolax.lexbor import LexborHTMLParser
+
+from windlass.fetch import Fetcher, Page
+
+AGENT = "link_library"
+LARGEST = 500_000  # bytes of a page: enough for its head
+KEPT = 3_600.0  # seconds for which a process remembers a robots.txt
+ALLOW = os.environ.get("LIBRARY_ALLOW", "").split()
+ANSWER = os.environ.get("LIBRARY_ANSWER", "")  # in a demo every name has this address
+
+robots: dict[str, tuple[float, Protego]] = {}
+
+
+class Blocked(Exception):
+    """The site does not want to be read by a program."""
+
+
+class Unreachable(Exception):
+    """The site answered with an error."""
+
+
+class Found(NamedTuple):
+    """In the order of the columns of `links`."""
+
+    title: str
+    description: str
+    icon: str
+    language: str
+    type: str
+
+
+async def look_up(link: str) -> Found:
+    """Fetch a page politely and read its head."""
+    fetcher = Fetcher(allow=ALLOW, agent=AGENT, largest=LARGEST, resolve=_answer if ANSWER else None)
+    async with fetcher:
+        rules = await _rules(fetcher, URL(link))
+        if not rules.can_fetch(link, AGENT):
+            raise Blocked("robots.txt forbids it")
+        page = await fetcher.get(link, cut=True)
+    if page.status == 403 or (page.status in (401, 429, 503) and b"captcha" in page.body.lower()):
+        raise Blocked(f"the site answered {page.status}")
+    if page.status >= 400:
+        raise Unreachable(f"{page.url} answered {page.status}")
+    return _read(page)
+
+
+async def _rules(fetcher: Fetcher, link: URL) -> Protego:
+    place = str(link.copy_with(raw_path=b"/robots.txt", fragment=None))
+    known = robots.get(place)
+    if known is not None and time.monotonic() - known[0] < KEPT:
+        return known[1]
+    page = await fetcher.get(place, cut=True)
+    if page.status >= 500:  # by the standard (RFC 9309) nothing may be read then
+        raise Unreachable(f"{place} answered {page.status}")
+    rules = Protego.parse(page.text() if page.status == 200 else "")
+    robots[place] = (time.monotonic(), rules)
+    return rules
+
+
+def _read(page: Page) -> Found:
+    if "html" not in page.media_type:
+        return Found("", "", "", "", page.media_type)
+    tree = LexborHTMLParser(page.body)
+
+    def of(selector: str, attribute: str) -> str:
+        node = tree.css_first(selector)
+        return ((node.attributes.get(attribute) or "") if node else "").strip()[:1_000]
+
+    title = tree.css_first("title")
+    icon = of('link[rel~="icon" i]', "href") or "/favicon.ico"
+    return Found(
+        title=" ".join(title.text().split())[:500] if title else "",
+        description=of('meta[name="description" i]', "content"),
+        icon=str(URL(page.url).join(icon))[:1_000] if not icon.startswith("data:") else "",
+        language=of("html", "lang")[:35],
+        type=of('meta[property="og:type"]', "content") or page.media_type,
+    )
+
+
+async def _answer(host: str, port: int) -> list[str]:
+    return [ANSWER]

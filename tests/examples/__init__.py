@@ -1,0 +1,1 @@
+"""The applications in examples/, run end to end against local servers."""

@@ -1,0 +1,256 @@
+"""examples/link_library on both stores: its API, workers that are killed, and servers that count their guests."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from .conftest import EXAMPLES
+
+sys.path.append(str(EXAMPLES / "link_library"))
+
+SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
+LINKS, DOMAINS = (20_000, 3_000) if SCALE > 1 else (120, 12)
+PATIENCE = 1_800.0 if SCALE > 1 else 240.0  # seconds until a story gives up
+ANN, BOB = ({"Authorization": f"Bearer {user}-demo"} for user in ("ann", "bob"))
+
+pytestmark = [pytest.mark.usefixtures("on_path"), pytest.mark.long]
+
+
+class Web:
+    """Every site of the story: counts its guests by domain, and answers by path."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()  # addresses
+        self.most = 0  # requests of one domain at a time
+        self._inside: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                with web.inside(self.headers["Host"], self.path):
+                    time.sleep(0.01)  # long enough for guests to meet
+                # The guest is counted out before its answer: the next one may come as soon as the answer is there.
+                with suppress(ConnectionError):
+                    web.answer(self)
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @contextmanager
+    def inside(self, host: str, path: str) -> Iterator[None]:
+        domain = ".".join(host.partition(":")[0].split(".")[-2:])
+        with self._lock:
+            self.asked[f"http://{host}{path}"] += 1
+            self._inside[domain] += 1
+            self.most = max(self.most, self._inside[domain])
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside[domain] -= 1
+
+    def answer(self, to: BaseHTTPRequestHandler) -> None:
+        host = to.headers["Host"]
+        status = 403 if host.startswith("grim.") else 404 if to.path == "/robots.txt" else 200
+        body = b'<html lang="en"><title>Page</title><meta name="description" content="About"><p>text</p></html>'
+        if host.startswith("shy.") and to.path == "/robots.txt":
+            status, body = 200, b"User-agent: *\nDisallow: /\n"
+        to.send_response(status)
+        to.send_header("Content-Type", "text/html")
+        to.send_header("Content-Length", str(len(body)))
+        to.end_headers()
+        to.wfile.write(body)
+
+    def url(self, host: str, path: str = "/") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Library:
+    """The API in this process, and workers in others."""
+
+    def __init__(self, http: TestClient, app: Any, folder: Path) -> None:
+        self.http, self.app = http, app
+        self._log = (folder / "workers.log").open("wb")
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "windlass", "worker", "library.py"]
+        worker = subprocess.Popen(command, cwd=EXAMPLES / "link_library", stdout=self._log, stderr=self._log)
+        self._workers.append(worker)
+        return worker
+
+    def upload(self, file: bytes | str, who: dict[str, str] = ANN) -> str:
+        answer = self.http.post("/imports", content=file, headers=who)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def ended(self, id: str, who: dict[str, str] = ANN) -> dict[str, Any]:
+        def read() -> dict[str, Any] | None:
+            found = self.http.get(f"/imports/{id}", headers=who).json()
+            return found if found["status"] in ("succeeded", "dead", "canceled") else None
+
+        return dict(until(read))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
+        self._log.close()
+
+
+def until(read: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (value := read()):
+        assert time.monotonic() < end, "the story waited too long"
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    yield web
+    web.close()
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Iterator[Library]:
+    given = {"LIBRARY_ALLOW": "127.0.0.1", "LIBRARY_ANSWER": "127.0.0.1", "WINDLASS_URL": url, "WINDLASS_LEASE": "3s"}
+    for name, value in (given | {"WINDLASS_SWEEP": "1s", "WINDLASS_POLL": "200ms"}).items():
+        monkeypatch.setenv(name, value)
+    module = importlib.import_module("library")
+    with TestClient(module.api) as http:
+        library = Library(http, module.app, tmp_path)
+        yield library
+        library.close()
+
+
+def export(folders: dict[str, list[str]]) -> str:
+    """A file as Chrome writes it."""
+    lines = ["<!DOCTYPE NETSCAPE-Bookmark-file-1>", "<TITLE>Bookmarks</TITLE>", "<DL><p>"]
+    for folder, addresses in folders.items():
+        lines += [f"<DT><H3>{folder}</H3>", "<DL><p>"]
+        lines += [f'<DT><A HREF="{address}" ADD_DATE="1">Title</A>' for address in addresses]
+        lines += ["</DL><p>"]
+    return "\n".join([*lines, "</DL><p>"])
+
+
+def test_each_link_is_enriched_once_and_no_domain_has_more_than_two_guests(library: Library, web: Web) -> None:
+    """Given two users with the same links in two folders, when workers are killed, each link has one job."""
+    addresses = [web.url(f"www.d{n % DOMAINS}.example", f"/{n}") for n in range(LINKS)]
+    spelled = [address.replace("www.d", "WWW.D") + "?utm_source=mail#top" for address in addresses]
+    first, second = library.start_worker(), library.start_worker()
+    ids = [(library.upload(export({"a": addresses, "b": spelled}), who), who) for who in (ANN, BOB)]
+
+    until(lambda: len(web.asked) > LINKS // 4)
+    first.send_signal(signal.SIGKILL)
+    library.start_worker()
+    until(lambda: len(web.asked) > LINKS // 2)
+    second.send_signal(signal.SIGKILL)
+    reports = [library.ended(id, who) for id, who in ids]
+    until(lambda: library.app.counts()["succeeded"] >= min(LINKS + 2, 10_001))
+    until(lambda: not library.app.jobs("-state:succeeded", count=1))
+    wanted, found, below = set(addresses), Counter[str](), ""
+    while page := library.http.get("/links", params={"below": below, "count": 1_000}, headers=BOB).json():
+        found.update(row["url"] for row in page if (row["title"], row["description"]) == ("Page", "About"))
+        below = page[-1]["url"]
+
+    assert [(each["status"], each["total_items"], each["failed_items"]) for each in reports] == [
+        ("succeeded", 2 * LINKS, 0)
+    ] * 2
+    assert set(found) == wanted
+    assert web.most <= 2
+    assert wanted <= set(web.asked)
+    again = sum(count - 1 for address, count in web.asked.items() if address in wanted)
+    assert again <= 20, "only what a killed worker had begun is asked for again"
+
+
+def test_refusals_are_dead_for_ever_and_make_candidates(library: Library, web: Web) -> None:
+    refused = [web.url("grim.example"), web.url("shy.example", "/private")]
+    bad = ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "", "http://"]
+    library.start_worker()
+    report = library.ended(library.upload(export({"a": [*refused, *bad]})))
+    until(lambda: library.app.counts()["dead"] == 2)
+    library.ended(library.upload(export({"mine": refused}), BOB), BOB)
+    broken = library.ended(library.upload(b""))
+
+    assert (report["total_items"], report["processed_items"], report["failed_items"]) == (7, 2, 5)
+    assert (broken["status"], "no export of bookmarks" in broken["last_error"]) == ("dead", True)
+    listed = library.http.get("/block-candidates", headers=BOB).json()
+    assert {(row["domain"], row["reason"], row["links"]) for row in listed} == {
+        ("grim.example", "the site answered 403", 1),
+        ("shy.example", "robots.txt forbids it", 1),
+    }
+    assert web.asked[refused[1]] == 0
+    assert web.asked[refused[0]] == 1
+
+
+def test_an_import_is_its_owners_and_can_be_cancelled_in_the_middle(library: Library, web: Web) -> None:
+    many = [f"http://d{n}.example:1/{n}" for n in range(20_000)]
+    id = library.upload(export({"a": many}))
+    routes = [("GET", f"/imports/{id}"), ("POST", f"/imports/{id}/cancel")]
+    strangers = [library.http.request(method, path, headers=BOB).status_code for method, path in routes]
+    unknown = [library.http.request(method, path).status_code for method, path in routes]
+    library.app.pause(queue="enrichment", reason="not part of this story")
+    library.start_worker()
+    until(lambda: library.http.get(f"/imports/{id}", headers=ANN).json()["processed_items"])
+    cancelled = library.http.post(f"/imports/{id}/cancel", headers=ANN)
+    report = library.ended(id)
+
+    assert (strangers, unknown, cancelled.status_code) == ([404, 404], [401, 401], 200)
+    assert (report["status"], 0 < report["processed_items"] < len(many)) == ("canceled", True)
+    assert library.http.post(f"/imports/{id}/cancel", headers=ANN).status_code == 409
+
+
+def test_bookmark_files_of_all_kinds_are_read() -> None:
+    read = importlib.import_module("bookmarks")
+    deep = "<DL><p><DT><H3>x</H3>" * 1_000 + '<DL><DT><A HREF="http://a.org">Ä</A>' + "</DL><p>" * 1_001
+    plain = export({"Ordner ü": ["HTTP://Example.ORG:80/a?utm_source=x&b=1#c", "http://xn--bcher-kva.example"]})
+
+    (found,) = read.read_bookmarks(deep.encode())
+    assert (found.link, found.title, found.folder.count("x")) == ("http://a.org/", "Ä", 99)
+    for file in (plain.encode(), b"\xef\xbb\xbf" + plain.encode(), plain.encode("utf-16"), plain.encode("latin-1")):
+        assert [(each.folder, each.link) for each in read.read_bookmarks(file)] == [
+            ("Ordner ü", "http://example.org/a?b=1"),
+            ("Ordner ü", "http://xn--bcher-kva.example/"),
+        ]
+    many = 100_000 if SCALE > 1 else 2_000
+    assert len(list(read.read_bookmarks(export({"a": ["http://a.org/"] * many}).encode()))) == many
+    for empty in (b"", b"\xef\xbb\xbf", b"%PDF-1.4 \x00\xff"):
+        with pytest.raises(read.NoBookmarks):
+            list(read.read_bookmarks(empty))
+    spellings = [
+        "http://bücher.example",
+        "http://BÜCHER.example:80/#x",
+        "http://xn--bcher-kva.example/?gclid=1",
+        "http://u:p@bücher.example/",
+    ]
+    assert {read.canonical(each) for each in spellings} == {"http://xn--bcher-kva.example/"}
+    domains = ["http://a.b.example.co.uk/", "http://127.0.0.1:8000/", "http://x.github.io/", "http://localhost/"]
+    assert [read.domain_of(each) for each in domains] == ["example.co.uk", "127.0.0.1", "x.github.io", "localhost"]
