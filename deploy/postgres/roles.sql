@@ -1,0 +1,53 @@
+-- Roles with the least that each part needs. The owner of the schema (the user of `windlass migrate`) runs this file after the
+-- first migration; it may run again at any time. Later tables are covered by the default privileges at the end.
+--
+--   windlass_enqueue   enqueues jobs, also with keys, limits and a delay. It reads no job's input, changes no job, and has
+--                      no graphs or batches, which write joins
+--   windlass_worker    runs jobs: everything that `windlass worker` and `windlass relay` do. No API tokens, no DDL
+--   windlass_read      lists, `windlass status`, `windlass health`, `windlass top`, `windlass doctor`. No API tokens
+--   windlass_admin     operators and `windlass web`: all rows, API tokens among them. DDL (`migrate`, `broker setup`, `broker off`)
+--                      belongs to the owner alone
+--
+-- They cannot log in. Give each program a user of its own:
+--   CREATE ROLE shop_api LOGIN PASSWORD '…' IN ROLE windlass_enqueue;
+
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY['windlass_enqueue', 'windlass_worker', 'windlass_read', 'windlass_admin'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+        END IF;
+    END LOOP;
+END
+$$;
+
+REVOKE ALL ON SCHEMA windlass FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA windlass FROM PUBLIC;
+GRANT USAGE ON SCHEMA windlass TO windlass_enqueue, windlass_worker, windlass_read, windlass_admin;
+
+-- A producer. INSERT by column: it can write no lease, no output and no error. Keys are compared with the states of their jobs.
+GRANT SELECT ON windlass.migrations, windlass.installation, windlass.types TO windlass_enqueue;
+GRANT INSERT (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase, phase_rank, trace,
+              copied_from, follow_ups, followed, status, key_scope, limits), SELECT (id, status)
+   ON windlass.jobs TO windlass_enqueue;
+GRANT SELECT, INSERT, UPDATE ON windlass.keys TO windlass_enqueue;
+GRANT SELECT (id, idle, dead, alive_until, queues, types) ON windlass.workers TO windlass_enqueue;
+
+-- A worker, and an admin
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA windlass TO windlass_worker, windlass_admin;
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA windlass TO windlass_worker, windlass_admin;
+GRANT EXECUTE ON FUNCTION windlass.add_partition(text, date), windlass.drop_partition(text, date)
+   TO windlass_worker, windlass_admin;
+REVOKE ALL ON windlass.tokens FROM windlass_worker;
+REVOKE INSERT, UPDATE, DELETE ON windlass.migrations FROM windlass_worker, windlass_admin;
+
+-- A reader
+GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO windlass_read;
+REVOKE ALL ON windlass.tokens FROM windlass_read;
+
+-- What later migrations create. A table with secrets in it gets its REVOKE in its own migration.
+ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO windlass_worker, windlass_admin;
+ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT SELECT ON TABLES TO windlass_read;
+ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT USAGE, SELECT ON SEQUENCES TO windlass_worker, windlass_admin;
