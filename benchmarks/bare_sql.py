@@ -35,7 +35,7 @@ async def enqueue(connection: Any, jobs: int) -> float:
 async def drain(connection: Any) -> None:
     """Claim and finish until no job is left, with a floor, as a worker does."""
     worker, floor, end = uuid4(), BEGINNING, time.monotonic() + LIMIT
-    row = (worker, "bare", LIMIT, BATCH, None, ["noop"], False, None, "")  # the last two: versions
+    row = (worker, "bare", LIMIT, BATCH, None, ["noop"], False, None, "", None)  # the last three: versions
     await connection.execute(query("postgres", "register"), *row)
     while claimed := await connection.fetch(
         ordered_query("postgres", "claim", "run_at"), *_claim_parameters(worker, floor)

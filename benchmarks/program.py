@@ -6,6 +6,7 @@ jobs in one claim.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from run_counter import counter
@@ -20,6 +21,22 @@ async def noop(number: int) -> None:
 
 
 @app.job
+async def wait(number: int) -> None:
+    """A millisecond of waiting, as for a cache near by."""
+    await asyncio.sleep(0.001)
+    counter.count()
+
+
+@app.job
+async def compute(number: int) -> None:
+    """Three milliseconds of the worker's own CPU, as for a document that is parsed."""
+    ends = time.thread_time() + 0.003
+    while time.thread_time() < ends:
+        pass
+    counter.count()
+
+
+@app.job
 async def stamp(number: int) -> float:
     return time.time()
 
@@ -30,4 +47,6 @@ class Sender:
     def __init__(self, url: str) -> None:
         self.app = Windlass(url)
         self.noop = self.app.job(noop._definition.fn)
+        self.wait = self.app.job(wait._definition.fn)
+        self.compute = self.app.job(compute._definition.fn)
         self.stamp = self.app.job(stamp._definition.fn)

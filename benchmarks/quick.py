@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import bare_sql
 import engine_run
+import observed
 import pickup
 import snapshot
 from database import URL, environment_facts, finished_batches, fresh_database, now, open_connection, rate, vacuum
@@ -85,12 +86,22 @@ async def sqlite(jobs: int) -> Figures:
     return await engine_run.drain_sqlite(max(jobs // SQLITE_SHARE, bare_sql.BATCH))
 
 
+async def watched(jobs: int) -> Figures:
+    figures: Figures = {}
+    for kind, share in observed.KINDS.items():
+        measured = await observed.measure(max(jobs // share, bare_sql.BATCH), kind)
+        figures |= {f"{kind}: {name}": figure for name, figure in measured.items()}
+    return figures
+
+
 PARTS: dict[str, Callable[[int], Awaitable[Figures]]] = {
     "throughput": throughput,
     "pickup": idle_pickup,
     "snapshot": held_snapshot,
     "sqlite": sqlite,
+    "observed": watched,
 }
+ONLY_ASKED = {"observed": 900.0}  # parts that run only when they are named, with their limit in seconds
 
 
 def summary(values: list[float]) -> dict[str, float]:
@@ -101,11 +112,12 @@ async def measure(parts: list[str], jobs: int) -> Figures:
     report: Figures = {"facts": await environment_facts(), "jobs": jobs}
     print("  ".join(f"{name} {value}" for name, value in report["facts"].items()))
     for part in parts:
+        limit = ONLY_ASKED.get(part, PART_LIMIT)
         try:
-            async with asyncio.timeout(PART_LIMIT):
+            async with asyncio.timeout(limit):
                 report[part] = await PARTS[part](jobs)
         except TimeoutError as error:
-            report[part] = {"left out": str(error) or f"it took longer than {PART_LIMIT:.0f} s"}
+            report[part] = {"left out": str(error) or f"it took longer than {limit:.0f} s"}
         show(part, report[part])
     return report
 
@@ -117,7 +129,7 @@ def show(part: str, figures: Figures) -> None:
             columns = "".join(f"{key:>10} {figure:>10,.1f}" for key, figure in value.items())
         else:
             columns = f"{value:>21,.2f}" if isinstance(value, float) else str(value)
-        print(f"  {name:<22}{columns}", flush=True)
+        print(f"  {name:<34}{columns}", flush=True)
 
 
 def main() -> None:
@@ -130,7 +142,7 @@ def main() -> None:
         parser.error(f"--jobs must be at least {bare_sql.BATCH * 10:,}: a rate needs more than a few batches")
     if URL not in os.environ:
         sys.exit(f"{URL} is not set: these figures need a PostgreSQL; run: make bench-quick")
-    report = asyncio.run(measure(arguments.only or list(PARTS), arguments.jobs))
+    report = asyncio.run(measure(arguments.only or [part for part in PARTS if part not in ONLY_ASKED], arguments.jobs))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 

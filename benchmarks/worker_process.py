@@ -13,12 +13,13 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from run_counter import counter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from windlass import Windlass
 
@@ -41,6 +42,11 @@ class WorkerProcess:
         if line.decode().strip() != message:
             raise RuntimeError(f"the worker's process printed {line!r} instead of {message!r}; its errors are above")
 
+    def cpu(self) -> float:
+        """Seconds of CPU that the process has used."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user mode and in the kernel
+
     async def stop(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -54,7 +60,13 @@ class WorkerProcess:
 
 @asynccontextmanager
 async def run_worker(
-    url: str, *, expected: int = 0, program: str = "program", processors: int = PROCESSORS, queue: str | None = None
+    url: str,
+    *,
+    expected: int = 0,
+    program: str = "program",
+    processors: int = PROCESSORS,
+    queue: str | None = None,
+    environment: Mapping[str, str] = {},
 ) -> AsyncIterator[WorkerProcess]:
     """Run a worker on `url` in another process during the block: on one queue, or on all of them.
 
@@ -62,7 +74,7 @@ async def run_worker(
     """
     command = [sys.executable, __file__, str(expected), program, str(processors), *([] if queue is None else [queue])]
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, env=os.environ | {"WINDLASS_URL": url}
+        *command, stdin=PIPE, stdout=PIPE, env={**os.environ, "WINDLASS_URL": url, **environment}
     )
     worker = WorkerProcess(process)
     try:
@@ -73,12 +85,17 @@ async def run_worker(
 
 
 async def main(expected: int, program: str, processors: int, queues: list[str]) -> None:
+    import observed
+
     app: Windlass = import_module(program).app
     counter.expect(expected, lambda: print("done", flush=True))
     ended = asyncio.Event()
     # No process writes to standard input: readable means closed, also when the measuring process was killed.
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    async with app.worker(concurrency=processors, queues=queues or None):
+    observed.watch(app)
+    worker = app.worker(concurrency=processors, queues=queues or None)
+    observed.log_like_a_worker(worker)
+    async with worker:
         print("ready", flush=True)
         await ended.wait()
 
