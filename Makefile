@@ -9,6 +9,8 @@ SCALE ?= 7.5
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+# A test that hangs ends its process after ten minutes: it fails, and the others go on. The longest takes one.
+HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
 
 # Without bytecode, every process that a test starts would compile the package again: a quarter of the run time.
@@ -35,7 +37,7 @@ types: install ## Check the types with mypy.
 	$(BIN)/mypy
 
 test: install lint types ## Lint, check types and run all tests; PYTEST_ARGS goes to pytest.
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) $(HANGS) $(PYTEST_ARGS)
 
 test-fast: install ## Run the tests that need no server and do not wait, in under a minute; for use while writing code.
 	WINDLASS_TEST_NO_SERVERS=1 $(PYTEST) -m 'not slow and not postgres and not rabbitmq and not redis' $(PYTEST_ARGS)

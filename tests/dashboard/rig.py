@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.async_api import Error as PlaywrightError
 
 from web.rig import PATIENCE, Served
 from web.rig import declare as declare_web
@@ -134,8 +135,12 @@ async def visit(page: Page, path: str) -> None:
 
 async def settled(page: Page) -> None:
     """The view is open, and nothing is on its way."""
-    await page.locator("#app[aria-busy=false]").wait_for()
-    await expect(page.locator(".skeleton")).to_have_count(0)
+    try:
+        await page.locator("#app[aria-busy=false]").wait_for()
+        await expect(page.locator(".skeleton")).to_have_count(0)
+    except (AssertionError, PlaywrightError) as error:
+        shown = await page.locator("body").inner_text()
+        raise AssertionError(f"{page.url} has not settled; it shows:\n{shown[:2000]}") from error
 
 
 @contextmanager

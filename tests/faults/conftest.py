@@ -16,6 +16,12 @@ from windlass.testing.databases import write_migrated_file
 
 from .rig import SEED, FaultLab
 
+# Sessions that hold locks, or are about to: a worker that is frozen inside a transaction keeps its locks.
+BUSY = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND backend_type = 'client backend' AND state <> 'idle'"
+)
+
 EFFECTS = "CREATE TABLE effects (job text NOT NULL, fence bigint NOT NULL)"
 
 
@@ -51,7 +57,7 @@ def sqlite_lab(tmp_path: Path) -> Iterator[FaultLab]:
             return True
 
     run(EFFECTS)
-    with working(url, tmp_path, run, free) as lab:
+    with working(url, tmp_path, run, free=free) as lab:
         yield lab
 
 
@@ -59,7 +65,7 @@ def sqlite_lab(tmp_path: Path) -> Iterator[FaultLab]:
 def postgres_lab(tmp_path: Path) -> Iterator[FaultLab]:
     with (
         postgres_database(given=EFFECTS) as database,
-        working(database.url, tmp_path, postgres_runner(database.url)) as lab,
+        working(database.url, tmp_path, postgres_runner(database.url), busy=BUSY) as lab,
     ):
         yield lab
 
@@ -74,11 +80,9 @@ def postgres_runner(url: str) -> Callable[[str], list[Any]]:
 
 
 @contextmanager
-def working(
-    url: str, directory: Path, run: Callable[[str], list[Any]], free: Callable[[], bool] = lambda: True
-) -> Iterator[FaultLab]:
+def working(url: str, directory: Path, run: Callable[[str], list[Any]], **options: Any) -> Iterator[FaultLab]:
     """A lab whose processes are gone when the block ends, however it ends."""
-    lab = FaultLab(url, directory, run, free=free)
+    lab = FaultLab(url, directory, run, **options)
     try:
         yield lab
     finally:

@@ -66,10 +66,17 @@ class FaultLab:
     """One database and the processes that work on it."""
 
     def __init__(
-        self, url: str, directory: Path, run: Callable[[str], list[Any]], *, free: Callable[[], bool] = lambda: True
+        self,
+        url: str,
+        directory: Path,
+        run: Callable[[str], list[Any]],
+        *,
+        free: Callable[[], bool] = lambda: True,
+        busy: str = "",
     ) -> None:
         self.url = url
         self.free = free  # whether another process could write now
+        self._busy = busy  # finds the sessions that are inside a statement or a transaction
         self.sql = run  # `{}` stands before a table's name
         self.random = random.Random(SEED)
         self.gate = directory / "gate"
@@ -154,16 +161,16 @@ class FaultLab:
         return self.until(lambda: self.final() >= wanted, f"{wanted} jobs are final", within=within)
 
     def freeze(self, process: Process) -> None:
-        """Stop it, but not while it writes: a process that is frozen inside a SQLite file blocks every other one."""
+        """Stop it, but not while it writes: it would keep the SQLite file or its locks."""
 
         def stands() -> bool:
             process.freeze()
-            if self.free():
+            if self.free() and not (self._busy and self.sql(self._busy)):
                 return True
             process.thaw()
             return False
 
-        self.until(stands, f"worker {process.pid} is frozen outside the file")
+        self.until(stands, f"worker {process.pid} is frozen while the store is free")
 
     def until_frozen(self, process: Process) -> None:
         """Until it stands still by itself (see `program.freeze`), with the store free for others."""

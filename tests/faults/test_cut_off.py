@@ -31,6 +31,7 @@ def away(lab: FaultLab) -> Iterator[None]:
             yield
     else:
         with psycopg.connect(lab.url) as connection:
+            connection.execute("SET lock_timeout = '60s'")
             connection.execute("LOCK TABLE windlass.workers, windlass.jobs IN ACCESS EXCLUSIVE MODE")
             yield
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -150,8 +150,20 @@ async def world(request: pytest.FixtureRequest, populated: str) -> AsyncIterator
 @pytest.fixture
 def own(databases: Callable[[int, bool], str]) -> Iterator[str]:
     """A copy for a test that commits."""
+    with copy_of(databases(plans.USUAL, True)) as name:
+        yield name
+
+
+@pytest.fixture
+def untouched(populated: str) -> Iterator[str]:
+    """A copy for a test that counts pages: what others rolled back is dead, and reads more of them."""
+    with copy_of(populated) as name:
+        yield name
+
+
+@contextmanager
+def copy_of(source: str) -> Iterator[str]:
     name = f"windlass_plans_{uuid4().hex[:12]}"
-    source = databases(plans.USUAL, True)
     administer(f"CREATE DATABASE {name} TEMPLATE {source}")
     yield name
     administer(f"DROP DATABASE {name} WITH (FORCE)")

@@ -79,14 +79,16 @@ def _bounded(read: dict[str, Any]) -> bool:
     return "run_at" in condition and ">=" in condition and "run_at <=" in condition
 
 
-@pytest.mark.parametrize("kind", sorted(CLAIMS.keys() - {"many", "with the oldest"}))
-async def test_a_claim_of_one_job_touches_few_pages(world: World, kind: str) -> None:
-    arguments, given = CLAIMS[kind]
+@pytest.mark.parametrize("planning", ["force_custom_plan", "force_generic_plan"])
+async def test_a_claim_of_one_job_touches_few_pages(untouched: str, planning: str) -> None:
+    async with visiting(untouched, planning) as world:
+        for kind in sorted(CLAIMS.keys() - {"many", "with the oldest"}):
+            arguments, given = CLAIMS[kind]
 
-    plan = await world.explain("claim", arguments, given=given)
+            plan = await world.explain("claim", arguments, given=given)
 
-    assert plan.part("picked").nodes[0]["Actual Rows"] == 1
-    assert plan.buffers <= MOST_BUFFERS
+            assert plan.part("picked").nodes[0]["Actual Rows"] == 1, kind
+            assert plan.buffers <= MOST_BUFFERS, kind
 
 
 async def test_a_claim_with_everything_shut_reads_no_job(world: World) -> None:

@@ -25,15 +25,15 @@ export function url(path, params = {}) {
 async function request(method, path, { params, body, signal } = {}) {
 	const options = { method, signal, credentials: "same-origin", headers: {} };
 	if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "content-type": "application/json" } });
-	let answer;
+	let answer, text;
 	try {
 		answer = await fetch(url(path, params), options);
+		text = await answer.text();
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
 		throw new Problem({ error: "Unreachable", detail: "the server does not answer; the connection is lost" }, 0);
 	}
 	if (answer.status === 204) return null;
-	const text = await answer.text();
 	let document;
 	try {
 		document = parse(text);
