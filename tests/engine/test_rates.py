@@ -137,6 +137,38 @@ async def test_a_call_takes_from_the_bucket_of_its_key_as_a_claim_does(stopped_c
         await events.ended(job, Ending.SUCCEEDED)
 
 
+async def test_a_token_that_comes_late_is_not_used(stopped_clock: StoppedClock) -> None:
+    """Calls that are late together are above the rate. The third token is used: a slow database delays all calls."""
+    stopped_clock.app.rate("wiki", 1, every="1s")
+    calls: list[float] = []
+    delays = [0.3, 0.0, 0.3, 0.3, 0.3, 0.3]
+
+    @stopped_clock.app.job
+    async def call(ctx: Context) -> None:
+        for _ in range(3):
+            await ctx.acquire("wiki")
+            calls.append(stopped_clock.now)
+
+    async with stopped_clock.working() as (worker, events):
+        waits, store = granted(worker), stores_of(worker)
+        look = store.held_for
+
+        async def late(bucket: str) -> float:
+            await stopped_clock.moves(delays.pop(0))
+            return float(await look(bucket))
+
+        store.held_for = late
+        job = await call.aenqueue()
+        for asked in range(2, 7):
+            await grown(waits, asked)
+            await stopped_clock.moves(waits[-1])
+        await events.ended(job, Ending.SUCCEEDED)
+
+    # The first at once. The second had a token for 1.0, which was used at 1.3 at the earliest, and then one for 2.0.
+    # The third had those for 3.0 and 4.0, and used that for 5.0 at 5.3.
+    assert [at - calls[0] for at in calls] == pytest.approx([0, 2.0, 5.3], abs=EXACT)
+
+
 async def test_a_rate_may_count_tenants_apart(stopped_clock: StoppedClock) -> None:
     stopped_clock.app.rate("api", 1, every="1h", scope="tenant")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass.errors import TransitionRefused
+from windlass.model.admission import Grant
 from windlass.model.outcome import Transition
 from windlass.model.state import FINAL, State, Verb
 
@@ -24,6 +25,7 @@ from .admissions import (
     in_time,
     limit,
     nothing_is_left,
+    rate,
     running,
     used,
 )
@@ -50,6 +52,7 @@ END $$
 """
 PARKS = "jobs", "OLD.parked_on IS NULL AND NEW.parked_on IS NOT NULL"
 TAKES = "limit_counters", "NEW.used > OLD.used"
+GIVES = "limit_counters", "NEW.next_at > OLD.next_at"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
@@ -301,3 +304,18 @@ async def _cancelled(store: Store, job: UUID) -> None:
         await store.operate(Verb.CANCEL, job)
     except TransitionRefused:
         pass
+
+
+async def test_the_time_that_an_answer_took_is_part_of_the_wait_for_its_token(rig: Rig) -> None:
+    """A handler that began to wait when the answer came would call late, and beside the next one."""
+    only_on_postgres(rig)
+    await rig.store.declare([rate("wikidata", 1)])
+    await rig.store.acquire("wikidata", most=5)
+
+    async with standing(rig, GIVES):
+        asking = asyncio.create_task(rig.store.acquire("wikidata", most=5))
+        await until_waiting(rig, 1, asking)
+        await rig.advance(0.4)
+    (grant,) = await in_time(asking)
+
+    assert grant == Grant(granted=True, wait=1.0, age=0.4)

@@ -6,6 +6,8 @@ not worth a processor: the job is snoozed until then, and no attempt is used up.
 
 from __future__ import annotations
 
+import math
+
 from windlass.clock import Clock, spell
 from windlass.declare.registry import Registry
 from windlass.errors import FlowError
@@ -15,6 +17,9 @@ from windlass.model.outcome import Snooze
 from windlass.policy.limit import JOB_FIELDS, LONGEST_HOLD, Value, bucket_of
 
 LONGEST_WAIT = 5.0  # seconds in a processor
+LATE = 0.1  # seconds after which a token is not used: calls that are late together are above the rate
+HELD = math.inf  # a token for a time at which the rate is held back
+TOKENS = 3  # the third one is used however late it is: with a slow database all calls are late, and so not together
 
 
 class Tokens:
@@ -29,21 +34,26 @@ class Tokens:
         """Return when this run may call once; raises Snooze when that is too far away."""
         bucket = self._bucket("acquire", name, key)
         end = self._clock.monotonic() + LONGEST_WAIT
-        while not await self._take(bucket, most=max(0.0, end - self._clock.monotonic())):
-            pass
+        left = TOKENS
+        while (late := await self._take(bucket, most=max(0.0, end - self._clock.monotonic()))) > LATE:
+            left -= late < HELD
+            if not left:
+                return
 
-    async def _take(self, bucket: str, *, most: float) -> bool:
-        """Wait for one token; the answer is whether it is still valid then."""
+    async def _take(self, bucket: str, *, most: float) -> float:
+        """Wait for one token; the answer is for how many seconds it has been valid then."""
         memory, store = self._memory, self._memory.store
         grant = await memory.retry_while_leased(lambda: store.acquire(bucket, most=most))
         if not grant.granted:
             raise Snooze(grant.wait)
-        if grant.wait <= 0:
-            return True
-        await self._clock.sleep(grant.wait)
-        # The race: another job holds the rate back while this one sleeps, and the token is for a time at which no job
-        # may call. The token is lost, and the next one is for a time after the hold.
-        return await memory.retry_while_leased(lambda: store.held_for(bucket)) <= 0
+        valid_from = self._clock.monotonic() + grant.wait - grant.age
+        if grant.wait > 0:
+            await self._clock.sleep(max(0.0, grant.wait - grant.age))
+            # The race: another job holds the rate back while this one sleeps, and the token is for a time at which no
+            # job may call. The token is lost, and the next one is for a time after the hold.
+            if await memory.retry_while_leased(lambda: store.held_for(bucket)) > 0:
+                return HELD
+        return self._clock.monotonic() - valid_from
 
     async def hold_back(self, name: str, seconds: float, key: Value | None) -> None:
         """Let no worker call at this rate for this long."""

@@ -35,10 +35,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a bucket: a token that is valid `wait` seconds from now, or none because that is too long."""
+    """The answer of a bucket: a token that is valid after `wait` seconds, or none because that is too long."""
 
     granted: bool
     wait: float
+    age: float = 0.0  # seconds of `wait` that have passed
 
 
 class GateKind(StrEnum):

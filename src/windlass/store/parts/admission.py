@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from windlass.clock import spell
+import msgspec
+
+from windlass.clock import Clock, spell
 from windlass.errors import UnknownLimit
 from windlass.model import audit
 from windlass.model.admission import (
@@ -48,6 +50,8 @@ ACQUIRING_AT_ONCE = 2  # calls per process: one waits for the bucket's row while
 class AdmissionPart:
     """The part of a store that decides what may run. The store supplies how statements are run."""
 
+    clock: Clock
+
     def __init__(self) -> None:
         # A thousand handlers may call acquire at once: claims and finishes still need a free connection.
         self._turn_to_acquire = asyncio.Semaphore(ACQUIRING_AT_ONCE)
@@ -74,8 +78,17 @@ class AdmissionPart:
             await self._run_in_transaction(lambda: run("declare_limits", sorted(rules, key=lambda rule: rule.name)))
 
     async def acquire(self, bucket: str, *, most: float) -> Grant:
+        asked = 0.0
+
+        def ask() -> Statements[Grant]:
+            nonlocal asked
+            asked = self.clock.monotonic()
+            return (yield from acquire_token(bucket, most))
+
         async with self._turn_to_acquire:
-            return await self._run_in_transaction(lambda: acquire_token(bucket, most))
+            grant = await self._run_in_transaction(ask)
+        # Another process may have had the bucket's row, and the commit may be slow: `wait` does not begin now.
+        return msgspec.structs.replace(grant, age=self.clock.monotonic() - asked)
 
     async def hold_back(self, bucket: str, seconds: float, *, actor: str | None = None) -> None:
         def hold() -> Statements[None]:
