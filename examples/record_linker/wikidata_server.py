@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import threading
 import time
 from collections import deque
@@ -169,9 +170,10 @@ def main() -> None:
     parser.add_argument("--retry-after", default="2", help="what it says with 429, true or not")
     parser.add_argument("--delay", type=float, default=2.0, help="seconds of a slow answer")
     server = WikidataServer(**vars(parser.parse_args()))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with server, suppress(KeyboardInterrupt):
         print(f"LINKER_WIKIDATA_URL={server.url}", flush=True)
-        threading.Event().wait()
+        signal.pause()
     statuses = {status: sum(each.status == status for each in server.log) for status in (200, 429, 500, 0)}
     print(f"{len(server.log)} requests, {server.most()} in a second at most, by status {statuses}")
 

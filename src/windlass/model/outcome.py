@@ -61,7 +61,8 @@ class Retry(Directive):
 class Snooze(Directive):
     """Not now: run again after `delay`; no attempt is used up.
 
-    `raise Snooze("30s")` or `return Snooze("30s")`.
+    `raise Snooze("30s")` or `return Snooze("30s")`. `Snooze(…).delay` is the time in seconds, also of a `Retry-After`;
+    ValueError: it is no time.
     """
 
     __module__ = "windlass"
