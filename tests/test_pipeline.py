@@ -123,10 +123,9 @@ def test_without_labels_states_have_their_own_names(app: Windlass) -> None:
     async def other() -> None: ...
 
     line = app.pipeline("line", one, other)
-    plain = app._registry.require("other")
 
     assert [line.label(record(status=state, phase="one")) for state in (State.QUEUED, State.DEAD)] == ["queued", "dead"]
-    assert [plain.label(record(status=state)) for state in (State.QUEUED, State.DEAD)] == ["queued", "failed"]
+    assert [other.label(record(status=state)) for state in (State.QUEUED, State.DEAD)] == ["queued", "failed"]
 
 
 def test_two_pipelines_may_share_a_phase(app: Windlass) -> None:

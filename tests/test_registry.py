@@ -9,7 +9,7 @@ import pytest
 from windlass import Context, Windlass, fixed
 from windlass.config import Pace, Settings
 from windlass.declare.registry import Isolation
-from windlass.errors import DuplicateType, RegistrationError, UnknownType
+from windlass.errors import DuplicateType, InvalidInput, RegistrationError, UnknownType
 
 
 @pytest.fixture
@@ -70,6 +70,16 @@ def test_an_unknown_type_suggests_what_was_meant(app: Windlass) -> None:
         app._registry.require("EMAIL_SENT")
     with pytest.raises(UnknownType, match="there are: EMAIL_SEND"):
         app._registry.require("zzz")
+
+
+def test_arguments_from_outside_may_have_any_name(app: Windlass) -> None:
+    @app.job
+    def send(to: str) -> None: ...
+
+    given: dict[str, Any] = {"self": "ann"}
+    for make in (send.call, send.enqueue):
+        with pytest.raises(InvalidInput, match="self"):
+            make(**given)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from windlass.words import answer_words
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.model.job import Job
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -92,7 +93,7 @@ class ConfiguredJob(Generic[P, R_co]):
         self._methods = {} if methods is None else methods  # see `DescribedMethod`
 
     @described(TypedCall)
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R_co]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> TypedCall[R_co]:
         """A call that is checked and not made yet, for what enqueues it later: `app.enqueue_many([send.call(to)])`.
 
         `app.batch`, `app.schedule`, graphs and `ctx.spawn` take calls, too. Raises InvalidInput.
@@ -176,6 +177,13 @@ class ConfiguredJob(Generic[P, R_co]):
         chosen = {name: value for name, value in given.items() if value is not None}
         merged = self._options.merge({**chosen, **misspelt}, self._definition)
         return ConfiguredJob(self._app, self._definition, merged, self._methods)
+
+    def label(self, job: Job) -> str:
+        """The state of a record as `labels=` names it: `send.label(job.record())`.
+
+        While the job of a pipeline moves on, `site.label(…)` is the name of its phase.
+        """
+        return self._definition.label(job)
 
 
 class JobType(ConfiguredJob[P, R_co]):

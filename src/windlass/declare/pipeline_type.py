@@ -14,7 +14,6 @@ from windlass.declare.options import NONE
 from windlass.declare.pipeline import Phase, Plan, check_labels
 from windlass.errors import EnqueueError, RegistrationError
 from windlass.model.flow import Moment
-from windlass.model.job import Job
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -52,10 +51,6 @@ class Pipeline(ConfiguredJob[P, R_co]):
     def phases(self) -> tuple[str, ...]:
         """The names of the phases, in order."""
         return tuple(phase.name for phase in self._plan.phases)
-
-    def label(self, job: Job) -> str:
-        """The name of the job's phase while it moves on; else that of its state: `site.label(job.record())`."""
-        return self._plan.label(job)
 
 
 def phase(job: JobType[P, R], *, name: str | None = None, processors: int | None = None) -> Phase[P, R]:
