@@ -22,7 +22,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads bench-broker demo clean
+.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads bench-broker try-deploy demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,9 @@ bench-broker: install ## Measure Windlass beside Celery on a private RabbitMQ; C
 	"$$folder/bin/pip" install --quiet celery && \
 	$(BIN)/python tools/with_rabbitmq.py -- $(WITH_POSTGRES) --durable -- \
 	$(BIN)/python benchmarks/broker.py --celery "$$folder/bin" $(ARGS)
+
+try-deploy: ## Validate deploy/'s manifests, build its images, run its units under a systemd; as root on Debian.
+	bash tools/try_deploy.sh $(ARGS)
 
 demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; with its dashboard; it needs no PostgreSQL.
 	$(BIN)/windlass demo $(ARGS)

@@ -104,6 +104,7 @@ async def test_no_spelling_of_an_inner_address_is_reached(server: Server) -> Non
             "",
             "a b",
             f"http://{64 * 'a'}.org/",
+            "http://a.org:65536/",
         ):
             with pytest.raises(FetchRefused):
                 await fetcher.get(url)
@@ -158,6 +159,11 @@ async def test_each_redirect_is_checked(server: Server) -> None:
                 await fetcher.get(server.url(path))
         page = await fetcher.get(server.url("/once"))
 
+    async with Fetcher(allow=[HERE], total=ENOUGH, redirects=0) as fetcher:
+        first = await fetcher.get(server.url("/once"))
+        last = await fetcher.get(first.location)
+
+    assert (first.status, first.location, last.location) == (302, server.url("/page?q=1"), "")
     assert (page.url, page.hops, page.media_type) == (server.url("/page?q=1"), (server.url("/once"),), "text/html")
 
 

@@ -1,5 +1,8 @@
--- Roles with the least that each part needs. The owner of the schema (the user of `windlass migrate`) runs this file after the
--- first migration; it may run again at any time. Later tables are covered by the default privileges at the end.
+-- Roles with the least that each part needs. Run this file after the first migration; it may run again at any time:
+--   psql "$OWNER_URL" -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql
+-- The user is the owner of the schema (that of `windlass migrate`) with CREATEROLE, or a superuser. Where neither may be, an
+-- administrator creates the four roles first, and the owner runs this file. Nothing changes unless all of it succeeds. Later
+-- tables are covered by the default privileges at the end.
 --
 --   windlass_enqueue   enqueues jobs, also with keys, limits and a delay. It reads no job's input, changes no job, and has
 --                      no graphs or batches, which write joins
@@ -11,6 +14,8 @@
 -- They cannot log in. Give each program a user of its own:
 --   CREATE ROLE shop_api LOGIN PASSWORD '…' IN ROLE windlass_enqueue;
 
+BEGIN;
+
 DO $$
 DECLARE
     wanted text;
@@ -20,6 +25,9 @@ BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
         END IF;
     END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION '% may not create the role %', current_user, wanted
+        USING HINT = 'ask an administrator for: CREATE ROLE ' || wanted || ' NOLOGIN; and likewise for the others';
 END
 $$;
 
@@ -47,7 +55,16 @@ REVOKE INSERT, UPDATE, DELETE ON windlass.migrations FROM windlass_worker, windl
 GRANT SELECT ON ALL TABLES IN SCHEMA windlass TO windlass_read;
 REVOKE ALL ON windlass.tokens FROM windlass_read;
 
--- What later migrations create. A table with secrets in it gets its REVOKE in its own migration.
-ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO windlass_worker, windlass_admin;
-ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT SELECT ON TABLES TO windlass_read;
-ALTER DEFAULT PRIVILEGES IN SCHEMA windlass GRANT USAGE, SELECT ON SEQUENCES TO windlass_worker, windlass_admin;
+-- What later migrations create, as the schema's owner. A table with secrets in it gets its REVOKE in its own migration.
+DO $$
+DECLARE
+    owner text := (SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'windlass');
+    later text := format('ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA windlass GRANT ', owner);
+BEGIN
+    EXECUTE later || 'SELECT, INSERT, UPDATE, DELETE ON TABLES TO windlass_worker, windlass_admin';
+    EXECUTE later || 'SELECT ON TABLES TO windlass_read';
+    EXECUTE later || 'USAGE, SELECT ON SEQUENCES TO windlass_worker, windlass_admin';
+END
+$$;
+
+COMMIT;

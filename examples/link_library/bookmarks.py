@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from ipaddress import ip_address
@@ -12,12 +13,17 @@ from publicsuffixlist import PublicSuffixList
 
 TRACKING = ("utm_", "fbclid", "gclid", "dclid", "msclkid", "mc_eid", "mc_cid", "igshid", "yclid", "_hsenc", "_hsmi")
 LONGEST = 2_000  # characters of an address
+HIGHEST = 65_535  # port
 DEEPEST = 100  # folders of a path; deeper ones are left out
 SUFFIXES = PublicSuffixList()
+CHARSET = re.compile(rb"charset=[\"']?([\w-]+)", re.IGNORECASE)
 
 
 class Bookmark(NamedTuple):
-    """A link in a folder. `link` is None for what is no web page: `javascript:`, `file:`, `data:`."""
+    """A link in a folder, whose name has the names of all folders around it, with `/` between and `%2F` inside them.
+
+    `link` is None for what is no web page: `javascript:`, `file:`, `data:`.
+    """
 
     folder: str
     title: str
@@ -29,9 +35,9 @@ class NoBookmarks(ValueError):
 
 
 def read_bookmarks(file: bytes) -> Iterator[Bookmark]:
-    """All bookmarks of a file, in order. Its encoding is that of its BOM, else UTF-8, else Latin-1."""
+    """All bookmarks of a file, in order. Its encoding is that of its BOM, else UTF-8, else what its META tag names."""
     reader = _Reader()
-    reader.feed(_decode(file))
+    reader.feed(_decode(file).replace("\0", "\ufffd"))  # PostgreSQL stores no NUL
     reader.close()
     if not reader.is_export:
         raise NoBookmarks("the file is no export of bookmarks: it has no list (<DL>) and no link")
@@ -47,12 +53,15 @@ def canonical(address: str) -> str:
     try:
         url = URL(address.strip()).copy_with(userinfo=b"", fragment=None)
         kept = [(name, value) for name, value in url.params.multi_items() if not name.lower().startswith(TRACKING)]
-        if len(kept) < len(url.params.multi_items()):
-            url = url.copy_with(params=kept) if kept else url.copy_with(query=None)
+        if not kept:
+            url = url.copy_with(query=None)
+        elif len(kept) < len(url.params.multi_items()):
+            url = url.copy_with(params=kept)
         text = str(url.copy_with(raw_path=url.raw_path or b"/", host=url.raw_host.decode().rstrip(".")))
     except (InvalidURL, UnicodeError) as error:
         raise ValueError(str(error)) from error
-    if url.scheme not in ("http", "https") or not url.host or len(text) > LONGEST:
+    is_page = url.scheme in ("http", "https") and url.host and "%" not in url.host and (url.port or 0) <= HIGHEST
+    if not is_page or len(text) > LONGEST:
         raise ValueError(f"{address[:100]!r} is no address of a web page")
     return text
 
@@ -73,6 +82,10 @@ def _decode(file: bytes) -> str:
     try:
         return file.decode()
     except UnicodeDecodeError:
+        named = CHARSET.search(file[:2_000])
+    try:
+        return file.decode(named[1].decode() if named else "latin-1", "replace")
+    except (LookupError, ValueError):  # no encoding has that name
         return file.decode("latin-1")
 
 
@@ -102,7 +115,7 @@ class _Reader(HTMLParser):
         if tag == "dl" and self._path:
             self._path.pop()
         if tag == "h3":
-            self._name = "".join(self._text).strip()
+            self._name = "".join(self._text).strip()[:500].replace("/", "%2F")
         if tag == "a" and self._address is not None:
             folder = "/".join(name for name in self._path[:DEEPEST] if name)
             self.found.append((folder[:1_000], "".join(self._text).strip()[:500], self._address))

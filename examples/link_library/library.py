@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 import uvicorn
-from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -28,6 +30,7 @@ TOKENS = dict(pair.split(":", 1) for pair in os.environ.get("LIBRARY_TOKENS", "a
 DEAD_AFTER = int(os.environ.get("LIBRARY_DEAD_AFTER", "1"))  # refusals by a site until its link is dead
 LARGEST = 50_000_000  # bytes of an upload
 BATCH = 500  # links
+NEW_LINK = "library_links (url) VALUES ({}) ON CONFLICT DO NOTHING"
 
 app = Windlass()
 engine = make_engine(app.settings.url)
@@ -36,7 +39,7 @@ engine = make_engine(app.settings.url)
 # The jobs
 
 
-@app.job(queue="imports", labels={"cancelled": "canceled"})
+@app.job(queue="imports", labels={"cancelled": "canceled", "dead": "failed"})
 async def import_bookmarks(ctx: Context) -> int:
     id = str(ctx.job.id)
     async with engine.connect() as connection:
@@ -60,17 +63,24 @@ async def import_bookmarks(ctx: Context) -> int:
 
 async def write_batch(user: str, batch: list[Bookmark]) -> None:
     """Write links and placements. They are sorted, so that two imports lock common rows in one order."""
-    rows = [{"user": user, "folder": f, "title": t, "url": link} for f, t, link in batch if link is not None]
-    rows.sort(key=lambda row: row["url"])
+    rows = [
+        {"id": digest(user, folder, link), "user": user, "folder": folder, "title": title, "url": link}
+        for folder, title, link in batch
+        if link is not None
+    ]
+    rows.sort(key=lambda row: (row["url"], row["id"]))
     if rows:
         async with engine.begin() as connection:
-            await connection.execute(
-                sa.text("INSERT INTO library_links (url) VALUES (:url) ON CONFLICT DO NOTHING"), rows
-            )
+            await connection.execute(sa.text(f"INSERT INTO {NEW_LINK.format(':url')}"), rows)
             placed = (
-                "INSERT INTO library_placements (user_id, folder, url, title) VALUES (:user, :folder, :url, :title)"
+                "INSERT INTO library_placements (id, user_id, folder, url, title)"
+                " VALUES (:id, :user, :folder, :url, :title) ON CONFLICT DO NOTHING"
             )
-            await connection.execute(sa.text(f"{placed} ON CONFLICT DO NOTHING"), rows)
+            await connection.execute(sa.text(placed), rows)
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @app.job(
@@ -96,8 +106,12 @@ async def enrich(ctx: Context, link: str) -> None:
         await ctx.step("candidate", note, str(error))  # a step commits by itself: the end of a dead job rolls back
         raise Dead(str(error)) from error
     async with ctx.transaction() as tx:
+        if found.leads_to:  # another domain: its own job asks its robots.txt, and counts among its two at a time
+            await tx.execute(f"INSERT INTO {NEW_LINK.format('$1')}", found.leads_to)
+            await enrich.aenqueue(found.leads_to)
         await tx.execute(
-            "UPDATE library_links SET title = $1, description = $2, icon = $3, language = $4, type = $5 WHERE url = $6",
+            "UPDATE library_links SET title = $1, description = $2, icon = $3, language = $4, type = $5, leads_to = $6"
+            " WHERE url = $7",
             *found,
             link,
         )
@@ -118,6 +132,22 @@ class Import(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+
+class Link(BaseModel):
+    folder: str
+    url: str
+    title: str | None
+    description: str | None
+    icon: str | None
+    language: str | None
+    type: str | None
+    leads_to: str | None
+
+
+class LinkPage(BaseModel):
+    links: list[Link]
+    next: str | None
 
 
 async def caller(authorization: Annotated[str, Header()] = "") -> str:
@@ -173,12 +203,16 @@ async def cancel(id: UUID, user: User) -> Import:
 
 
 @api.get("/links")
-async def show_links(user: User, below: str = "", count: int = 100) -> list[dict[str, Any]]:
-    """A page of the user's links, one row per folder, by address."""
-    chosen = sa.select(placements.c.folder, links).join(links).where(placements.c.user_id == user, links.c.url > below)
+async def show_links(user: User, below: str = "", count: Annotated[int, Query(ge=1, le=1_000)] = 100) -> LinkPage:
+    """A page of the user's links by address, one row per folder. `next` of a page is `below` of the page after it."""
+    place = sa.tuple_(placements.c.url, placements.c.id)
+    chosen = sa.select(placements.c.id, placements.c.folder, links).join(links).where(placements.c.user_id == user)
+    if below:
+        chosen = chosen.where(place > sa.tuple_(*below.rpartition(" ")[::2]))
     async with engine.connect() as connection:
-        rows = await connection.execute(chosen.order_by(links.c.url, placements.c.folder).limit(min(count, 1_000)))
-        return [dict(row._mapping) for row in rows]
+        rows = (await connection.execute(chosen.order_by(*place).limit(count))).all()
+    following = f"{rows[-1].url} {rows[-1].id}" if len(rows) == count else None
+    return LinkPage(links=[Link.model_validate(row, from_attributes=True) for row in rows], next=following)
 
 
 @api.get("/block-candidates")
@@ -207,7 +241,7 @@ async def view(job: JobHandle[Any], user: str) -> Import:
         id=record.id,
         user_id=user,
         source_type="chrome_html",
-        status="canceled" if record.status is State.CANCELLED else record.status.value,
+        status=import_bookmarks.label(record),
         total_items=record.total,
         processed_items=record.processed,
         failed_items=record.failed,
@@ -218,9 +252,16 @@ async def view(job: JobHandle[Any], user: str) -> Import:
     )
 
 
+async def prepare() -> None:
+    """Make all tables before the worker starts."""
+    await app.amigrate()
+    async with make_tables():
+        pass
+
+
 if __name__ == "__main__":
-    app.migrate()
-    asyncio.run(make_tables().__aenter__())
+    asyncio.run(prepare())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again: the worker must end, too
     with subprocess.Popen([sys.executable, "-m", "windlass", "worker", "library.py"]) as worker:
         try:
             uvicorn.run(api, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))

@@ -20,15 +20,17 @@ links = sa.Table(
     "library_links",
     metadata,
     sa.Column("url", sa.Text, primary_key=True),
-    *(sa.Column(name, sa.Text) for name in ("title", "description", "icon", "language", "type")),
+    *(sa.Column(name, sa.Text) for name in ("title", "description", "icon", "language", "type", "leads_to")),
 )
 placements = sa.Table(
     "library_placements",
     metadata,
-    sa.Column("user_id", sa.Text, primary_key=True),
-    sa.Column("folder", sa.Text, primary_key=True),
-    sa.Column("url", sa.Text, sa.ForeignKey("library_links.url"), primary_key=True),
+    sa.Column("id", sa.String(64), primary_key=True),  # of user, folder and url, which may be too long for an index
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("folder", sa.Text, nullable=False),
+    sa.Column("url", sa.Text, sa.ForeignKey("library_links.url"), nullable=False),
     sa.Column("title", sa.Text, nullable=False),
+    sa.Index("library_links_of_users", "user_id", "url", "id"),
 )
 candidates = sa.Table(
     "library_block_candidates",

@@ -12,6 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI, HTTPException, Response
+from fastapi.responses import HTMLResponse
 from pydantic import AfterValidator, BaseModel
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -105,6 +106,10 @@ site = app.pipeline(
 
 # The routes
 
+HOME = """<!doctype html><html lang="en"><title>site_analyst</title>
+<meta name="description" content="Analyses websites"><main><h1>Websites in three phases</h1>
+<p>Fetch and extract, form prompts, ask models. See <a href="/docs">the routes</a>.</main></html>"""
+
 
 class Order(BaseModel):
     website: Annotated[str, AfterValidator(canonical)]
@@ -134,6 +139,12 @@ async def make_tables(_: object) -> AsyncIterator[None]:
 
 
 api = FastAPI(title="site_analyst", lifespan=app.lifespan(worker=WORKER, migrate=True, also=make_tables))
+
+
+@api.get("/", response_class=HTMLResponse, include_in_schema=False)
+async def home() -> str:
+    """A page to try it with: the application can analyse itself."""
+    return HOME
 
 
 @api.post("/sites", status_code=202)

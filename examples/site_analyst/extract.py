@@ -9,6 +9,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 LONGEST_TEXT = 20_000  # characters of the main text
 MOST = 100  # headings, and links
+HIGHEST = 65_535  # port
 
 
 class Site(TypedDict):
@@ -31,9 +32,9 @@ def canonical(website: str) -> str:
         url = url.copy_with(userinfo=b"", fragment=None)
     except InvalidURL as error:
         raise ValueError(str(error)) from error
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or "%" in url.host or (url.port or 0) > HIGHEST:
         raise ValueError("a website begins with http:// or https:// and has a host")
-    return str(url.copy_with(raw_path=url.raw_path or b"/"))
+    return str(url.copy_with(raw_path=url.raw_path or b"/", host=url.raw_host.decode().rstrip(".")))
 
 
 def extract(body: bytes, *, url: str, status: int) -> Site:

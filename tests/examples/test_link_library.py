@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,6 +28,15 @@ SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
 LINKS, DOMAINS = (20_000, 3_000) if SCALE > 1 else (120, 12)
 PATIENCE = 1_800.0 if SCALE > 1 else 240.0  # seconds until a story gives up
 ANN, BOB = ({"Authorization": f"Bearer {user}-demo"} for user in ("ann", "bob"))
+
+MOVED = {
+    "short.example/a": "http://long.example:PORT/a#top",
+    "short.example/b": "http://www.short.example:PORT/b",
+    "shy.example/moved": "/private/there",
+    "circle.example/": "/",
+    "away.example/": "file:///etc/passwd",
+}
+"""Addresses that redirect."""
 
 pytestmark = [pytest.mark.usefixtures("on_path"), pytest.mark.long]
 
@@ -76,8 +86,11 @@ class Web:
         status = 403 if host.startswith("grim.") else 404 if to.path == "/robots.txt" else 200
         body = b'<html lang="en"><title>Page</title><meta name="description" content="About"><p>text</p></html>'
         if host.startswith("shy.") and to.path == "/robots.txt":
-            status, body = 200, b"User-agent: *\nDisallow: /\n"
-        to.send_response(status)
+            status, body = 200, b"User-agent: *\nDisallow: /private\n"
+        location = MOVED.get(host.partition(":")[0] + to.path, "")
+        to.send_response(302 if location else status)
+        if location:
+            to.send_header("Location", location.replace("PORT", str(self.port)))
         to.send_header("Content-Type", "text/html")
         to.send_header("Content-Length", str(len(body)))
         to.end_headers()
@@ -113,9 +126,19 @@ class Library:
     def ended(self, id: str, who: dict[str, str] = ANN) -> dict[str, Any]:
         def read() -> dict[str, Any] | None:
             found = self.http.get(f"/imports/{id}", headers=who).json()
-            return found if found["status"] in ("succeeded", "dead", "canceled") else None
+            return found if found["finished_at"] else None
 
         return dict(until(read))
+
+    def links(self, who: dict[str, str] = ANN, count: int = 999) -> list[dict[str, Any]]:
+        """All links of a user, page by page."""
+        rows: list[dict[str, Any]] = []
+        below: str | None = ""
+        while below is not None:
+            page = self.http.get("/links", params={"below": below, "count": count}, headers=who).json()
+            rows += page["links"]
+            below = page["next"]
+        return rows
 
     def close(self) -> None:
         for worker in self._workers:
@@ -176,15 +199,13 @@ def test_each_link_is_enriched_once_and_no_domain_has_more_than_two_guests(libra
     reports = [library.ended(id, who) for id, who in ids]
     until(lambda: library.app.counts()["succeeded"] >= min(LINKS + 2, 10_001))
     until(lambda: not library.app.jobs("-state:succeeded", count=1))
-    wanted, found, below = set(addresses), Counter[str](), ""
-    while page := library.http.get("/links", params={"below": below, "count": 1_000}, headers=BOB).json():
-        found.update(row["url"] for row in page if (row["title"], row["description"]) == ("Page", "About"))
-        below = page[-1]["url"]
+    wanted, rows = set(addresses), library.links(BOB)
+    found = Counter(row["url"] for row in rows if (row["title"], row["description"]) == ("Page", "About"))
 
     assert [(each["status"], each["total_items"], each["failed_items"]) for each in reports] == [
         ("succeeded", 2 * LINKS, 0)
     ] * 2
-    assert set(found) == wanted
+    assert found == Counter([*addresses, *addresses])
     assert web.most <= 2
     assert wanted <= set(web.asked)
     again = sum(count - 1 for address, count in web.asked.items() if address in wanted)
@@ -201,7 +222,7 @@ def test_refusals_are_dead_for_ever_and_make_candidates(library: Library, web: W
     broken = library.ended(library.upload(b""))
 
     assert (report["total_items"], report["processed_items"], report["failed_items"]) == (7, 2, 5)
-    assert (broken["status"], "no export of bookmarks" in broken["last_error"]) == ("dead", True)
+    assert (broken["status"], "no export of bookmarks" in broken["last_error"]) == ("failed", True)
     listed = library.http.get("/block-candidates", headers=BOB).json()
     assert {(row["domain"], row["reason"], row["links"]) for row in listed} == {
         ("grim.example", "the site answered 403", 1),
@@ -228,6 +249,44 @@ def test_an_import_is_its_owners_and_can_be_cancelled_in_the_middle(library: Lib
     assert library.http.post(f"/imports/{id}/cancel", headers=ANN).status_code == 409
 
 
+def test_a_redirect_to_another_domain_is_a_link_of_its_own(library: Library, web: Web) -> None:
+    """Given redirects, then robots.txt is asked for each place on the way, and another domain has a job of its own."""
+    links = [
+        web.url(host, path) for host, _, path in (place.partition("/") for place in MOVED) for path in [f"/{path}"]
+    ]
+    library.start_worker()
+    library.ended(library.upload(export({"a": links})))
+    until(lambda: library.app.counts()["dead"] == 3 and library.app.counts()["succeeded"] == 4)
+    rows = {row["url"]: (row["title"], row["leads_to"]) for row in library.links()}
+
+    assert rows[links[0]] == ("", web.url("long.example", "/a"))
+    assert rows[links[1]] == ("Page", "")
+    assert [rows[link] for link in links[2:]] == [(None, None)] * 3
+    assert web.asked[web.url("long.example", "/a")] == 1
+    assert web.asked[web.url("long.example", "/robots.txt")] == 1
+    assert web.asked[web.url("shy.example", "/private/there")] == 0
+    assert {row["reason"] for row in library.http.get("/block-candidates", headers=ANN).json()} == {
+        "robots.txt forbids it"
+    }
+
+
+def test_names_that_no_index_holds_are_imported(library: Library) -> None:
+    """Given folders and addresses of great length, a NUL and `/` in names, then each placement is listed once."""
+    noise = random.Random(7)
+    long, folder = (
+        "".join(chr(noise.randrange(*place)) for _ in range(900)) for place in ((97, 123), (0x4E00, 0x9FFF))
+    )
+    links = [f"http://a.example:1/{long}{long}"[:1_990], "http://b.example:1/"]
+    library.app.pause(queue="enrichment", reason="not part of this story")
+    library.start_worker()
+    file = export({folder: links, "x/y": links, "n\0l": links, "%s": [links[1]] * 2})
+    report = library.ended(library.upload(file))
+
+    assert (report["status"], report["processed_items"]) == ("succeeded", 8)
+    rows = library.links(count=2)
+    assert Counter(row["folder"] for row in rows) == {folder[:500]: 2, "x%2Fy": 2, "n\ufffdl": 2, "%s": 1}
+
+
 def test_bookmark_files_of_all_kinds_are_read() -> None:
     read = importlib.import_module("bookmarks")
     deep = "<DL><p><DT><H3>x</H3>" * 1_000 + '<DL><DT><A HREF="http://a.org">Ä</A>' + "</DL><p>" * 1_001
@@ -240,6 +299,9 @@ def test_bookmark_files_of_all_kinds_are_read() -> None:
             ("Ordner ü", "http://example.org/a?b=1"),
             ("Ordner ü", "http://xn--bcher-kva.example/"),
         ]
+    named = '<META CONTENT="text/html; charset=Shift_JIS"><DL><A HREF="http://a.org/">日本</A>'
+    assert [each.title for each in read.read_bookmarks(named.encode("shift_jis"))] == ["日本"]
+    assert len(list(read.read_bookmarks(named.replace("Shift_JIS", "no").encode("shift_jis")))) == 1
     many = 100_000 if SCALE > 1 else 2_000
     assert len(list(read.read_bookmarks(export({"a": ["http://a.org/"] * many}).encode()))) == many
     for empty in (b"", b"\xef\xbb\xbf", b"%PDF-1.4 \x00\xff"):
@@ -249,8 +311,11 @@ def test_bookmark_files_of_all_kinds_are_read() -> None:
         "http://bücher.example",
         "http://BÜCHER.example:80/#x",
         "http://xn--bcher-kva.example/?gclid=1",
-        "http://u:p@bücher.example/",
+        "http://u:p@bücher.example./?",
     ]
     assert {read.canonical(each) for each in spellings} == {"http://xn--bcher-kva.example/"}
+    for wrong in ("http://a%20b/", "http://a.example:65536/", "http://[::1", "http://a.example/" + 2_000 * "a"):
+        with pytest.raises(ValueError, match=r"."):
+            read.canonical(wrong)
     domains = ["http://a.b.example.co.uk/", "http://127.0.0.1:8000/", "http://x.github.io/", "http://localhost/"]
     assert [read.domain_of(each) for each in domains] == ["example.co.uk", "127.0.0.1", "x.github.io", "localhost"]

@@ -99,6 +99,23 @@ def test_a_worker_whose_loop_stands_still_gives_no_sign(postgres_lab: FaultLab, 
     assert falls_silent(told)
 
 
+def test_a_worker_is_not_ready_while_its_database_is_away(postgres_lab: FaultLab, tmp_path: Path) -> None:
+    """Given a port that nothing listens on, then systemd hears that the worker is alive, and not that it is ready."""
+    lab, told, reserved = postgres_lab, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), socket.socket()
+    told.bind(str(tmp_path / "notify"))
+    told.settimeout(30)
+    reserved.bind(("127.0.0.1", 0))
+    manager = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+
+    url = f"postgresql://127.0.0.1:{reserved.getsockname()[1]}/shop"
+    worker = lab.start(**manager, WINDLASS_URL=url)
+    lab.until(lambda: "the database is away" in worker.output(), "the first try failed")
+    assert {told.recv(100) for _ in range(5)} == {b"WATCHDOG=1"}
+
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
 def falls_silent(told: socket.socket) -> bool:
     """Whether nothing is heard any more for as long as five signs take; a few may still be on their way."""
     told.settimeout(0.5)

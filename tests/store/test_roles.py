@@ -30,6 +30,10 @@ ATTACKS = {
         "UPDATE windlass.gates SET state = 'paused'",
         "INSERT INTO windlass.outbox (job, deliver_at) VALUES (gen_random_uuid(), now())",
         "DELETE FROM windlass.keys",
+        "SELECT id FROM windlass.jobs FOR UPDATE",
+        "SELECT * FROM windlass.queue_depths",
+        "SELECT windlass.add_partition('history', '2030-01-01')",
+        "CREATE TABLE public.mine (id int)",
     ],
     "worker": [
         *(SECRETS, FORGE, "DROP TABLE windlass.jobs", "ALTER TABLE windlass.jobs ADD COLUMN x int"),
@@ -63,11 +67,16 @@ class Users:
 
     def __init__(self, url: str) -> None:
         self.url, self.mark = url, uuid4().hex[:8]
-        sql = ROLES.read_text()
+        self.sql = ROLES.read_text()
         for part in PARTS:
-            sql = sql.replace(f"windlass_{part}", self.role(part))
-        administer(sql, url)
-        administer(sql, url)  # it may run again
+            self.sql = self.sql.replace(f"windlass_{part}", self.role(part))
+        administer(f"CREATE ROLE {self.user('owner')} LOGIN", url)
+        administer(f"ALTER SCHEMA windlass OWNER TO {self.user('owner')}", url)
+        with psycopg.connect(self.as_user("owner")) as owner, pytest.raises(psycopg.errors.RaiseException) as refused:
+            owner.execute(self.sql.encode())
+        assert f"CREATE ROLE {self.role('enqueue')} NOLOGIN" in str(refused.value.diag.message_hint)
+        administer(self.sql, url)
+        administer(self.sql, url)  # it may run again
         for part in PARTS:
             administer(f"CREATE ROLE {self.user(part)} LOGIN IN ROLE {self.role(part)}", url)
 
@@ -82,8 +91,8 @@ class Users:
         return urlunsplit(address._replace(netloc=f"{self.user(part)}@{address.netloc.rpartition('@')[2]}"))
 
     def drop(self) -> None:
-        for name in [*map(self.user, PARTS), *map(self.role, PARTS)]:
-            administer(f"DROP OWNED BY {name}", self.url)
+        for name in [*map(self.user, (*PARTS, "owner")), *map(self.role, PARTS)]:
+            administer(f"DROP OWNED BY {name} CASCADE", self.url)
             administer(f"DROP ROLE {name}", self.url)
 
 
@@ -139,6 +148,22 @@ def test_what_goes_beyond_a_role_is_refused(users: Users, part: str) -> None:
         for attack in (*ATTACKS[part], *EVERYBODY):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 attacker.execute(attack.encode())
+
+
+@pytest.mark.postgres
+def test_a_table_of_a_later_migration_is_covered(users: Users) -> None:
+    """Given roles that a superuser made, then a table that the schema's owner makes later has grants as well."""
+    with psycopg.connect(users.as_user("owner"), autocommit=True) as owner:
+        owner.execute("CREATE TABLE windlass.later (id bigint GENERATED ALWAYS AS IDENTITY, name text)")
+        owner.execute("INSERT INTO windlass.later (name) VALUES ('there')")
+
+    for part, may in (("enqueue", False), ("worker", True), ("read", True), ("admin", True)):
+        with psycopg.connect(users.as_user(part)) as user:
+            if may:
+                assert user.execute("SELECT name FROM windlass.later").fetchall() == [("there",)]
+            else:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    user.execute("SELECT name FROM windlass.later")
 
 
 @pytest.mark.postgres

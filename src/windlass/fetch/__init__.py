@@ -37,6 +37,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 LARGEST = 2 * 2**20  # bytes of a body, decompressed
 CHUNK = 2**16  # bytes that a decompressor returns at a time, whatever it could return
+HIGHEST = 65_535  # port
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 AGENT = "Mozilla/5.0 (compatible; Windlass)"
 
@@ -56,6 +57,12 @@ class Page:
     """Whether the body went on: `get(…, cut=True)` returns its beginning."""
     hops: tuple[str, ...] = ()
     """The addresses that redirected, in order."""
+
+    @property
+    def location(self) -> str:
+        """The address to which it redirects, or an empty text; only `Fetcher(redirects=0)` returns a redirect."""
+        place = self.headers.get("location", "") if self.status in REDIRECTS else ""
+        return _join(URL(self.url), place) if place else ""
 
     @property
     def media_type(self) -> str:
@@ -88,6 +95,7 @@ class Fetcher:
     ) -> None:
         """`largest` is in bytes after decompression, `total` and `idle` are times, `redirects` the most of them.
 
+        With `redirects=0` a redirect is an answer like any other, and `page.location` says where it leads.
         `allow` names private addresses or networks that may be reached all the same, for tests and demos:
         `Fetcher(allow=["127.0.0.1"])`. `resolve` answers names instead of the machine's resolver.
         """
@@ -151,7 +159,7 @@ class Fetcher:
         )
         async with self._pool.stream("GET", place, headers=headers, extensions={"timeout": limits}) as answer:
             fields = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-            if answer.status in REDIRECTS and fields.get("location"):
+            if self._redirects and answer.status in REDIRECTS and fields.get("location"):
                 return _join(target, fields["location"])
             body, is_cut = await self._read(answer.aiter_stream(), fields.get("content-encoding", ""), target, cut=cut)
         return Page(url=str(target), status=answer.status, headers=fields, body=body, cut=is_cut, hops=tuple(hops))
@@ -219,6 +227,8 @@ def _parse(url: str, seen: list[str]) -> URL:
         raise FetchRefused(f"{url[:200]!r} is no address: {error}") from None
     if given.scheme not in ("http", "https") or not given.host:
         raise FetchRefused(f"{url[:200]!r} is not fetched: an address begins with http:// or https://, and has a host")
+    if (given.port or 0) > HIGHEST:
+        raise FetchRefused(f"{url[:200]!r} is no address: a port is {HIGHEST} at most")
     if str(given) in seen:
         raise FetchRefused(f"{seen[0]} redirects in a circle, back to {given}")
     return given

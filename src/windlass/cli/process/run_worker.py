@@ -60,7 +60,10 @@ async def _run_worker(
 
         watch_lifeline(lifeline, lambda: loop.call_soon_threadsafe(wanted.set))
     async with systemd.watched(), worker:
-        systemd.tell("READY=1")
+        # The block also begins when the database did not answer the first try: then the worker is not registered yet.
+        worker.state.signals.registered.subscribe(lambda: systemd.tell("READY=1"))
+        if worker.state.registered:
+            systemd.tell("READY=1")
         finished = asyncio.ensure_future(worker.finished())
         asked = asyncio.ensure_future(wanted.wait())
         try:

@@ -79,6 +79,10 @@ NO_GRANT = "42501"
 CERTIFICATE = (
     "the URL has to name a host that is in the certificate, and its authority: ?sslmode=verify-full&sslrootcert=ca.pem"
 )
+HOME = (
+    "the driver looks for certificates and passwords in the home directory; set HOME to one that this user can read, "
+    "in a systemd unit with ProtectHome=tmpfs"
+)
 READ_ONLY = (
     "jobs have to be written; name the primary in WINDLASS_URL, or all hosts: "
     "postgresql://user@one,two/database?target_session_attrs=read-write"
@@ -365,6 +369,8 @@ def translate_error(error: Exception, address: Address) -> Exception:
         return StoreBusy(f"{where} took longer than {STATEMENT_TIMEOUT:g} s for a statement: {error}")
     if isinstance(error, ssl.SSLError):
         return StoreUnavailable(f"{where} has a certificate that was not accepted ({shown}); {CERTIFICATE}")
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return StoreUnavailable(f"{where}: this user may not read {error.filename} ({shown}); {HOME}")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(f"{where} does not answer ({shown}); is PostgreSQL running, and is WINDLASS_URL right?")
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)):
