@@ -80,6 +80,7 @@ async def ask(ctx: Context) -> int:
         await ctx.step(f"answer {place}", ask_once, model, prompt) for place, (model, prompt) in enumerate(questions)
     ]
     async with ctx.transaction() as tx:
+        await tx.execute("DELETE FROM answers WHERE job = $1", str(ctx.job.id))  # of a run before a replay
         for place, answer in enumerate(found):
             await tx.execute(
                 "INSERT INTO answers (job, place, model, prompt, summary, audience, cents) "

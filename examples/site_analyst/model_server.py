@@ -1,6 +1,6 @@
 """A stand-in for a model, for demos and tests without a network. It is no model: it repeats a line of the prompt.
 
-It speaks OpenAI's protocol. The model's name chooses how it behaves: `stand-in` answers, `nonsense` and `nothing`
+It speaks OpenAI's protocol. A model's name is its way: `stand-in` answers; `nonsense`, `null` and `nothing`
 answer what cannot be used, `broken` accepts each question and fails the first time.
 """
 
@@ -46,6 +46,8 @@ class ModelServer:
         self.asked.append((model, prompt))
         if model == "nonsense":
             return 200, "I would rather talk about ropes."
+        if model == "null":
+            return 200, '{"summary": null, "audience": []}'
         if model == "nothing":
             return 200, ""
         if model == "broken" and is_first:

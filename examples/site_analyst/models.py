@@ -38,9 +38,15 @@ async def ask_model(model: str, prompt: str) -> Answer:
         return Answer(
             model=model,
             prompt=prompt,
-            summary=str(parsed["summary"]),
-            audience=str(parsed["audience"]),
-            tokens=int(said["usage"]["total_tokens"]),
+            summary=_text(parsed["summary"]),
+            audience=_text(parsed["audience"]),
+            tokens=max(0, int(said["usage"]["total_tokens"])),
         )
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise Unusable(f"{model} did not answer as it was asked to: {type(error).__name__}: {error}") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f"{value!r} is no text")
+    return value.replace("\0", "\ufffd")  # PostgreSQL stores no NUL

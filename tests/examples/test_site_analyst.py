@@ -83,9 +83,13 @@ def test_bad_sites_and_bad_models_end_in_words(monkeypatch: pytest.MonkeyPatch, 
         f"{sites}/inside": "10.0.0.1, which is not public",
         f"{sites}/circle": "in a circle",
     }
-    with running(monkeypatch, url, "eager", ANALYST_MODELS="nothing", WINDLASS_MAX_ATTEMPTS="1") as (http, _):
+    with running(monkeypatch, url, "eager", ANALYST_MODELS="nothing", WINDLASS_MAX_ATTEMPTS="1") as (
+        http,
+        (analyst, _),
+    ):
         refused = [
-            http.post("/sites", json={"website": bad}).status_code for bad in ("file:///etc/passwd", "http://", "")
+            http.post("/sites", json={"website": bad}).status_code
+            for bad in ("file:///etc/passwd", "http://", "", "http://a%20b/", "http://a.org:65536/")
         ]
         found = {website: http.post("/sites", json={"website": website}).json()["id"] for website in wrong}
         missing = http.post("/sites", json={"website": f"{sites}/missing"}).json()["id"]
@@ -98,8 +102,16 @@ def test_bad_sites_and_bad_models_end_in_words(monkeypatch: pytest.MonkeyPatch, 
             report = ended(http, id)
             assert (report["page"]["title"], report["state"]) == (title, "failed")
             assert "nothing did not answer as it was asked to" in report["error"]
+        for model in ("nonsense", "null"):
+            analyst.MODELS[:] = [model]
+            report = ended(http, http.post("/sites", json={"website": f"{sites}/good/{model}"}).json()["id"])
+            assert (report["state"], f"{model} did not answer as it was asked to" in report["error"]) == (
+                "failed",
+                True,
+            )
+            assert (report["answers"], report["page"]["title"]) == ([], f"Ropes {model}")
 
-    assert refused == [422, 422, 422]
+    assert refused == [422] * 5
 
 
 def test_an_answer_that_was_paid_for_is_not_asked_for_again(
