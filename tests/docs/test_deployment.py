@@ -42,3 +42,12 @@ def test_every_place_gives_a_worker_longer_to_stop_than_its_grace() -> None:
     assert dockerfile.endswith('CMD ["windlass", "worker", "app.worker", "-l", "INFO"]\n')
     assert compose["services"]["worker"]["restart"] == "unless-stopped"
     assert "Restart=always" in unit
+
+
+def test_the_secret_has_each_key_that_a_manifest_reads() -> None:
+    manifests = "".join((DEPLOY / "kubernetes" / name).read_text() for name in ("windlass.yaml", "migrate.yaml"))
+
+    read = set(re.findall(r"name: windlass, key: (\w+)", manifests))
+
+    assert read == set(re.findall(r"--from-literal=(\w+)=", manifests))
+    assert read == {"owner", "url", "producer", "reader"}

@@ -287,6 +287,13 @@ def test_names_that_no_index_holds_are_imported(library: Library) -> None:
     assert Counter(row["folder"] for row in rows) == {folder[:500]: 2, "x%2Fy": 2, "n\ufffdl": 2, "%s": 1}
 
 
+def test_the_worker_has_the_numbers_of_the_seed() -> None:
+    settings = importlib.import_module("library").app.settings
+
+    assert (settings.concurrency, settings.discovery_batch, settings.max_attempts) == (10, 10, 2)
+    assert (settings.lease, settings.timeout) == (600.0, 600.0)  # of a silent worker; of a handler that hangs
+
+
 def test_bookmark_files_of_all_kinds_are_read() -> None:
     read = importlib.import_module("bookmarks")
     deep = "<DL><p><DT><H3>x</H3>" * 1_000 + '<DL><DT><A HREF="http://a.org">Ä</A>' + "</DL><p>" * 1_001
