@@ -14,8 +14,9 @@ from windlass.model.job import Job, new_id
 from windlass.model.outcome import Ending
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, JobChanged, LeasesLost
-from windlass.observe.log_lines import EndingTracker, LogSubscriber, describe_end
+from windlass.observe.log_lines import LogSubscriber, describe_end
 from windlass.observe.logs import LineFormatter, escape
+from windlass.observe.subscribers import EndingTracker
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

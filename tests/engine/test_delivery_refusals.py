@@ -81,7 +81,8 @@ async def test_a_job_that_cannot_be_claimed_is_acknowledged_with_the_reason(
 
         await send(broker, message)
 
-        await events.until(DeliveriesRefused, lambda event: event.reasons == {reason: 1})
+        told = {message.job: reason}
+        await events.until(DeliveriesRefused, lambda event: (event.reasons, event.jobs) == ({reason: 1}, told))
         assert claims.refused(message.job) == [reason]
         await eventually(broker.is_drained, bool)
         release.set()

@@ -17,9 +17,10 @@ import structlog
 from engine.rig import PATIENCE, Database, ended, eventually
 from windlass import AttemptEnded, HealthReported, JobsClaimed, Windlass, WorkerStarted, fixed, limit
 from windlass.observe import logs, routine_lines
-from windlass.observe.events import JobAssigned, JobQueued
+from windlass.observe.events import DeliveriesRefused, JobAssigned, JobQueued
 from windlass.observe.log_lines import LogSubscriber
 from windlass.observe.logs import CountingHandler, JsonFormatter, LineFormatter, count_lost_records
+from windlass.observe.metrics import MetricsSubscriber
 from windlass.observe.subscribers import Subscribers
 from windlass.runtime.duties import health
 
@@ -203,6 +204,21 @@ def test_a_quiet_log_wants_no_event_that_it_would_not_write() -> None:
         assert HealthReported in LogSubscriber().kinds
     finally:
         log.setLevel(before)
+
+
+def test_a_refused_claim_of_a_delivered_job_is_a_line_and_a_count(stream: io.StringIO) -> None:
+    job = uuid4()
+    refused = DeliveriesRefused({"owned": 1}, {job: "owned"})
+    metrics = MetricsSubscriber()
+
+    LogSubscriber()(refused)
+    LogSubscriber()(DeliveriesRefused({"undecodable": 1}))  # names no job: the intake itself warns of it
+    metrics(refused)
+
+    (line,) = lines(stream)
+    assert (line["level"], line["kind"], line["jobs"]) == ("INFO", "deliveries_refused", {str(job): "owned"})
+    assert line["message"] == f"claims of delivered jobs refused: 1: {job} (owned)"
+    assert metrics.registry.get_sample_value("windlass_deliveries_refused_total", {"reason": "owned"}) == 1
 
 
 class Raising(logging.Handler):

@@ -172,6 +172,7 @@ async def test_nothing_that_arrives_has_a_secret(app: Windlass, server: SentrySe
 
 @ON_A_FILE
 async def test_scopes_of_attempts_that_run_together_are_apart(app: Windlass, server: SentryServer) -> None:
+    """Given attempts that run together, when each fails, then its event has its own tags and those of the program."""
     instrument(app)
     together = asyncio.Barrier(3)
 
@@ -182,12 +183,17 @@ async def test_scopes_of_attempts_that_run_together_are_apart(app: Windlass, ser
         await together.wait()
         raise ValueError("met")
 
-    async with app.worker():
-        for job in await app.aenqueue_many(meet.call(n) for n in range(3)):
-            await fail(job)
-        events = await server.events(3)
+    with sentry_sdk.isolation_scope() as scope:
+        scope.set_tag("of the program", "before")
+        async with app.worker():
+            scope.set_tag("later", "too")
+            for job in await app.aenqueue_many(meet.call(n) for n in range(3)):
+                await fail(job)
+            events = await server.events(3)
+        assert "mine" not in scope._tags
 
     for event in events:
+        assert (event["tags"]["of the program"], event["tags"]["later"]) == ("before", "too")
         n, crumbs = event["tags"]["mine"], [crumb["message"] for crumb in event["breadcrumbs"]["values"]]
         assert crumbs == [f"crumb {n}", "the job is dead after attempt 1 of 1"]
         assert event["contexts"]["job"]["input"] == {"n": int(n)}

@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextvars
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from web.rig import serving
 from windlass import Context, JobType, NamedCall, SyncContext, Windlass, fixed
 from windlass.client import Client
 from windlass.errors import ConfigError, JobUnsuccessful
+from windlass.observe import tracing
 from windlass.observe.instruments import Instruments
-from windlass.observe.tracing import instrument
+from windlass.observe.tracing import PerSecond, instrument
 
 from . import traced_program
 from .tracing_rig import (
@@ -121,6 +124,54 @@ async def test_a_batch_has_one_span_that_all_its_jobs_continue(app: Windlass, sp
     assert value(sent, "messaging.batch.message_count") == 20
     assert {parent(span) for span in spans.named("process default")} == {ids(sent)[1]}
     assert len(spans.named("process default")) == 20
+
+
+async def test_beyond_the_limit_an_attempt_has_its_span_when_it_fails(app: Windlass) -> None:
+    """Given a limit of no span per second, when a job fails and another goes well, then only failures have spans."""
+    spans = Spans()
+    instrument(app, tracer_provider=spans.provider, most_per_second=0)
+    ran_at: list[int] = []
+
+    @app.job(max_attempts=2, retry=fixed(0))
+    async def flaky(ctx: Context) -> None:
+        ran_at.append(time.time_ns())
+        if ctx.job.attempt == 1:
+            raise ValueError("no")
+
+    @app.job
+    async def well() -> str:
+        return format(trace.get_current_span().get_span_context().span_id, "016x")
+
+    with spans.provider.get_tracer("shop").start_as_current_span("request"):
+        job, other = await flaky.aenqueue(), await well.aenqueue()
+    async with app.worker():
+        await job.aresult(timeout=PATIENCE)
+        above = await other.aresult(timeout=PATIENCE)
+
+    (request,), (failed, succeeded) = spans.named("request"), spans.named("process default")
+    record = await job.arecord()
+    assert [span.name for span in spans.ended if span.name.startswith("send")] == []
+    assert record.trace == spell(request)
+    assert above == ids(request)[1]
+    assert [parent(span) for span in (failed, succeeded)] == [ids(request)[1]] * 2
+    assert [f"{link.context.span_id:016x}" for link in succeeded.links] == [ids(failed)[1]]
+    assert record.attempts_made()[0].trace == spell(failed)
+    assert [event.name for event in failed.events] == ["exception"]
+    assert (failed.start_time or 0) <= ran_at[0] <= (failed.end_time or 0)
+
+
+def test_the_limit_is_per_second_and_counts_recorded_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(tracing.time, "monotonic", lambda: now)
+    limit, recorded = PerSecond(2), Spans().provider.get_tracer("shop").start_span("recorded")
+
+    limit.count(trace.NonRecordingSpan(trace.INVALID_SPAN_CONTEXT))
+    limit.count(recorded)
+    assert limit.has_room()
+    limit.count(recorded)
+    assert not limit.has_room()
+    now = 101.0
+    assert limit.has_room()
 
 
 async def test_attempts_of_a_job_without_a_trace_share_one(app: Windlass, spans: Spans) -> None:

@@ -102,6 +102,14 @@ class Ending(StrEnum):
     CANCELLED = "cancelled"
     LOST = "lost"  # the lease is gone: nothing is written
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the attempt failed: the job is tried again, or is dead."""
+        return self in FAILURES
+
+
+FAILURES = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RETRY, Ending.DEAD})
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one attempt, as plain values that a child process can send through a pipe; all but `exception`."""

@@ -183,6 +183,7 @@ class DeliveriesRefused(msgspec.Struct, frozen=True):
     """Deliveries that led to no claim, by reason: "finished", "owned", "not due", "undecodable", …"""
 
     reasons: Mapping[str, int]
+    jobs: Mapping[UUID, str] = {}  # those that envelopes named, with the reason of each
 
 
 class OutboxPublished(msgspec.Struct, frozen=True):

@@ -29,6 +29,9 @@ class Watch:
     trace: str | None = None
     """The traceparent of the attempt; it is stored with the attempt, and a child process continues it."""
 
+    def fail(self) -> None:
+        """The attempt failed: called before its transition is made, which stores `trace`, and before `end`."""
+
     def end(self, end: AttemptEnded) -> None:
         """The attempt ended; perhaps on another thread or in another task than it began."""
 
@@ -36,8 +39,8 @@ class Watch:
 class SendWatch:
     """What an instrument keeps of one enqueue."""
 
-    trace: str | None = None
-    """The traceparent to store with the jobs."""
+    def __init__(self, trace: str | None) -> None:
+        self.trace = trace  # the traceparent to store with the jobs
 
     def end(self, error: BaseException | None) -> None:
         """The jobs are written, or `error` was raised."""
@@ -55,6 +58,9 @@ class Instrument:
     def begin(self, job: Job) -> Watch | None:
         """An attempt begins, in the task in which its handler will run."""
         return None
+
+    def start(self) -> None:
+        """A worker starts: called in the context of which each of its attempts gets a copy."""
 
     def join(self, job: Job, trace: str | None) -> None:
         """In a child process: an attempt begins, which the worker watches under this traceparent."""
@@ -96,6 +102,9 @@ class Instruments:
         watches = self.ask(lambda each: each.begin(job))
         return WatchedAttempt(self, watches) if watches else None
 
+    def start(self) -> None:
+        self.ask(lambda each: each.start())
+
     def join(self, job: Job, trace: str | None) -> None:
         self.ask(lambda each: each.join(job, trace))
 
@@ -131,7 +140,15 @@ class WatchedAttempt:
     def __init__(self, instruments: Instruments, watches: list[tuple[Instrument, Watch]]) -> None:
         self._instruments = instruments
         self._watches = watches
-        self.trace = next((watch.trace for _, watch in watches if watch.trace is not None), None)
+
+    @property
+    def trace(self) -> str | None:
+        """The traceparent of the attempt, where one has it."""
+        return next((watch.trace for _, watch in self._watches if watch.trace is not None), None)
+
+    def fail(self) -> None:
+        for instrument, watch in self._watches:
+            self._instruments.guard(instrument, watch.fail)
 
     def end(self, end: AttemptEnded) -> None:
         for instrument, watch in self._watches:

@@ -7,9 +7,9 @@ hidden in the input is also hidden where the error repeats it. All other lines c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
-from uuid import UUID
 
 from windlass.clock import spell
 from windlass.model.job import Job
@@ -18,6 +18,7 @@ from windlass.model.state import State
 from windlass.observe.events import (
     AttemptEnded,
     AttemptStarted,
+    DeliveriesRefused,
     Detail,
     Event,
     HealthReported,
@@ -34,53 +35,22 @@ from windlass.observe.events import (
     WorkerStopped,
 )
 from windlass.observe.routine_lines import LISTED, RoutineLines, listed, say_counts
+from windlass.observe.subscribers import EndingTracker
 from windlass.policy.redaction import Redaction
 
-MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
 LONGEST_ERROR = 300  # characters of an error in a line
+MOST_NAMED = 100  # jobs in the fields of one line
 
 log = logging.getLogger("windlass")
-
-
-class EndingTracker:
-    """A subscriber that joins the end of an attempt with its commit.
-
-    `report(end, state)` is called when the transition is committed, with the job's new state. The state is None when
-    nothing was written, because the lease was lost.
-    """
-
-    kinds = (AttemptStarted, AttemptEnded, JobChanged, LeasesLost)
-
-    def __init__(self, report: Callable[[AttemptEnded, State | None], None]) -> None:
-        self._report = report
-        self._ended: dict[UUID, AttemptEnded] = {}
-
-    def __call__(self, event: Event | Detail) -> None:
-        match event:
-            case AttemptEnded(ending=Ending.LOST):
-                self._report(event, None)
-            case AttemptEnded():
-                self._ended[event.job.id] = event
-                if len(self._ended) > MOST_UNCOMMITTED:
-                    del self._ended[next(iter(self._ended))]
-            case JobChanged():
-                end = self._ended.pop(event.id, None)
-                if end is not None:
-                    self._report(end, event.state)
-            case AttemptStarted():
-                self._ended.pop(event.job.id, None)
-            case LeasesLost():
-                for end in self._ended.values():
-                    self._report(end, None)
-                self._ended.clear()
-            case _:
-                pass
 
 
 LEVEL_OF = {State.FAILED: logging.WARNING, State.DEAD: logging.ERROR, None: logging.WARNING}
 """The level of an attempt's end by the job's new state, None for a lost lease; INFO for all others."""
 ALWAYS = (AttemptEnded, JobChanged, LeasesLost)
-AT_INFO = (AttemptStarted, JobsReleased, JobRefused, HealthReported, WorkerStarted, WorkerStopped)
+AT_INFO = (
+    *(AttemptStarted, JobsReleased, JobRefused, DeliveriesRefused, HealthReported),
+    *(WorkerStarted, WorkerStopped),
+)
 AT_DEBUG = (JobsClaimed, JobQueued, JobAssigned)
 
 
@@ -104,7 +74,6 @@ class LogSubscriber:
     def __call__(self, event: Event | Detail) -> None:
         match event:
             case AttemptStarted():
-                self._endings(event)
                 if self._routine.admits():
                     job = event.job
                     text, fields = "%s started, %s job=%s", job_fields("attempt_started", job)
@@ -133,6 +102,11 @@ class LogSubscriber:
                     fields = {"kind": "jobs_released", "worker": event.worker, "jobs": event.jobs}
                     text = "unstarted jobs released, because %s: %d"
                     log.info(text, event.reason.value, event.jobs, extra=fields | {"reason": event.reason.value})
+            case DeliveriesRefused() if event.jobs:  # the intake warns of messages that name no job
+                jobs = {str(job): reason for job, reason in islice(event.jobs.items(), MOST_NAMED)}
+                fields = {"kind": "deliveries_refused", "reasons": dict(event.reasons), "jobs": jobs}
+                named = listed(f"{job} ({reason})" for job, reason in jobs.items())
+                log.info("claims of delivered jobs refused: %d: %s", len(event.jobs), named, extra=fields)
             case HealthReported():
                 _log_health(event)
             case WorkerStarted():

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from uuid import UUID
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -21,6 +20,7 @@ from windlass.model.state import State
 from windlass.observe.endpoint import WorkerNow
 from windlass.observe.events import (
     AttemptEnded,
+    DeliveriesRefused,
     JobChanged,
     JobRefused,
     JobsClaimed,
@@ -30,11 +30,11 @@ from windlass.observe.events import (
     ReleaseReason,
 )
 from windlass.observe.logs import count_lost_records, escape
+from windlass.observe.subscribers import EndingTracker
 
 LABELS = ("queue", "type", "pipeline", "phase")
 MOST_SERIES = 200  # sets of labels; a set has about 40 lines in an answer
 MOST_PHASES = 100
-MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit
 OTHER = "other"
 BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0)  # seconds
 OUTCOMES = {
@@ -74,16 +74,18 @@ class MetricsSubscriber:
     def __init__(self, read: Callable[[], WorkerNow | None] = lambda: None) -> None:
         self._read = read
         self._series: dict[tuple[str, str, str, str], Series] = {}
-        self._ended: dict[UUID, AttemptEnded] = {}
+        self._endings = EndingTracker(self._count)
         self.totals: Counter[str] = Counter()
         self.released: Counter[str] = Counter({reason.name.lower(): 0 for reason in ReleaseReason})
         self.refused: Counter[str] = Counter()
+        self.deliveries: Counter[str] = Counter()
         self._counting: dict[type, Callable[..., None]] = {
-            AttemptEnded: self._end,
-            JobChanged: self._change,
+            AttemptEnded: self._endings,
+            JobChanged: self._endings,
             JobsClaimed: self._claim,
             JobsReleased: self._release,
             JobRefused: self._refuse,
+            DeliveriesRefused: self._refuse_deliveries,
             LeasesLost: self._lose,
             JobsRescued: self._rescue,
         }
@@ -97,22 +99,8 @@ class MetricsSubscriber:
 
     # Counting
 
-    def _end(self, end: AttemptEnded) -> None:
-        if end.ending is Ending.LOST:
-            self._count(end, "lost")
-            return
-        self._ended[end.job.id] = end
-        if len(self._ended) > MOST_UNCOMMITTED:
-            del self._ended[next(iter(self._ended))]
-
-    def _change(self, event: JobChanged) -> None:
-        end = self._ended.pop(event.id, None)
-        if end is not None:
-            state = event.state
-            known = "lost" if state is None else OUTCOMES.get(state) or QUEUED.get(end.ending, "queued")
-            self._count(end, known)
-
-    def _count(self, end: AttemptEnded, outcome: str) -> None:
+    def _count(self, end: AttemptEnded, state: State | None) -> None:
+        outcome = "lost" if state is None else OUTCOMES.get(state) or QUEUED.get(end.ending, "queued")
         job = end.job
         key = (job.queue, job.type, job.pipeline or "", job.phase)
         series = self._series.get(key)
@@ -143,12 +131,13 @@ class MetricsSubscriber:
     def _refuse(self, event: JobRefused) -> None:
         self.refused[event.reason] += 1
 
+    def _refuse_deliveries(self, event: DeliveriesRefused) -> None:
+        self.deliveries.update(event.reasons)
+
     def _lose(self, event: LeasesLost) -> None:
         self.totals["losses"] += 1
         self.totals["lost_jobs"] += event.jobs
-        for end in self._ended.values():
-            self._count(end, "lost")
-        self._ended.clear()
+        self._endings(event)
 
     def _rescue(self, event: JobsRescued) -> None:
         self.totals["deaths"] += event.deaths
@@ -176,6 +165,8 @@ class _WorkerCollector(Collector):
             yield CounterMetricFamily(name, about, value=counts.totals[key])
         yield _counter("windlass_jobs_released", "Jobs released before they started.", "reason", counts.released)
         yield _counter("windlass_jobs_refused", "Claimed jobs that were not queued.", "reason", counts.refused)
+        about = "Deliveries of the broker whose claim was refused."
+        yield _counter("windlass_deliveries_refused", about, "reason", counts.deliveries)
         yield CounterMetricFamily(
             "windlass_log_records_lost",
             "Records that no handler of the log wrote.",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RECENT = 100  # ticks of a schedule that are searched for a job
 LONGEST_SLUG = 50
 ENDED = {Ending.SUCCEEDED: "ok", Ending.CANCELLED: "error"}
-OVER = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RETRY, Ending.DEAD})
 
 
 class Monitors:
@@ -47,7 +46,7 @@ class Monitors:
     def end(self, end: AttemptEnded) -> None:
         """The attempt ended. After a failure with a retry to come, the job is still in progress."""
         advances = end.flow is not None and end.flow.advance is not None
-        status = "error" if end.ending in OVER and not end.will_retry else ENDED.get(end.ending)
+        status = "error" if end.ending.is_failure and not end.will_retry else ENDED.get(end.ending)
         if self._schedules(end.job):
             last = None if advances else status
             self._app._client.portal.submit(lambda: self._check_out(end.job, last, end.elapsed))

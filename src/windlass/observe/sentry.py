@@ -13,21 +13,23 @@ and the queries of URLs are hidden, and frames have no local variables. The tena
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from windlass.model.job import Job
-from windlass.model.outcome import Ending
 from windlass.model.trace import read_traceparent
-from windlass.observe.events import AttemptEnded, Event, JobsRescued
+from windlass.observe.events import AttemptEnded, JobsRescued
 from windlass.observe.instruments import Instrument, Watch
 from windlass.observe.monitors import Monitors
 from windlass.observe.scrub import WITHHELD, Scrubber
+from windlass.observe.subscribers import Subscriber
 from windlass.policy.fingerprint import fingerprint
 
 try:
     import sentry_sdk
-    from sentry_sdk.scope import Scope, add_global_event_processor, use_isolation_scope
+    from sentry_sdk.scope import Scope, add_global_event_processor, use_isolation_scope, use_scope
     from sentry_sdk.utils import event_from_exception
 except ImportError as error:
     raise ImportError("the capture needs Sentry's SDK; install it with: pip install 'windlass[sentry]'") from error
@@ -35,7 +37,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from windlass.app import Windlass
 
-FAILED = frozenset({Ending.RAISED, Ending.TIMED_OUT, Ending.CRASHED, Ending.RETRY, Ending.DEAD})
 FLUSH_SECONDS = 1.0  # a child process that ends has two
 FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 TEXTS = ("message", "logentry", "exception", "threads", "breadcrumbs", "extra", "request", "tags", "contexts", "user")
@@ -46,7 +47,7 @@ def instrument(app: Windlass) -> Sentry:
     """Send the failures and schedules of a program to Sentry: `instrument(app)`, after `sentry_sdk.init(…)`."""
     sentry = Sentry(Scrubber(app.settings.redact), Monitors(app))
     app._registry.instruments.add(sentry)
-    app._registry.subscribers.append(sentry.on_event)
+    app._registry.subscribers.append(Subscriber(sentry.on_event, (JobsRescued,)))
     add_global_event_processor(sentry.on_log_record)
     return sentry
 
@@ -59,25 +60,31 @@ class Sentry(Instrument):
     def __init__(self, scrubber: Scrubber, monitors: Monitors) -> None:
         self._scrubber = scrubber
         self._monitors = monitors
-        self._joined: EnteredScope | None = None
+        self._kept: list[AbstractContextManager[Scope]] = []  # they undo what they did when they are dropped
+
+    def start(self) -> None:
+        """Make the scopes of which each attempt has a fork."""
+        Scope.get_isolation_scope()
+        self._kept = [manager := use_scope(BaseScope(Scope.get_current_scope()))]
+        manager.__enter__()
 
     def begin(self, job: Job) -> Watch | None:
         if not sentry_sdk.get_client().is_active():
             return None
         self._monitors.begin(job)
-        return AttemptScope(self._enter(job), self._scrubber, self._monitors)
+        return AttemptScope(*self._enter(job), self._scrubber, self._monitors)
 
     def join(self, job: Job, trace: str | None) -> None:
         """In a child process: what the handler itself captures is about this job. The worker captures the failure."""
         if sentry_sdk.get_client().is_active():
-            self._joined = self._enter(job)  # until the next attempt of this process
+            self._kept = [self._enter(job)[1]]  # until the next attempt of this process
 
     def flush(self) -> None:
         sentry_sdk.flush(timeout=FLUSH_SECONDS)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: JobsRescued) -> None:
         """A sweep counts jobs that are dead by the deaths of their workers; it does not name them."""
-        if isinstance(event, JobsRescued) and event.dead_after_crashes:
+        if event.dead_after_crashes:
             text = f"{event.dead_after_crashes} jobs are dead after crashes; see: windlass jobs list state:dead"
             group = ["windlass", "dead after crashes"]
             sentry_sdk.capture_event({"message": text, "level": "error", "logger": "windlass", "fingerprint": group})
@@ -94,35 +101,58 @@ class Sentry(Instrument):
                 crumb.update(self._scrubber.value(crumb))
         return event
 
-    def _enter(self, job: Job) -> EnteredScope:
-        """A new isolation scope in the context of the attempt's task."""
-        manager = sentry_sdk.isolation_scope()
-        scope = manager.__enter__()
-        scope.clear_breadcrumbs()  # of other jobs
-        for name, value in _tags(job).items():
-            scope.set_tag(name, value)
-        scope.add_event_processor(lambda event, hint: scrub(event, self._scrubber, job))
-        return EnteredScope(scope, manager)
+    def _enter(self, job: Job) -> tuple[Scope, AbstractContextManager[Scope]]:
+        """A new isolation scope in the context of the attempt's task, and the manager that ends it."""
+
+        def begin(scope: Scope) -> None:
+            scope.clear_breadcrumbs()  # of other jobs
+            scope.add_event_processor(lambda event, hint: scrub(_tagged(event, job), self._scrubber, job))
+
+        manager = use_isolation_scope(LateScope(Scope.get_isolation_scope(), begin))
+        return manager.__enter__(), manager
 
 
-class EnteredScope(NamedTuple):
-    """An isolation scope, and the manager that ends it."""
+class LateScope(Scope):
+    """A fork of a scope that is made when it is used: by far the most attempts send nothing, and never use theirs."""
 
-    scope: Scope
-    manager: AbstractContextManager[Scope]
+    def __init__(self, origin: Scope, begin: Callable[[Scope], object] = lambda scope: None) -> None:
+        self._late = origin, begin  # and no attribute of a scope: `__getattr__` is called for those that are not there
+
+    def __getattr__(self, name: str) -> Any:
+        if "_late" not in vars(self):
+            raise AttributeError(name)
+        origin, begin = vars(self).pop("_late")
+        forked, own = copy(origin), object.__getattribute__
+        for slot in Scope.__slots__:
+            try:
+                own(self, slot)  # set before anything was read
+            except AttributeError:
+                if hasattr(forked, slot):
+                    setattr(self, slot, own(forked, slot))
+        begin(self)
+        return getattr(self, name)
+
+
+class BaseScope(LateScope):
+    """The scope outside of all attempts, which changes no more."""
+
+    def fork(self) -> Scope:
+        return LateScope(self)
 
 
 class AttemptScope(Watch):
     """The scope of one attempt, and its failure."""
 
-    def __init__(self, entered: EnteredScope, scrubber: Scrubber, monitors: Monitors) -> None:
-        self._scope, self._manager = entered
+    def __init__(
+        self, scope: Scope, manager: AbstractContextManager[Scope], scrubber: Scrubber, monitors: Monitors
+    ) -> None:
+        self._scope, self._manager = scope, manager
         self._scrubber = scrubber
         self._monitors = monitors
 
     def end(self, end: AttemptEnded) -> None:
         try:
-            if end.ending in FAILED:
+            if end.ending.is_failure:
                 with use_isolation_scope(self._scope):
                     self._capture(end)
         finally:
@@ -193,6 +223,10 @@ def _breadcrumbs(event: Any) -> list[dict[str, Any]]:
     return list(crumbs.get("values") or []) if isinstance(crumbs, dict) else list(crumbs)
 
 
-def _tags(job: Job) -> dict[str, str]:
+def _tagged(event: Any, job: Job) -> Any:
+    """The event with the job's tags: added here, because by far the most attempts have no event."""
     tags = {"job.id": str(job.id), "job.type": job.type, "job.queue": job.queue, "job.attempt": str(job.attempt)}
-    return tags if job.pipeline is None else {**tags, "job.phase": job.phase}
+    if job.pipeline is not None:
+        tags["job.phase"] = job.phase
+    event["tags"] = {**(event.get("tags") or {}), **tags}
+    return event

@@ -16,14 +16,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import UnionType
 from typing import Any
+from uuid import UUID
 
 from windlass.errors import RegistrationError
-from windlass.observe.events import Detail, Event
+from windlass.model.outcome import Ending
+from windlass.model.state import State
+from windlass.observe.events import AttemptEnded, Detail, Event, JobChanged, LeasesLost
 
 log = logging.getLogger("windlass")
 
 EVENTS: tuple[type, ...] = typing.get_args(Event)
 DETAILS: tuple[type, ...] = typing.get_args(Detail)
+MOST_UNCOMMITTED = 10_000  # ended attempts that wait for their commit; beyond this number the oldest is dropped
 SLOW = 1.0  # seconds: a subscriber that took longer is reported once
 
 Subscribed = Callable[[Any], object]
@@ -54,8 +58,9 @@ class Subscribers:
         return bool(self._of(kind))
 
     def __call__(self, event: Event | Detail) -> None:
+        ended = time.monotonic()
         for subscriber in self._of(type(event)):
-            began = time.monotonic()
+            began = ended
             self._inside = subscriber, began
             try:
                 subscriber(event)
@@ -65,8 +70,9 @@ class Subscribers:
                 self._record_failure(subscriber, event, error)
             finally:
                 self._inside = None
-            if time.monotonic() - began > SLOW:
-                self._record_slow(subscriber, time.monotonic() - began)
+            ended = time.monotonic()
+            if ended - began > SLOW:
+                self._record_slow(subscriber, ended - began)
 
     def count_failures(self) -> Counter[str]:
         """Events that each subscriber failed at, by its name; 0 for one that never failed. From any thread."""
@@ -105,6 +111,39 @@ class Subscribers:
             self._reported.add(name)
             text = "the subscriber %s %s %.1f s; meanwhile this worker did nothing else: let it return at once"
             log.warning(text, name, verb, took)
+
+
+class EndingTracker:
+    """A subscriber that joins the end of an attempt with its commit.
+
+    `report(end, state)` is called when the transition is committed, with the job's new state. The state is None when
+    nothing was written, because the lease was lost.
+    """
+
+    kinds = (AttemptEnded, JobChanged, LeasesLost)
+
+    def __init__(self, report: Callable[[AttemptEnded, State | None], None]) -> None:
+        self._report = report
+        self._ended: dict[UUID, AttemptEnded] = {}
+
+    def __call__(self, event: Event | Detail) -> None:
+        match event:
+            case AttemptEnded(ending=Ending.LOST):
+                self._report(event, None)
+            case AttemptEnded():
+                self._ended[event.job.id] = event
+                if len(self._ended) > MOST_UNCOMMITTED:
+                    del self._ended[next(iter(self._ended))]
+            case JobChanged():
+                end = self._ended.pop(event.id, None)
+                if end is not None:
+                    self._report(end, event.state)
+            case LeasesLost():
+                for end in self._ended.values():
+                    self._report(end, None)
+                self._ended.clear()
+            case _:
+                pass
 
 
 class Subscriber:

@@ -83,6 +83,7 @@ class WorkerParts:
             children=ProcessPool(settings, program=program),
             subscribers=Subscribers(subscribers),
         )
+        state.context.run(registry.instruments.start)
         self.completer = Completer(state)
         self.coordinator = Coordinator(state, self.completer)
         # A worker that is stepped by hand claims what is due: its test has no broker.

@@ -335,6 +335,8 @@ class Execution:
         state = self.state
         now = self.processor.since = state.clock.monotonic()
         started = now if self._started is None else self._started
+        if self._watched is not None and outcome.ending.is_failure:
+            self._watched.fail()
         waited, elapsed = self._waited(started), now - started
         run = account(self.job, self.context, worker=state.worker, waited=waited, elapsed=elapsed, trace=self.trace)
         return decide(

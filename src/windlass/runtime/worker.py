@@ -260,7 +260,10 @@ class Worker:
             return
         state.begin_incarnation()
         held, executions = state.leases.drop_all(), list(state.leases.executions.values())
-        log.error("worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, len(held))
+        fields = {"kind": "leases_lost", "worker": worker, "reason": why, "jobs": len(held)}
+        log.error(
+            "worker %s lost its leases (%s): dropping %d jobs and starting anew", worker, why, len(held), extra=fields
+        )
         unwritten = self.parts.completer.forget()
         # Else this process stood still, perhaps by one of its handlers: a sweep releases its jobs, with a crash.
         if self._beat is not None and self._beat.cut_off:

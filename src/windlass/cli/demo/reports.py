@@ -19,8 +19,9 @@ import msgspec
 from windlass.model.processors import ProcessorState
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, Event, JobsRescued, WorkerStarted
-from windlass.observe.log_lines import EndingTracker, describe_end, shorten_error
+from windlass.observe.log_lines import describe_end, shorten_error
 from windlass.observe.logs import escape
+from windlass.observe.subscribers import EndingTracker
 
 if TYPE_CHECKING:
     from windlass.runtime.worker import Worker

@@ -23,8 +23,9 @@ import click
 from windlass.clock import spell
 from windlass.model.state import State
 from windlass.observe.events import AttemptEnded, AttemptStarted, Event
-from windlass.observe.log_lines import EndingTracker, attempt_of, describe_end
+from windlass.observe.log_lines import attempt_of, describe_end
 from windlass.observe.logs import escape
+from windlass.observe.subscribers import EndingTracker
 
 if TYPE_CHECKING:
     from windlass.model.flow import Flow

@@ -276,11 +276,10 @@ class Intake(Service):
             self._state.signals.token_due_in(claimed.next_token)
         if not claimed.refused:
             return
-        for job, reason in claimed.refused.items():
-            log.debug("delivery of job %s refused: %s", job, reason)
         if RefusalReason.SUSPECT in claimed.refused.values():
             self._state.signals.suspect_delivered()
-        self._state.emit(DeliveriesRefused(dict(Counter(str(reason) for reason in claimed.refused.values()))))
+        jobs = {job: reason.value for job, reason in claimed.refused.items()}
+        self._state.emit(DeliveriesRefused(Counter(jobs.values()), jobs))
 
     def _compare(self, batch: Sequence[Received], jobs: Sequence[Job]) -> None:
         """A message that says something else than the store is forged or stale: the store's word is used."""

@@ -18,6 +18,8 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import asdict, astuple
+
 from windlass.errors import StoreUnavailable, WindlassError
 from windlass.model.job import Job
 from windlass.model.outcome import Transition
@@ -85,13 +87,10 @@ class Sweeper(Service):
             self._record_outage()
             raise
         if swept.deaths or swept.rescued or swept.dead_after_crashes:
-            log.warning(
-                "swept: %d workers died, %d jobs rescued, %d dead after too many crashes",
-                swept.deaths,
-                swept.rescued,
-                swept.dead_after_crashes,
-            )
-            state.emit(JobsRescued(swept.deaths, swept.rescued, swept.dead_after_crashes))
+            found = JobsRescued(swept.deaths, swept.rescued, swept.dead_after_crashes)
+            text, values = "swept: %d workers died, %d jobs rescued, %d dead after too many crashes", astuple(found)
+            log.warning(text, *values, extra={"kind": "jobs_swept", **asdict(found)})
+            state.emit(found)
         self._late = swept.late
         if swept.late:
             self._record_outage()
