@@ -45,7 +45,8 @@ def test_top_needs_a_terminal(cli_store: CliStore) -> None:
 
 
 def test_top_shows_the_queues_and_obeys_its_keys(cli_store: CliStore) -> None:
-    """Given a queue with a job, when p and q are pressed, then the queue is paused."""
+    """Given a queue and two failed jobs, when keys are pressed, then it is paused, one is retried, one cancelled."""
+    failed = [cli_store.fail_job(queue="mail") for _ in range(2)]
     (job,) = cli_store.enqueue(queue="mail", type="send\x1b[31m")
     master, slave = pty.openpty()
     environment = {**os.environ, "WINDLASS_URL": cli_store.url, "COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
@@ -65,6 +66,12 @@ def test_top_shows_the_queues_and_obeys_its_keys(cli_store: CliStore) -> None:
         until(b"QUEUES")
         os.write(master, b"p")
         until(b"queue mail is paused")
+        os.write(master, b"\tr")
+        until(b"is due now")
+        os.write(master, b"c")
+        until(b"press c again")
+        os.write(master, b"c")
+        until(b": cancelled")
         assert b"send\x1b[31m" not in seen
         os.write(master, b"q")
         assert running.wait(PATIENCE) == 0
@@ -73,3 +80,4 @@ def test_top_shows_the_queues_and_obeys_its_keys(cli_store: CliStore) -> None:
     gates = cli_store.call(lambda store: store.gates())
     assert [(gate.name, gate.state) for gate in gates] == [("mail", "paused")]
     assert cli_store.status(job) == "queued"
+    assert sorted(map(cli_store.status, failed)) == ["cancelled", "queued"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from pathlib import Path
 
 from windlass import State, Windlass
 from windlass.cli.process.supervisor import FIRST_PAUSE, LONGEST_PAUSE, restart_delay
 
-from .conftest import Start
+from .conftest import PATIENCE, Start
 from .conftest import Windlass as Command
 
 
@@ -150,3 +152,59 @@ def test_the_pause_doubles_with_jitter_up_to_a_bound() -> None:
         bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
         assert all(bound / 2 <= restart_delay(failures) <= bound for _ in range(20))
     assert len({restart_delay(3) for _ in range(20)}) > 1
+
+
+HANGING = """
+import asyncio, threading
+from windlass import Windlass
+
+app = Windlass(poll="100ms")
+
+def wait_for_ever(name):
+    print(name, "waits", flush=True)
+    threading.Event().wait()
+
+async def await_for_ever(name):
+    print(name, "waits", flush=True)
+    await asyncio.Event().wait()
+
+@app.job
+async def in_a_coroutine() -> None:
+    await await_for_ever("in_a_coroutine")
+
+@app.job
+def in_a_thread() -> None:
+    wait_for_ever("in_a_thread")
+
+@app.job(isolation="process")
+def in_a_child() -> None:
+    wait_for_ever("in_a_child")
+
+@app.job(isolation="process")
+async def in_a_childs_coroutine() -> None:
+    await await_for_ever("in_a_childs_coroutine")
+"""
+
+
+def test_sigusr1_logs_where_each_handler_is(windlass: Command, start: Start, program_dir: Path) -> None:
+    """Given handlers that hang, one of each kind, when the supervisor gets SIGUSR1, then each stack is logged."""
+    (program_dir / "hanging.py").write_text(HANGING)
+    windlass("migrate")
+    worker = start("worker", "hanging.py", "--processes", "2", WINDLASS_GRACE="100ms")
+    names = ("in_a_coroutine", "in_a_thread", "in_a_child", "in_a_childs_coroutine")
+    for name in names:
+        windlass("run", f"hanging:{name}", "--no-wait")
+        worker.expect(f"{name} waits")
+
+    worker.signal(signal.SIGUSR1)
+
+    # The frames of a child come when it answers.
+    for name in names:
+        pattern = re.compile(rf'^    (\[\d\] )?  File ".*hanging\.py", line \d+, in {name}$', re.MULTILINE)
+        ends = time.monotonic() + PATIENCE
+        while not pattern.search(worker.output):
+            assert time.monotonic() < ends, worker.output
+            time.sleep(0.02)
+    assert len(re.findall(r"stack of in_a_child\w* in the child process \d+ job=", worker.output)) == 2
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0

@@ -18,7 +18,6 @@ from web.rig import serving
 from windlass import Context, JobType, NamedCall, SyncContext, Windlass, fixed
 from windlass.client import Client
 from windlass.errors import ConfigError, JobUnsuccessful
-from windlass.observe import tracing
 from windlass.observe.instruments import Instruments
 from windlass.observe.tracing import PerSecond, instrument
 
@@ -162,7 +161,7 @@ async def test_beyond_the_limit_an_attempt_has_its_span_when_it_fails(app: Windl
 
 def test_the_limit_is_per_second_and_counts_recorded_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(tracing.time, "monotonic", lambda: now)
+    monkeypatch.setattr("windlass.observe.tracing.time.monotonic", lambda: now)
     limit, recorded = PerSecond(2), Spans().provider.get_tracer("shop").start_span("recorded")
 
     limit.count(trace.NonRecordingSpan(trace.INVALID_SPAN_CONTEXT))

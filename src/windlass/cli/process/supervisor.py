@@ -40,6 +40,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for wanted in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(wanted, self.stop, wanted)
+        loop.add_signal_handler(signal.SIGUSR1, self._log_stacks)
         log.info("supervising %d worker processes", self._processes)
         self._systemd.tell("READY=1")
         async with self._systemd.watched(), asyncio.TaskGroup() as group:
@@ -57,6 +58,10 @@ class Supervisor:
             log.info("%s: stopping %d workers", signal.Signals(number).name, len(self.children))
         for child in self.children.values():
             child.signal(signal.SIGTERM if len(self._signals) < 3 else signal.SIGKILL)
+
+    def _log_stacks(self) -> None:
+        for child in self.children.values():
+            child.signal(signal.SIGUSR1)
 
     async def _keep_running(self, number: int) -> None:
         failures = 0

@@ -1,11 +1,13 @@
 """Where every handler of a worker is: SIGUSR1 logs the stack of each attempt and of each thread.
 
 A thread of its own collects and logs them. The signal may interrupt a write to the log, and a second write from inside
-the signal's handler would fail. A handler in a child process is named with the child's pid.
+the signal's handler would fail. A child process is asked for the stack of its handler, and its answer is logged when it
+comes: a thread of the child answers while the handler computes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import threading
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from windlass.declare.registry import Isolation
+from windlass.model.job import Job
 from windlass.runtime.handler_call import call_plain
 
 if TYPE_CHECKING:
@@ -40,14 +43,23 @@ def log_stacks(worker: Worker) -> None:
     threads = _find_handler_threads(frames)
     log.info("stacks: %d running attempts, %d threads", len(executions), len(frames))
     for execution in executions:
-        job, where = execution.job, _describe(worker, execution, threads)
-        text = "stack of %s in %s job=%s\n%s"
-        fields = {"kind": "stack", "job": job.id, "type": job.type, "processor": execution.processor.name}
-        log.info(text, job.type, execution.processor.name, job.id, where, extra=fields)
+        log_stack(execution.job, execution.processor.name, _describe(worker, execution, threads))
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in frames.items():
         if ident != threading.get_ident():
             log.info("stack of thread %s\n%s", names.get(ident, ident), _format_frame(frame))
+
+
+def log_stack(job: Job, place: str, frames: str) -> None:
+    """Where a handler is; `place` is its processor or its child process."""
+    fields = {"kind": "stack", "job": job.id, "type": job.type, "place": place}
+    log.info("stack of %s in %s job=%s\n%s", job.type, place, job.id, frames, extra=fields)
+
+
+def describe_handler(attempt: asyncio.Task[Any] | None) -> str:
+    """In a child process: where the handler of its attempt is."""
+    threads = list(_find_handler_threads(sys._current_frames()).values())
+    return _format_frame(threads[0]) if threads else _format_coroutine(attempt and attempt.get_coro())
 
 
 def _describe(worker: Worker, execution: Execution, threads: dict[UUID, FrameType]) -> str:
@@ -55,7 +67,10 @@ def _describe(worker: Worker, execution: Execution, threads: dict[UUID, FrameTyp
         match execution.isolation:
             case Isolation.PROCESS:
                 pid = worker.state.children.pid_of(execution.job.id)
-                return "  in a child process" + ("" if pid is None else f" with the pid {pid}")
+                if pid is None:
+                    return "  its child process has not begun, or has ended"
+                worker.state.loop.call_soon_threadsafe(worker.state.children.ask_for_stack, execution.job.id)
+                return f"  in the child process {pid}, which is asked for its stack"
             case Isolation.THREAD:
                 frame = threads.get(execution.job.id)
                 return "  its thread has not begun, or has ended" if frame is None else _format_frame(frame)

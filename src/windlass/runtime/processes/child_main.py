@@ -33,10 +33,11 @@ from windlass.model.outcome import Ending, Outcome
 from windlass.payload.sanitise import describe
 from windlass.policy.failure import decide
 from windlass.runtime.commit import account, commit, undisturbed
+from windlass.runtime.duties.stacks import describe_handler
 from windlass.runtime.handler_call import call_coroutine, from_error, in_thread, with_flow
 from windlass.runtime.processes import importing
 from windlass.runtime.processes.child_store import ChildStore
-from windlass.runtime.processes.wire import AttemptDone, Began, ToChild, Work, to_child
+from windlass.runtime.processes.wire import AttemptDone, Began, StackReport, StopRequest, ToChild, Work, to_child
 from windlass.runtime.processes.worker_link import ProgressReporter, WorkerLink, forward_log
 
 CLOSE_SECONDS = 2.0  # to close the store when the worker has closed the socket
@@ -69,6 +70,7 @@ class AttemptRunner:
         self._busy = False
         self._context: BaseContext | None = None
         self._stop_requested: UUID | None = None
+        self._attempting: asyncio.Task[Outcome] | None = None
 
     async def serve(self) -> None:
         """Attempt after attempt until the worker closes the socket."""
@@ -76,7 +78,8 @@ class AttemptRunner:
         threading.Thread(target=self._listen, args=(loop,), name="windlass-link", daemon=True).start()
         while (work := await self._inbox.get()) is not None:
             # A task of its own, so that a handler's context variables end with it.
-            outcome = await loop.create_task(self._attempt(work))
+            self._attempting = loop.create_task(self._attempt(work))
+            outcome = await self._attempting
             self._busy = False
             self._link.send(AttemptDone(msgspec.structs.replace(outcome, exception=None)))
         async with asyncio.timeout(CLOSE_SECONDS):
@@ -102,9 +105,11 @@ class AttemptRunner:
         if isinstance(message, Work):
             self._busy = True
             loop.call_soon_threadsafe(self._inbox.put_nowait, message)
-        else:
+        elif isinstance(message, StopRequest):
             self._stop_requested = message.job
             self._apply_stop(self._context)
+        else:
+            self._link.send(StackReport(describe_handler(self._attempting)))
 
     def _apply_stop(self, context: BaseContext | None) -> None:
         """Called from the reading thread, and again when the context is made: one of them comes second."""

@@ -11,6 +11,7 @@ from windlass.declare.registry import Definition, Isolation
 from windlass.handler.context import BaseContext
 from windlass.model.job import Job
 from windlass.model.outcome import Ending, Outcome
+from windlass.runtime.duties.stacks import log_stack
 from windlass.runtime.processes.channel import Channel
 from windlass.runtime.processes.forkserver_client import ForkserverClient, StartedChild, spell_end
 from windlass.runtime.processes.memory import MemoryWatch, mebibytes
@@ -20,6 +21,8 @@ from windlass.runtime.processes.wire import (
     Began,
     LogLine,
     ProgressReport,
+    StackReport,
+    StackRequest,
     StopRequest,
     Work,
     from_child,
@@ -100,6 +103,10 @@ class ChildProcess:
         if self._execution is not None:
             self._channel.send(StopRequest(self._execution.job.id))
 
+    def ask_for_stack(self) -> None:
+        """Log where the handler is, when the child answers."""
+        self._channel.send(StackRequest())
+
     def end(self) -> None:
         """Close the socket: an idle child closes its store and ends."""
         self._channel.close()
@@ -129,6 +136,9 @@ class ChildProcess:
                 case AttemptDone(outcome):
                     if self._done is not None and not self._done.done():
                         self._done.set_result(outcome)
+                case StackReport(frames):
+                    if self._execution is not None:
+                        log_stack(self._execution.job, f"the child process {self.pid}", frames)
                 case LogLine() | ProgressReport():
                     self._apply(message)
         except Exception as error:  # no message of ours: the handler wrote to the socket, and the attempt is lost

@@ -83,6 +83,11 @@ class ProcessPool:
         child = self._running.get(job)
         return None if child is None else child.pid
 
+    def ask_for_stack(self, job: UUID) -> None:
+        """Log where a job's handler is, when its child answers."""
+        if job in self._running:
+            self._running[job].ask_for_stack()
+
     def ask_to_stop(self, job: UUID) -> None:
         """Report a request to stop to a job's handler: `ctx.cancelled`."""
         if job in self._running:

@@ -2,8 +2,8 @@
 
 worker → forkserver   Start, then Fork (with the new child's socket) and Kill
 forkserver → worker   Ready or Unready, then Forked, NotForked, Exited
-worker → child        Work, StopRequest
-child → worker        Began, ProgressReport, LogLine, AttemptDone
+worker → child        Work, StopRequest, StackRequest
+child → worker        Began, ProgressReport, LogLine, StackReport, AttemptDone
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ class StopRequest(Message, frozen=True):
     job: UUID
 
 
+class StackRequest(Message, frozen=True):
+    """Report where the handler is."""
+
+
 class Began(Message, frozen=True):
     """The handler is about to be called: from here on the child's death is this attempt's crash."""
 
@@ -111,6 +115,12 @@ class LogLine(Message, frozen=True):
     text: str
 
 
+class StackReport(Message, frozen=True):
+    """Where the handler is."""
+
+    frames: str
+
+
 class AttemptDone(Message, frozen=True):
     """The end of the attempt; the child is free for another."""
 
@@ -119,8 +129,8 @@ class AttemptDone(Message, frozen=True):
 
 FromForkserver = Ready | Unready | Forked | NotForked | Exited
 ToForkserver = Start | Fork | Kill
-FromChild = Began | ProgressReport | LogLine | AttemptDone
-ToChild = Work | StopRequest
+FromChild = Began | ProgressReport | LogLine | StackReport | AttemptDone
+ToChild = Work | StopRequest | StackRequest
 
 encoder = msgspec.json.Encoder()
 from_forkserver = msgspec.json.Decoder(FromForkserver)
