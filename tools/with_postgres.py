@@ -36,7 +36,7 @@ from private_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
 URL_VARIABLE = "WINDLASS_TEST_POSTGRES_URL"
@@ -72,13 +72,13 @@ def main() -> int:
 
 
 @contextmanager
-def private_postgres(*, durable: bool = False) -> Iterator[str]:
-    """The URL of a running server in a directory of its own."""
+def private_postgres(*, durable: bool = False, **settings: str) -> Iterator[str]:
+    """The URL of a running server in a directory of its own; `settings` are PostgreSQL's."""
     binaries = find_binaries() or install_binaries()
     account = server_account()
     with (
         private_directory(account, memory=not durable) as directory,
-        PrivateServer(binaries, directory, account, durable=durable) as url,
+        PrivateServer(binaries, directory, account, durable=durable, settings=settings) as url,
     ):
         yield url
 
@@ -128,14 +128,22 @@ def server_account() -> pwd.struct_passwd | None:
 class PrivateServer:
     """A fresh cluster with an empty database. Entering starts the server and returns its URL, leaving stops it."""
 
-    def __init__(self, binaries: Path, directory: Path, account: pwd.struct_passwd | None, *, durable: bool) -> None:
+    def __init__(
+        self,
+        binaries: Path,
+        directory: Path,
+        account: pwd.struct_passwd | None,
+        *,
+        durable: bool,
+        settings: Mapping[str, str] = {},
+    ) -> None:
         self._binaries = binaries
         self._directory = directory
         self._data = directory / "data"
         self._log = directory / "log"
         self._account = account
-        settings = SETTINGS if durable else SETTINGS | NOT_DURABLE
-        self._options = [f"--{name}={value}" for name, value in settings.items()]
+        options = SETTINGS | ({} if durable else NOT_DURABLE) | dict(settings)
+        self._options = [f"--{name}={value}" for name, value in options.items()]
 
     def __enter__(self) -> str:
         self._make_cluster()
