@@ -30,12 +30,12 @@ from windlass.observe.events import (
     ReleaseReason,
 )
 from windlass.observe.logs import count_lost_records, escape
+from windlass.observe.store_metrics import OTHER, gauge
 from windlass.observe.subscribers import EndingTracker
 
 LABELS = ("queue", "type", "pipeline", "phase")
 MOST_SERIES = 200  # sets of labels; a set has about 40 lines in an answer
 MOST_PHASES = 100
-OTHER = "other"
 BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0)  # seconds
 OUTCOMES = {
     State.SUCCEEDED: "succeeded",
@@ -211,20 +211,15 @@ TOTALS = (
 
 def _present(now: WorkerNow) -> Metrics:
     """What a worker is doing now. Phases beyond MOST_PHASES are added up as `other`."""
-    processors = GaugeMetricFamily("windlass_processors", "Processors by state.", labels=("phase", "state"))
-    memory = GaugeMetricFamily("windlass_jobs_in_memory", "Claimed jobs that wait for a processor.", labels=("phase",))
     states: Counter[tuple[str, str]] = Counter()
-    waiting: Counter[str] = Counter()
+    waiting: Counter[tuple[str]] = Counter()
     for place, pool in enumerate(now.pools):
-        phase = escape(pool.phase) if place < MOST_PHASES else OTHER
-        waiting[phase] += pool.waiting
+        phase = pool.phase if place < MOST_PHASES else OTHER
+        waiting[phase,] += pool.waiting
         for state in ("idle", "busy", "error"):
             states[phase, state] += getattr(pool, state)
-    for (phase, state), count in states.items():
-        processors.add_metric([phase, state], count)
-    for phase, count in waiting.items():
-        memory.add_metric([phase], count)
-    yield from (processors, memory)
+    yield gauge("windlass_processors", "Processors by state.", ("phase", "state"), states.items())
+    yield gauge("windlass_jobs_in_memory", "Claimed jobs that wait for a processor.", ("phase",), waiting.items())
     yield GaugeMetricFamily("windlass_leases_held", "Jobs that this worker holds.", value=now.held)
     yield GaugeMetricFamily("windlass_ends_unwritten", "Ended attempts that wait for the store.", value=now.unwritten)
     yield GaugeMetricFamily("windlass_ready", "1: the worker polled the store lately.", value=now.waits_for is None)

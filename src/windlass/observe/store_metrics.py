@@ -6,7 +6,7 @@ With the setting `broker` also the outbox and what the broker holds. Its state i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -59,102 +59,88 @@ class _StoreCollector(Collector):
         self._now = now
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield from _of_queues(self._now)
-        yield from _of_phases(self._now)
-        yield from _of_workers(self._now)
-        yield from _of_ends(self._now)
-        yield from _of_delivery(self._now)
-        if self._now.oldest_snapshot is not None:
+        now = self._now
+        yield from _of_queues(now.queues)
+        yield _of_phases(now.phases)
+        about = "Workers with a row, by state."
+        states = Counter(dict.fromkeys(("busy", "idle", "silent", "dead"), 0))
+        states.update(row.state.value for row in now.workers)
+        yield gauge("windlass_store_workers", about, ("state",), (((state,), count) for state, count in states.items()))
+        # From the figures, which the store keeps in spans of ten seconds: gauges, because old spans are folded away.
+        yield _of_ends("windlass_store_attempts_last_hour", "Attempts that ended.", now.last_hour, 1)
+        yield _of_ends("windlass_store_attempts_per_second", "In the last minute.", now.last_minute, 60)
+        if now.outbox_due is not None:
+            about = "Rows of the outbox that wait for a relay, up to a bound."
+            yield GaugeMetricFamily("windlass_store_outbox_due", about, value=now.outbox_due)
+            about = "For how long the oldest row of the outbox waits."
+            yield GaugeMetricFamily("windlass_store_outbox_lag_seconds", about, value=now.outbox_lag)
+        if now.broker is not None:
+            yield from _of_broker(now.broker)
+        if now.oldest_snapshot is not None:
             about = "Age of the oldest transaction that keeps dead rows (PostgreSQL)."
-            yield GaugeMetricFamily("windlass_store_oldest_snapshot_seconds", about, value=self._now.oldest_snapshot)
+            yield GaugeMetricFamily("windlass_store_oldest_snapshot_seconds", about, value=now.oldest_snapshot)
 
 
-def _of_queues(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    jobs = GaugeMetricFamily("windlass_store_jobs", "Jobs by state, up to a bound.", labels=("queue", "state"))
-    oldest = GaugeMetricFamily(
-        "windlass_store_oldest_due_seconds", "For how long the oldest due job could have started.", labels=("queue",)
-    )
-    serving = GaugeMetricFamily("windlass_store_queue_workers", "Live workers that serve it.", labels=("queue",))
-    closed = GaugeMetricFamily("windlass_store_queue_closed", "1: its gate is closed.", labels=("queue",))
-    counts: Counter[tuple[str, str]] = Counter()
-    ages: dict[str, float] = {}
-    for place, row in enumerate(now.queues):
-        queue = escape(row.queue) if place < MOST_QUEUES else OTHER
-        ages[queue] = max(ages.get(queue, 0.0), row.lag or 0.0)
+def gauge(
+    name: str, about: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    """A metric with a value for each set of labels. A name may have any letter: it is written as in the log."""
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, sample in samples:
+        family.add_metric([escape(value) for value in values], sample)
+    return family
+
+
+def _of_queues(rows: Sequence[QueueRow]) -> Iterator[GaugeMetricFamily]:
+    counts: Counter[tuple[str, ...]] = Counter()
+    ages: dict[tuple[str, ...], float] = {}
+    for place, row in enumerate(rows):
+        queue = row.queue if place < MOST_QUEUES else OTHER
+        ages[queue,] = max(ages.get((queue,), 0.0), row.lag or 0.0)
         for state in STATES:
             counts[queue, state] += getattr(row, state)
-        if queue != OTHER:
-            serving.add_metric([queue], row.workers)
-            closed.add_metric([queue], row.gate.value != "open")
-    for (queue, state), count in counts.items():
-        jobs.add_metric([queue, state], count)
-    for queue, age in ages.items():
-        oldest.add_metric([queue], age)
-    yield from (jobs, oldest, serving, closed)
+    known = rows[:MOST_QUEUES]
+    yield gauge("windlass_store_jobs", "Jobs by state, up to a bound.", ("queue", "state"), counts.items())
+    about = "For how long the oldest due job could have started."
+    yield gauge("windlass_store_oldest_due_seconds", about, ("queue",), ages.items())
+    serving = (((row.queue,), row.workers) for row in known)
+    yield gauge("windlass_store_queue_workers", "Live workers that serve it.", ("queue",), serving)
+    closed = (((row.queue,), row.gate.value != "open") for row in known)
+    yield gauge("windlass_store_queue_closed", "1: its gate is closed.", ("queue",), closed)
 
 
-def _of_phases(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    family = GaugeMetricFamily(
-        "windlass_store_phase_jobs", "Due and running jobs of each phase.", labels=("pipeline", "phase", "state")
-    )
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for place, row in enumerate(now.phases):
-        named = (escape(row.pipeline or ""), escape(row.phase)) if place < MOST_QUEUES else (OTHER, OTHER)
+def _of_phases(rows: Sequence[PhaseDepth]) -> GaugeMetricFamily:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for place, row in enumerate(rows):
+        named = (row.pipeline or "", row.phase) if place < MOST_QUEUES else (OTHER, OTHER)
         counts[(*named, "due")] += row.due
         counts[(*named, "running")] += row.running
-    for labels, count in counts.items():
-        family.add_metric(list(labels), count)
-    yield family
+    about = "Due and running jobs of each phase."
+    return gauge("windlass_store_phase_jobs", about, ("pipeline", "phase", "state"), counts.items())
 
 
-def _of_workers(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    family = GaugeMetricFamily("windlass_store_workers", "Workers with a row, by state.", labels=("state",))
-    counts = Counter(row.state.value for row in now.workers)
-    for state in ("busy", "idle", "silent", "dead"):
-        family.add_metric([state], counts[state])
-    yield family
+def _of_ends(name: str, about: str, rows: Sequence[FigureRow], seconds: int) -> GaugeMetricFamily:
+    counts: Counter[tuple[str, ...]] = Counter()
+    places = {place: number for number, place in enumerate(dict.fromkeys((row.queue, row.phase) for row in rows))}
+    for row in rows:
+        named = (row.queue, row.phase) if places[row.queue, row.phase] < MOST_QUEUES else (OTHER, OTHER)
+        for end in ENDS:
+            counts[(*named, end)] += getattr(row, end)
+    samples = ((values, count / seconds) for values, count in counts.items())
+    return gauge(name, about, ("queue", "phase", "outcome"), samples)
 
 
-def _of_ends(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    """From the figures, which the store keeps in spans of ten seconds: gauges, because old spans are folded away."""
-    labels = ("queue", "phase", "outcome")
-    hour = GaugeMetricFamily("windlass_store_attempts_last_hour", "Attempts that ended.", labels=labels)
-    rate = GaugeMetricFamily("windlass_store_attempts_per_second", "In the last minute.", labels=labels)
-    for family, rows, share in ((hour, now.last_hour, 1), (rate, now.last_minute, 60)):
-        counts: Counter[tuple[str, str, str]] = Counter()
-        places = {place: number for number, place in enumerate(dict.fromkeys((row.queue, row.phase) for row in rows))}
-        for row in rows:
-            known = places[row.queue, row.phase] < MOST_QUEUES
-            named = (escape(row.queue), escape(row.phase)) if known else (OTHER, OTHER)
-            for end in ENDS:
-                counts[(*named, end)] += getattr(row, end)
-        for values, count in counts.items():
-            family.add_metric(list(values), count / share)
-        yield family
-
-
-def _of_delivery(now: StoreNow) -> Iterator[GaugeMetricFamily]:
-    if now.outbox_due is not None:
-        about = "Rows of the outbox that wait for a relay, up to a bound."
-        yield GaugeMetricFamily("windlass_store_outbox_due", about, value=now.outbox_due)
-        about = "For how long the oldest row of the outbox waits."
-        yield GaugeMetricFamily("windlass_store_outbox_lag_seconds", about, value=now.outbox_lag)
-    broker = now.broker
-    if broker is None:
-        return
+def _of_broker(broker: BrokerNow) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily("windlass_store_broker_up", "1: the broker answers.", value=broker.is_up)
     if not broker.is_up:
         return
-    messages = GaugeMetricFamily("windlass_store_broker_messages", "Messages by state.", labels=("queue", "state"))
-    for state, counts in (("ready", broker.ready), ("unacknowledged", broker.unacknowledged)):
-        for queue, count in counts.items():
-            messages.add_metric([escape(queue), state], count)
-    consumers = GaugeMetricFamily("windlass_store_broker_consumers", "Workers that consume it.", labels=("queue",))
-    for queue, count in broker.consumers.items():
-        consumers.add_metric([escape(queue)], count)
-    about = "Messages in the broker's dead-letter queue."
-    yield from (
-        messages,
-        consumers,
-        GaugeMetricFamily("windlass_store_broker_dead_letters", about, value=broker.dead_letters),
+    messages = (
+        ((queue, state), count)
+        for state, counts in (("ready", broker.ready), ("unacknowledged", broker.unacknowledged))
+        for queue, count in counts.items()
     )
+    yield gauge("windlass_store_broker_messages", "Messages by state.", ("queue", "state"), messages)
+    consumers = (((queue,), count) for queue, count in broker.consumers.items())
+    yield gauge("windlass_store_broker_consumers", "Workers that consume it.", ("queue",), consumers)
+    about = "Messages in the broker's dead-letter queue."
+    yield GaugeMetricFamily("windlass_store_broker_dead_letters", about, value=broker.dead_letters)
