@@ -180,6 +180,11 @@ class RabbitServer:
         made just before a kill has no leader afterwards."""
         self.control("eval", "[dets:sync(Table) || Table <- dets:all()].")
 
+    def forget_members(self) -> None:
+        """While it is killed: take the file that `settle` completes. Its quorum queues have no leader afterwards."""
+        (file,) = (self._directory / "data").glob("*/quorum/*/names.dets")
+        file.unlink()
+
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl on this server; it takes a second or two."""
         command = [str(self._programs / "rabbitmqctl"), "--quiet", *arguments]

@@ -58,6 +58,13 @@ class BrokerUnderFire:
         self.server.kill()
         self.server.start()
 
+    def restart_without_leaders(self) -> None:
+        """As after a kill in the moment in which the queues of RabbitMQ were made: none has a leader."""
+        assert isinstance(self.server, with_rabbitmq.RabbitServer)
+        self.server.kill()
+        self.server.forget_members()
+        self.server.start()
+
     def depth(self, url: str) -> QueueDepth | None:
         async def read(dispatcher: JobDispatcher) -> QueueDepth | None:
             return next(iter(await dispatcher.depths([QUEUE])), None)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from windlass import State
+from windlass.errors import BrokerError
 
 from .brokers import BrokerUnderFire, Carrier, private_broker
 from .process import Process
@@ -189,3 +190,30 @@ def test_work_goes_on_while_the_broker_is_away_for_long(postgres_lab: FaultLab, 
     broker.send_strangers(broker.part(4), STRANGERS)
     fleet.until_drained()
     print(f"{jobs} jobs in {took:.0f} s without a broker")
+
+
+# A RabbitMQ takes a core for seconds at each start, and RabbitMQ is the one that has leaders.
+@pytest.mark.parametrize("broker", [] if SCALE == 1 else ["rabbitmq"], indirect=True)
+def test_queues_that_a_kill_left_without_a_leader_are_made_again(
+    postgres_lab: FaultLab, broker: BrokerUnderFire
+) -> None:
+    """Given queues that take messages and confirm none, then polls run the jobs, and consumers resume by themselves."""
+    lab = postgres_lab
+    fleet = Fleet(lab, broker, broker.part(5), broker.part(5))
+    broker.restart_without_leaders()
+    jobs = lab.enqueue("effect", 100)
+    lab.until_final(jobs)
+    lab.check_effects(jobs)
+
+    def confirms() -> bool:
+        try:
+            broker.send_strangers(broker.part(5), STRANGERS)
+        except BrokerError:
+            return False
+        return True
+
+    took = lab.until(confirms, "the queue was made again", within=200)
+    fleet.until_all_receive()
+    fleet.until_drained()
+    assert [each.ended() for each in (fleet.relay, *fleet.workers)] == [None] * (WORKERS + 1)
+    print(f"the queue confirmed again after {took:.0f} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -170,7 +170,10 @@ async def test_the_next_host_is_tried_when_the_first_is_down() -> None:
         assert bench.transport.is_up
 
 
-async def test_an_alarm_ends_a_dispatch_after_a_while_and_consumers_go_on(server: with_rabbitmq.RabbitServer) -> None:
+async def test_an_alarm_ends_a_dispatch_after_a_while_and_consumers_go_on(
+    server: with_rabbitmq.RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.5)
     async with opened(server.url, limit=3.0) as bench, bench.transport.consume(["mail"], prefetch=10) as consumer:
         await bench.send(2)
         received = await bench.receive(consumer, 2)
@@ -235,31 +238,27 @@ async def test_one_refused_queue_does_not_stop_the_others_of_a_dispatch(bench: B
 # Delivery limit
 
 
-async def test_a_queue_that_gives_no_answer_delays_no_other_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a queue without a leader, then others are published and consumed, and later it is, too.
-
-    RabbitMQ leaves the declaration of such a queue unanswered, and cannot be brought to that at will: so the story
-    keeps the question back.
-    """
-    really = broker_queues._declarations
-
-    def declarations(topology: Topology, names: Collection[str], *levels: Collection[Level]) -> list[Any]:
-        if "stuck" not in names:
-            return really(topology, names, *levels)
-        return [("windlass.stuck.normal", lambda channel: asyncio.Event().wait())]
-
-    monkeypatch.setattr(broker_queues, "_declarations", declarations)
-    monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.2)
-    async with bench.transport.consume(["mail", "stuck"], prefetch=10) as consumer:
+async def test_a_queue_that_gives_no_answer_delays_no_other_one(
+    server: with_rabbitmq.RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a queue that takes messages and confirms none, as one without a leader, then others are published and
+    consumed on the same connection, and later it is, too."""
+    monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.5)
+    async with opened(server.url) as bench, bench.transport.consume(["going", "stuck"], prefetch=10) as consumer:
+        await bench.send(queue="stuck")
+        await consumer.acknowledge(await bench.receive(consumer, 1))
         connection = bench.transport._link.connection  # type: ignore[attr-defined]
-        for _ in range(3):
-            assert await bench.transport.dispatch([bench.message("mail"), bench.message("stuck")]) == {0}
-            await consumer.acknowledge(await bench.receive(consumer, 1))
-        assert bench.transport._link.connection is connection  # type: ignore[attr-defined]
-        with pytest.raises(BrokerUnavailable, match="gives no answer"):
-            await bench.transport.dispatch([bench.message("stuck")])
-
-        monkeypatch.setattr(broker_queues, "_declarations", really)
+        process = "{'%2F_windlass.stuck.normal', node()}"
+        await asyncio.to_thread(server.control, "eval", f"sys:suspend({process}).")
+        try:
+            for _ in range(3):
+                assert await bench.transport.dispatch([bench.message("going"), bench.message("stuck")]) == {0}
+                await consumer.acknowledge(await bench.receive(consumer, 1))
+            with pytest.raises(BrokerUnavailable, match="gives no answer"):
+                await bench.transport.dispatch([bench.message("stuck")])
+            assert bench.transport._link.connection is connection  # type: ignore[attr-defined]
+        finally:
+            await asyncio.to_thread(server.control, "eval", f"sys:resume({process}).")
         # Its minute is over.
         bench.transport._publisher._silent.clear()  # type: ignore[attr-defined]
         assert await bench.transport.dispatch([bench.message("stuck")]) == {0}

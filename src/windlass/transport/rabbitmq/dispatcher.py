@@ -14,7 +14,7 @@ from windlass.transport.rabbitmq.link import RabbitLink
 from windlass.transport.rabbitmq.publisher import Parcel, Publisher
 from windlass.transport.rabbitmq.topology import PREFIX, Topology
 
-ANSWER_LIMIT = 15.0  # seconds for an answer or a confirm: a server in a memory alarm gives none
+ANSWER_LIMIT = 15.0  # seconds for an answer: a server in a memory alarm gives none
 
 
 class RabbitDispatcher(JobDispatcher):
@@ -30,7 +30,7 @@ class RabbitDispatcher(JobDispatcher):
         self._address = address
         self._answer_limit = answer_limit
         self._link = RabbitLink(address, "publisher", answer_limit)
-        self._publisher = Publisher(self._link, self.topology, answer_limit)
+        self._publisher = Publisher(self._link, self.topology)
         self._dead = DeadLetters(self._link, self.topology)
 
     async def open(self) -> None:

@@ -51,6 +51,13 @@ async def declare(
                 raise BrokerUnavailable(f"{name} cannot be declared now: {describe(problem)}") from None
 
 
+async def replace(link: RabbitLink, topology: Topology, queue: str, level: Level) -> None:
+    """Delete a queue that gives no answer, and make it again. Its deliveries are lost: the poll finds their jobs."""
+    async with link.channel() as channel:
+        await link.answer(channel.queue_delete(topology.name(queue, level)))
+    await declare(link, topology, [queue], [level], dead=False)
+
+
 def _declarations(
     topology: Topology, queues: Collection[str], levels: Collection[Level] = LEVELS
 ) -> list[tuple[str, Call]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,8 +22,9 @@ from windlass.transport.protocol import Delivery, Level
 from windlass.transport.rabbitmq import queues
 from windlass.transport.rabbitmq.link import PAUSES, RabbitLink
 from windlass.transport.rabbitmq.problems import FAILURES, is_cancelled, translate
-from windlass.transport.rabbitmq.topology import Topology, silent
+from windlass.transport.rabbitmq.topology import SilentQueue, Topology, silent
 
+REPLACED_AFTER = 20.0  # seconds without an answer after which a queue is deleted and made again: it has no leader
 RENEWAL = 30.0  # seconds without a delivery after which a consumer registers again
 
 logger = logging.getLogger(__name__)
@@ -55,18 +57,27 @@ class Subscription:
 
     async def run(self, arrived: Callable[[], None], refused: Callable[[BrokerRefused], None]) -> None:
         """Set up after each break, for ever."""
-        pause = PAUSES[0]
+        pause, silent_since, told = PAUSES[0], math.inf, ""
         while True:
             await self._wait_for_break()
             self._forget()
             await self._link.wait()
+            now = asyncio.get_running_loop().time()
             try:
+                if now - silent_since >= REPLACED_AFTER:
+                    silent_since = math.inf
+                    logger.warning("%s gave no answer for %g s; it is made again", self._name, REPLACED_AFTER)
+                    await queues.replace(self._link, self._topology, self._queue, self.level)
                 await self.set_up(arrived)
-                pause = PAUSES[0]
+                pause, silent_since, told = PAUSES[0], math.inf, ""
             except BrokerError as problem:
-                logger.warning("%s is not consumed: %s", self._name, problem)
+                if str(problem) != told:
+                    told = str(problem)
+                    logger.warning("%s is not consumed: %s", self._name, problem)
                 if isinstance(problem, BrokerRefused):
                     refused(problem)
+                if isinstance(problem, SilentQueue):
+                    silent_since = min(silent_since, now)
                 self._broken.set()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, PAUSES[1])
