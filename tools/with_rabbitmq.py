@@ -41,7 +41,7 @@ START_LIMIT = 120.0  # seconds until a server must answer
 STOP_LIMIT = 15.0  # seconds for a shutdown, then SIGKILL
 
 # Erlang's threads wait for work by spinning, which takes the cores from the tests.
-ERLANG = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+ERLANG = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 1000"
 CONFIGURATION = f"""\
 default_user = {USER}
 default_pass = {PASSWORD}
@@ -49,6 +49,11 @@ disk_free_limit.absolute = 50MB
 log.console = true
 log.console.level = warning
 log.file = false
+"""
+CONFIGURATION_OF_MANAGEMENT = """\
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {port}
+collect_statistics_interval = 1000
 """
 CONFIGURATION_OF_TLS = """\
 listeners.ssl.1 = 127.0.0.1:{port}
@@ -86,13 +91,13 @@ def server_account() -> pwd.struct_passwd | None:
 
 
 @contextmanager
-def private_rabbitmq(*, tls: Path | None = None) -> Iterator[RabbitServer]:
+def private_rabbitmq(*, tls: Path | None = None, management: bool = False) -> Iterator[RabbitServer]:
     """A running server in a directory of its own; `tls`: a directory with cert.pem and key.pem."""
     programs = find_programs()
     account = server_account()
     with (
         private_directory(account, memory=True) as directory,
-        RabbitServer(programs, directory, account, tls=tls) as server,
+        RabbitServer(programs, directory, account, tls=tls, management=management) as server,
     ):
         yield server
 
@@ -101,7 +106,13 @@ class RabbitServer:
     """One node on 127.0.0.1. Entering starts it, leaving stops it; it keeps ports and files when it starts again."""
 
     def __init__(
-        self, programs: Path, directory: Path, account: pwd.struct_passwd | None, *, tls: Path | None = None
+        self,
+        programs: Path,
+        directory: Path,
+        account: pwd.struct_passwd | None,
+        *,
+        tls: Path | None = None,
+        management: bool = False,
     ) -> None:
         self._programs = programs
         self._directory = directory
@@ -115,6 +126,11 @@ class RabbitServer:
             tls_port = free_port()
             self.tls_url = f"amqps://{USER}:{PASSWORD}@127.0.0.1:{tls_port}"
             self._configuration += CONFIGURATION_OF_TLS.format(port=tls_port, tls=tls)
+        self._plugins = "[].\n"
+        if management:
+            self.management_port = free_port()
+            self._configuration += CONFIGURATION_OF_MANAGEMENT.format(port=self.management_port)
+            self._plugins = "[rabbitmq_management].\n"
         inherited = ("RABBITMQ", "ERL_", "ERLANG")  # meant for other nodes
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(inherited)},
@@ -139,7 +155,7 @@ class RabbitServer:
 
     def __enter__(self) -> RabbitServer:
         (self._directory / "rabbitmq.conf").write_text(self._configuration)
-        (self._directory / "enabled_plugins").write_text("[].\n")
+        (self._directory / "enabled_plugins").write_text(self._plugins)
         # Erlang would start the mapper as a daemon that outlives the server: so it is there before the server looks.
         self._mapper = self._spawn("epmd", "-port", str(self._mapper_port), "-address", "127.0.0.1")
         try:

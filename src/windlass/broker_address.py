@@ -26,8 +26,8 @@ SCHEMES: dict[str, tuple[Kind, int]] = {
 }
 TLS = frozenset({"cafile", "certfile", "keyfile"})
 OPTIONS: dict[str, frozenset[str]] = {
-    "amqp": frozenset({"group_size", "prefix"}),
-    "amqps": frozenset({"group_size", "prefix"}) | TLS,
+    "amqp": frozenset({"group_size", "management", "prefix"}),
+    "amqps": frozenset({"group_size", "management", "prefix"}) | TLS,
     "redis": frozenset(),
     "rediss": TLS,
     "redis+sentinel": frozenset(),
@@ -145,6 +145,8 @@ def _options(scheme: str, query: str) -> dict[str, str]:
         raise ConfigError(
             f"{BROKER} has a group_size that is not a number from 1 to {LARGEST_GROUP}; write ?group_size=3"
         )
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", options.get("management", "15672")):
+        raise ConfigError(f"{BROKER} has a management port that is not a number; write ?management=15672")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", options.get("prefix", "windlass")):
         raise ConfigError(f"{BROKER} has a prefix that is not 1 to 32 letters, digits, _ or -; write ?prefix=windlass")
     if ("keyfile" in options) and "certfile" not in options:

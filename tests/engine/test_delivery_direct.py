@@ -13,6 +13,8 @@ import pytest
 
 from private_server import private_directory
 from windlass import Context, JobHandle
+from windlass.model.delivery import PUBLISHED_BY_ENQUEUE
+from windlass.model.job import NewJob, new_id
 from windlass.model.state import State
 from windlass.observe.events import OutboxPublished
 from with_redis import RedisServer
@@ -134,3 +136,16 @@ async def test_an_enqueue_never_fails_because_the_broker_is_away(
                 assert (await ended(job)).status is State.SUCCEEDED
 
     assert any("is away" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_process_that_dies_between_its_commit_and_its_publish_costs_time_and_no_job(
+    database: Database, broker: Broker
+) -> None:
+    app = database.app(broker=broker.url, fallback="200ms", delivery="direct")
+    app.job(noop)
+
+    async with receiving(app) as (_, _, claims):
+        job = NewJob(id=new_id(), type="noop", input="{}", delay=PUBLISHED_BY_ENQUEUE)
+        await app._client.aask(lambda store: store.enqueue([job]))
+        await ended(await app.afind(job.id))
+        assert job.id not in claims.claimed

@@ -39,7 +39,7 @@ async def bench() -> AsyncIterator[Bench]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[with_rabbitmq.RabbitServer]:
     """A server for the stories that kill or change it; each leaves it running."""
-    with with_rabbitmq.private_rabbitmq() as made:
+    with with_rabbitmq.private_rabbitmq(management=True) as made:
         yield made
 
 
@@ -233,6 +233,23 @@ async def test_one_refused_queue_does_not_stop_the_others_of_a_dispatch(bench: B
         await channel.queue_declare(topology_of(bench).name("bad", Level.NORMAL), durable=True)
 
     assert await bench.transport.dispatch([bench.message("bad"), bench.message("good")]) == {1}
+
+
+async def test_the_management_plugin_tells_what_is_unacknowledged(server: with_rabbitmq.RabbitServer) -> None:
+    url = f"{server.url}/?prefix=managed&management={server.management_port}"
+    async with opened(url) as bench, bench.transport.consume(["mail"], prefetch=10) as consumer:
+        await bench.send(3)
+        await consumer.acknowledge((await bench.receive(consumer, 3))[:1])
+
+        async def is_told() -> bool:
+            (depth,) = await bench.transport.depths(["mail"])
+            return (depth.ready, depth.unacknowledged) == (0, 2)
+
+        await eventually(is_told)
+    async with opened(f"{server.url}/?management=1") as bench:
+        assert [depth.unacknowledged for depth in await bench.transport.depths(["mail"])] in ([], [None])
+        wrong = [finding for finding in await bench.transport.check([]) if finding.subject == "management"]
+        assert "rabbitmq-plugins enable" in str(wrong[0].advice)
 
 
 # Delivery limit

@@ -21,7 +21,7 @@ from windlass.methods.broker import broker_url, open_broker
 from windlass.methods.bulk import BulkChange, Chosen, choose, narrow
 from windlass.methods.reads import PAGE, checked_count, checked_tenant, parsed
 from windlass.model import audit
-from windlass.model.delivery import OutboxKind, OutboxRow
+from windlass.model.delivery import OutboxRow
 from windlass.model.job import Job, parse_id
 from windlass.model.rows import DeadKind, DeadReport, DeadRow, DeadView, FoundJob
 from windlass.model.state import State, Verb
@@ -351,19 +351,7 @@ async def _deliver(store: Store, broker: JobDispatcher, id: UUID) -> None:
     job = await store.find(id)
     if job is None:
         raise JobNotFound(f"there is no job {id} any more")
-    row = OutboxRow(
-        id=0,
-        kind=OutboxKind.DELIVER,
-        job=job.id,
-        queue=job.queue,
-        priority=job.priority,
-        type=job.type,
-        input=job.input,
-        trace=job.trace,
-        created_at=job.created_at,
-        attempt=job.attempt + 1,
-        max_attempts=job.max_attempts,
-    )
+    row = OutboxRow.delivery_of(job, created_at=job.created_at, attempt=job.attempt + 1)
     await broker.dispatch([message_of(row)])
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from windlass.model.job import Job
+from windlass.model.job import Job, NewJob
 
 
 class DeliveryMode(StrEnum):
@@ -40,6 +40,23 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int  # that this delivery is for; the first is 1. Of a dead job: its last
     max_attempts: int
     reason: str | None = None  # of a dead job
+
+    @classmethod
+    def delivery_of(cls, job: Job | NewJob, *, created_at: datetime, attempt: int) -> OutboxRow:
+        """The row that the outbox would have for the next delivery of a job."""
+        return cls(
+            id=0,
+            kind=OutboxKind.DELIVER,
+            job=job.id,
+            queue=job.queue,
+            priority=job.priority,
+            type=job.type,
+            input=job.input,
+            trace=job.trace,
+            created_at=created_at,
+            attempt=attempt,
+            max_attempts=job.max_attempts,
+        )
 
 
 class LeasedOutbox(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from windlass.clock import Clock, SystemClock
-from windlass.model.delivery import OutboxKind, OutboxRow
+from windlass.model.delivery import OutboxRow
 from windlass.model.filter import parse
 from windlass.model.job import Job
 from windlass.store.protocol import Store
@@ -125,17 +125,4 @@ def _level(job: Job) -> Level:
 
 
 def _payload(job: Job) -> bytes:
-    row = OutboxRow(
-        id=0,
-        kind=OutboxKind.DELIVER,
-        job=job.id,
-        queue=job.queue,
-        priority=job.priority,
-        type=job.type,
-        input=job.input,
-        trace=job.trace,
-        created_at=job.created_at,
-        attempt=job.attempt + 1,
-        max_attempts=job.max_attempts,
-    )
-    return encode(row)
+    return encode(OutboxRow.delivery_of(job, created_at=job.created_at, attempt=job.attempt + 1))

@@ -17,7 +17,7 @@ import msgspec
 from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.errors import BrokerError, BrokerUnavailable, EnvelopeError
-from windlass.model.delivery import PUBLISHED_BY_ENQUEUE, DeliveryMode, OutboxKind, OutboxRow
+from windlass.model.delivery import PUBLISHED_BY_ENQUEUE, DeliveryMode, OutboxRow
 from windlass.model.job import NewJob
 from windlass.store.contact import Outage
 from windlass.transport import make_dispatcher
@@ -98,29 +98,14 @@ class DirectPublisher:
 
     def _messages(self, jobs: Sequence[NewJob]) -> list[Message]:
         messages: list[Message] = []
+        now = self._clock.now()
         for job in jobs:
             try:
-                messages.append(message_of(self._row(job)))
+                messages.append(message_of(OutboxRow.delivery_of(job, created_at=now, attempt=1)))
             except EnvelopeError as error:
                 self.unpublished += 1
                 log.error("job %s cannot be put into an envelope: %s; a worker's poll claims it", job.id, error)
         return messages
-
-    def _row(self, job: NewJob) -> OutboxRow:
-        """As the outbox would have it."""
-        return OutboxRow(
-            id=0,
-            kind=OutboxKind.DELIVER,
-            job=job.id,
-            queue=job.queue,
-            priority=job.priority,
-            type=job.type,
-            input=job.input,
-            trace=job.trace,
-            created_at=self._clock.now(),
-            attempt=1,
-            max_attempts=job.max_attempts,
-        )
 
     def _missed(self, error: BrokerError, jobs: int) -> None:
         self.unpublished += jobs

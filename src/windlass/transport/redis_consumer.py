@@ -9,7 +9,6 @@ repeated, and the store's claim refuses the second one.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from uuid import UUID, uuid4
 from redis.exceptions import ResponseError
 
 from windlass.errors import BrokerError
+from windlass.transport.envelope import job_of
 from windlass.transport.protocol import LEVELS, Consumer, Delivery, Level
 from windlass.transport.redis_link import RedisLink
 
@@ -289,11 +289,3 @@ def _delivery(key: str, id: bytes, fields: dict[bytes, bytes], count: int = 1) -
     queue = name.removeprefix("windlass:{").removesuffix("}")
     payload = (fields or {}).get(b"payload", b"")
     return Delivery(payload=payload, queue=queue, level=Level(level), tag=(key, id), count=count)
-
-
-def job_of(payload: bytes) -> UUID | None:
-    """The job that a message names, if it can be read at all."""
-    try:
-        return UUID(json.loads(payload)["header"]["job_id"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None

@@ -128,7 +128,7 @@ class RedisStreams(JobDispatcher):
 
         information, known = await self._link.run(read)
         missing = [name for name, found in zip(NEEDED, known, strict=False) if found is None]
-        declared = {depth.queue for depth in await self.depths(queues)} - await self._without_group(queues)
+        declared = set(queues) - await self._without_group(queues)
         return [
             Finding(ok=True, subject="connection", text=f"Redis at {self.shown} answers"),
             _version_finding(str(information["redis_version"]), missing),

@@ -58,11 +58,6 @@ class RabbitLink:
             raise type(self._problem)(str(self._problem))
         return self._connection
 
-    @property
-    def problem(self) -> BrokerError | None:
-        """Why there is no connection; None while there is one."""
-        return None if self.is_up else self._problem
-
     async def open(self) -> None:
         """Connect; raises what went wrong, and goes on trying until `close`."""
         if self._keeper is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
@@ -12,12 +13,15 @@ from aiormq.exceptions import ChannelLockedResource, ChannelNotFoundEntity, Chan
 from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
 from windlass.transport.protocol import LEVELS, Finding, Level, QueueDepth
 from windlass.transport.rabbitmq.link import RabbitLink
+from windlass.transport.rabbitmq.management import read_unacknowledged
 from windlass.transport.rabbitmq.problems import describe
 from windlass.transport.rabbitmq.topology import Topology, differing, silent
 
 SETUP = "windlass broker setup"
 ANSWER_LIMIT = 5.0  # seconds for an answer about one queue: while one is waited for, others wait
 Call = Callable[[AbstractChannel], Awaitable[Any]]
+
+logger = logging.getLogger(__name__)
 
 
 async def declare(
@@ -87,15 +91,22 @@ async def count(link: RabbitLink, name: str) -> tuple[int, int] | None:
 
 
 async def depths(link: RabbitLink, topology: Topology, queues: Collection[str]) -> list[QueueDepth]:
-    """AMQP does not tell how many messages are unacknowledged; `rabbitmqctl list_queues` does."""
+    """What is unacknowledged comes from the management plugin, where the URL names its port."""
+    try:
+        held = await read_unacknowledged(link.address)
+    except BrokerUnavailable as problem:  # `check` reports it
+        logger.debug("%s", problem)
+        held = None
     found: list[QueueDepth] = []
     for queue in queues:
-        counts = [await count(link, name) for _, _, name in topology.names([queue])]
+        names = [name for _, _, name in topology.names([queue])]
+        counts = [await count(link, name) for name in names]
         there = [each for each in counts if each is not None]
         if there:
             ready = sum(messages for messages, _ in there)
             consumers = max(consumers for _, consumers in there)
-            found.append(QueueDepth(queue=queue, ready=ready, unacknowledged=None, consumers=consumers))
+            unacknowledged = None if held is None else sum(held.get(name, 0) for name in names)
+            found.append(QueueDepth(queue=queue, ready=ready, unacknowledged=unacknowledged, consumers=consumers))
     return found
 
 
@@ -108,6 +119,11 @@ async def check(link: RabbitLink, topology: Topology, queues: Collection[str]) -
         return [Finding(False, shown, str(problem), None)]
     text = version.decode(errors="replace") if isinstance(version, bytes) else str(version)
     findings = [Finding(True, shown, f"RabbitMQ {text} answers")]
+    try:
+        await read_unacknowledged(link.address)
+    except BrokerUnavailable as problem:
+        difference, _, advice = str(problem).rpartition("; ")
+        findings.append(Finding(False, "management", difference, advice))
     for name, call in _declarations(topology, queues):
         try:
             findings.append(await _check_one(link, name, call))
