@@ -110,6 +110,20 @@ def test_both_kinds_are_one_list_and_a_copy_is_shown_once(cli_store: CliStore, b
     assert rows(cli_store, "--letters") == [("letter", "gone"), ("letter", "unreadable")]
 
 
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+def test_jobs_that_are_changed_without_this_view_lose_their_copies_too(
+    cli_store: CliStore, broker: CliBroker, verb: str
+) -> None:
+    cli_store.run("broker", "setup")
+    dead = [bury_job(cli_store), bury_job(cli_store)]
+    kept = bury_job(cli_store)
+    cli_store.run("relay", "--once")
+    assert len(broker.letters()) == 3
+
+    assert "2 copies removed from the broker" in cli_store.run("jobs", verb, *map(str, dead), "--yes").stdout
+    assert broker.letters() == [kept]
+
+
 def test_a_replayed_letter_does_what_the_row_of_its_job_allows(cli_store: CliStore, broker: CliBroker) -> None:
     cli_store.run("broker", "setup")
     dead = bury_job(cli_store)
