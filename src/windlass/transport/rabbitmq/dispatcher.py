@@ -44,7 +44,7 @@ class RabbitDispatcher(JobDispatcher):
         return self._link.is_up
 
     async def declare(self, queues: Collection[str]) -> None:
-        await self._publisher.declare(queues)
+        await broker_queues.declare(self._link, self.topology, queues)
 
     async def dispatch(self, messages: Sequence[Message]) -> frozenset[int]:
         return await self._publish([Parcel(each.payload, each.queue, each.level) for each in messages])

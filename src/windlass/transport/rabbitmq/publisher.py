@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ class Publisher:
             self._channels.clear()
             self._silent.clear()
             with suppress(BrokerError):  # of dead letters: while their queue gives no answer, the others go on
-                await self.declare([])
+                await queues.declare(self._link, self._topology, [])
         places: dict[str, list[int]] = {}
         for at, parcel in enumerate(parcels):
             places.setdefault(self._name(parcel), []).append(at)
@@ -73,9 +73,6 @@ class Publisher:
 
         await asyncio.gather(*(publish(name, own) for name, own in places.items()))
         return outcomes
-
-    async def declare(self, names: Collection[str]) -> None:
-        await queues.declare(self._link, self._topology, names)
 
     def error(self, outcomes: Sequence[Outcome]) -> BrokerError:
         """Why nothing was confirmed."""

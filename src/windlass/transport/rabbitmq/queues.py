@@ -57,8 +57,12 @@ async def declare(
 
 async def replace(link: RabbitLink, topology: Topology, queue: str, level: Level) -> None:
     """Delete a queue that gives no answer, and make it again. Its deliveries are lost: the poll finds their jobs."""
+    name = topology.name(queue, level)
     async with link.channel() as channel:
-        await link.answer(channel.queue_delete(topology.name(queue, level)))
+        try:
+            await link.answer(channel.queue_delete(name))
+        except (ChannelLockedResource, ChannelNotFoundEntity, ChannelPreconditionFailed) as problem:
+            raise BrokerUnavailable(f"{name} cannot be deleted now: {describe(problem)}") from None
     await declare(link, topology, [queue], [level], dead=False)
 
 
