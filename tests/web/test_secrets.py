@@ -46,7 +46,8 @@ async def everything_shown(served: Served, token: str, jobs: dict[str, str]) -> 
     client = served.client(token)
     shown: dict[str, str] = {}
     lists = ("/jobs", "/audit", "/schedules", "/types", "/tenants", "/limits", "/limits/use?key=host", "/workers")
-    for path in (*lists, "/errors", "/health", "/overview?range=1h"):
+    texts = ("/suggestions?text=error:", "/suggestions?text=reason:", "/suggestions?text=key:", "/facets")
+    for path in (*lists, *texts, "/errors", "/health", "/overview?range=1h"):
         shown[path] = (await client.get(path)).text
     for id in jobs.values():
         for path in (f"/jobs/{id}", f"/jobs/{id}/details", f"/jobs/{id}/result", f"/jobs/{id}/events"):
@@ -128,41 +129,72 @@ async def test_only_an_admin_filters_by_a_hidden_value(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("jobs")
-@pytest.mark.parametrize("filter", ["error:{}", "reason:*{}*"])
-async def test_a_viewer_learns_nothing_from_a_guess(served: Served, filter: str) -> None:
-    viewer = served.client(await served.token("viewer"))
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+async def test_without_the_right_to_reveal_a_guess_tells_nothing(served: Served, role: str) -> None:
+    """Given a secret that an error and a reason repeat, when a filter guesses it, then it answers as to a miss."""
+    client = served.client(await served.token(role))
 
-    async def seen(filter: str, **params: Any) -> dict[str, Any]:
-        answer = await viewer.get("/jobs", params={"filter": filter, **params})
-        async with viewer.stream("GET", "/stream", params={"list": "jobs", "filter": filter}) as stream:
+    async def seen(filter: str, **params: Any) -> list[Any]:
+        page = await client.get("/jobs", params={"filter": filter, **params})
+        async with client.stream("GET", "/stream", params={"list": "jobs", "filter": filter}) as stream:
             snapshot = await anext(events(stream))
-        page = answer.json()
-        assert answer.status_code == 200, answer.text
-        return {"jobs": page["jobs"], "next": page["next"], "rows": snapshot.data["rows"]}
+        counted = await client.get("/facets", params={"filter": filter})
+        suggested = await client.get("/suggestions", params={"text": f"{filter} state:"})
+        bulk = await client.post("/jobs/bulk", json={"verb": "replay", "filter": filter, "dry_run": True})
+        assert page.status_code == 200, page.text
+        told = [page.json()["jobs"], page.json()["next"], snapshot.data["rows"], suggested.json()["suggestions"]]
+        return [*told, counted.status_code, bulk.status_code, bulk.json().get("matched")]
 
-    for begin in (CANARY[:3], CANARY, "with*kq" if "error" in filter else "refused*kq", "*canary"):
-        for count in (1, 2, 50):
+    for begin in (CANARY[:3], CANARY, "*canary"):
+        for filter, count in (("error:{}", 1), ("error:with*{}", 2), ("reason:*{}*", 50)):
             hit = await seen(filter.format(begin), count=count)
             miss = await seen(filter.format("zzz"), count=count)
-            assert hit == miss == {"jobs": [], "next": None, "rows": {}}
+            assert hit == miss == [[], None, {}, [], 403, *((403, None) if role == "viewer" else (200, 0))]
 
 
-@pytest.mark.parametrize("filter", [f"-error:{CANARY[:3]}", f"-reason:*{CANARY}*", "-key:x"])
-async def test_a_viewer_excludes_nothing_by_a_guess(served: Served, filter: str) -> None:
+async def test_only_an_admin_excludes_by_a_text_that_may_repeat_a_secret(served: Served) -> None:
+    viewer, operator, admin = [served.client(await served.token(role)) for role in ("viewer", "operator", "admin")]
+
+    for filter in (f"-error:{CANARY[:3]}", f"-reason:*{CANARY}*", "-key:x"):
+        for client in (viewer, operator):
+            assert (await client.get("/jobs", params={"filter": filter})).status_code == 403
+            assert (await client.get("/stream", params={"list": "jobs", "filter": filter})).status_code == 403
+            assert (await client.get("/suggestions", params={"text": f"{filter} state:"})).json()["suggestions"] == []
+        assert (await admin.get("/jobs", params={"filter": filter})).status_code == 200
+
+
+async def test_errors_are_found_and_changed_by_what_they_show(served: Served, jobs: dict[str, str]) -> None:
     viewer, operator = [served.client(await served.token(role)) for role in ("viewer", "operator")]
 
-    assert (await viewer.get("/jobs", params={"filter": filter})).status_code == 403
-    assert (await viewer.get("/stream", params={"list": "jobs", "filter": filter})).status_code == 403
-    assert (await operator.get("/jobs", params={"filter": filter})).status_code == 200
-
-
-async def test_a_viewer_finds_errors_by_what_they_show(served: Served, jobs: dict[str, str]) -> None:
-    viewer = served.client(await served.token("viewer"))
-
     for filter in ("error:valueError", 'error:"cannot log in"', f"error:nowhere,{CANARY}", "error:cannot*nowhere"):
-        for count in (1, 50):
-            page = (await viewer.get("/jobs", params={"filter": filter, "count": count})).json()
-            assert [job["id"] for job in page["jobs"]] == [jobs["error"]], filter
+        for client in (viewer, operator):
+            for count in (1, 50):
+                page = (await client.get("/jobs", params={"filter": filter, "count": count})).json()
+                assert [job["id"] for job in page["jobs"]] == [jobs["error"]], filter
+        body = {"verb": "replay", "filter": filter, "dry_run": True}
+        assert (await operator.post("/jobs/bulk", json=body)).json()["matched"] == 1
+    changed = await operator.post("/jobs/bulk", json={"verb": "discard", "filter": "error:cannot"})
+    assert changed.json()["changed"] == 1
+    assert (await operator.get(f"/jobs/{jobs['error']}")).status_code == 404
+
+
+async def test_reasons_and_errors_without_a_secret_are_suggested_and_counted(served: Served) -> None:
+    @served.app.job
+    async def stop(why: str) -> None:
+        raise Dead(f"robots.txt of {why}")
+
+    job = await stop.aenqueue("example.org")
+    async with served.app.worker():
+        await until(served.app, str(job.id), State.DEAD)
+    client = served.client(await served.token("viewer"))
+
+    suggested, *_ = (await client.get("/suggestions", params={"text": "reason:robots"})).json()["suggestions"]
+    errors = (await client.get("/suggestions", params={"text": "state:dead error:robots"})).json()["suggestions"]
+    reasons = (await client.get("/facets", params={"filter": "state:dead"})).json()["reasons"]
+
+    assert (suggested["text"], suggested["count"]) == ('reason:"robots.txt of example.org"', 1)
+    assert errors[0]["count"] == 1
+    assert reasons == {"robots.txt of example.org": 1}
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "sqlite"])

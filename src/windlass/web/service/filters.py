@@ -22,17 +22,17 @@ def checked_filter(redaction: Redaction, caller: Caller, filter: str) -> Filter:
     if term is not None:
         raise AccessDenied(f"{term.text} compares a hidden value, and only an admin may do that; leave it out")
     excludes = (term for term in parsed.terms if term.negated and term.column in GUESSED)
-    if caller.role is Role.VIEWER and (left := next(excludes, None)) is not None:
-        raise AccessDenied(f"{left.text} may exclude by a hidden value, and a viewer may not do that; leave it out")
+    if caller.role is not Role.ADMIN and (left := next(excludes, None)) is not None:
+        raise AccessDenied(f"{left.text} may exclude by a hidden value, and only an admin may do that; leave it out")
     return parsed
 
 
 def guesses(caller: Caller, filter: Filter) -> bool:
-    """Whether a viewer filters by a text that may repeat a secret: a job that matches by that part only is left out.
+    """Whether a caller who may reveal nothing filters by a text that may repeat a secret.
 
-    Also `next` would tell: it is that of the last job that is shown.
+    A job that matches by that part only is left out. Also `next` would tell: it is that of the last job that is shown.
     """
-    return caller.role is Role.VIEWER and any(map(filter.asks, GUESSED))
+    return caller.role is not Role.ADMIN and any(map(filter.asks, GUESSED))
 
 
 def shows(job: Document, filter: Filter) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.declare.named_calls import NamedCall
 from windlass.documents import Document, details_document, open_life_document
-from windlass.errors import InvalidOption, TransitionRefused
+from windlass.errors import InvalidOption, RequestRefused, TransitionRefused
 from windlass.methods.reads import PAGE
 from windlass.model.filter import Filter, parse
 from windlass.model.state import FINAL, State, Verb
@@ -27,7 +27,7 @@ from windlass.web.live.bulk import BulkAction, BulkActions
 from windlass.web.live.feed import Source
 from windlass.web.live.waiting import Awaited
 from windlass.web.service.filters import checked_filter, guesses, shows
-from windlass.web.service.pages import PageService
+from windlass.web.service.pages import LEFT_OUT, PageService
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from windlass.model.rows import JobRow
 
 OF_DEAD = (Verb.REPLAY, Verb.DISCARD)  # verbs for dead jobs, of which a broker may hold copies
-LEFT_OUT = frozenset({"input", "output", "attempts", "follow_ups"})  # of a job in a list: they may be large
 LARGEST_HINTED = 2_000  # characters of an input that is read for a hint
 LONGEST_HINT = 60
 LONGEST_MESSAGE = 300  # characters of an error in a list
-GUESSED_READS = 20  # pages of one answer to a viewer that filters by them
+GUESSED_READS = 20  # pages of one answer to a caller who filters by texts that may repeat a secret
+GUESSED_PAGE = 200  # jobs with their inputs at a time
+MOST_GUESSED = 20_000  # jobs of a bulk action by such a text
 
 
 class ApiService(PageService):
@@ -157,12 +158,32 @@ class ApiService(PageService):
     @needs(Role.OPERATOR, tenants=True)
     async def choose(self, caller: Caller, verb: str, filter: str, expected: int | None = None) -> Chosen:
         """The jobs that a bulk action would change, counted exactly."""
-        chosen = await self._app.achoose(verb, checked_filter(self._redaction, caller, filter), tenant=caller.tenant)
+        parsed = checked_filter(self._redaction, caller, filter)
+        chosen = await self._app.achoose(verb, parsed, tenant=caller.tenant)
+        if guesses(caller, parsed):
+            chosen = await self._without_guessed(chosen)
         if expected is not None and chosen.count != expected:
             raise TransitionRefused(
                 f"now {chosen.count:,} match, and {expected:,} were expected; nothing was changed; confirm the number"
             )
         return chosen
+
+    async def _without_guessed(self, chosen: Chosen) -> Chosen:
+        """Only the jobs that show what the filter asks for: the number of the others would tell what is hidden."""
+        if chosen.count > MOST_GUESSED:
+            raise RequestRefused(
+                f"more than {MOST_GUESSED:,} jobs match, and each is read to hide its secrets; narrow the filter, or "
+                "choose by fingerprint:…, as the groups of errors do",
+                status=422,
+            )
+        filter = parse(chosen.filter)
+        shown: set[UUID] = set()
+        below: UUID | None = None
+        while rows := await self._app.ajobs(filter, count=GUESSED_PAGE, below=below, tenant=chosen.tenant):
+            found = await asyncio.to_thread(self._summaries, rows, filter)
+            shown |= {UUID(str(job["id"])) for job in found}
+            below = rows[-1].id
+        return msgspec.structs.replace(chosen, jobs=tuple(job for job in chosen.jobs if job.id in shown))
 
     @needs(Role.OPERATOR, tenants=True)
     async def begin_bulk(self, caller: Caller, chosen: Chosen) -> AsyncIterator[BulkProgress]:
@@ -244,23 +265,19 @@ class ApiService(PageService):
         documents = [(row, self._redacted(row.document())) for row in rows]
         shown = [(row, each) for row, each in documents if guessed is None or shows(each, guessed)]
         return [
-            {**_summary(each), "hint": self._hint(row), "life": open_life_document(row.life())} for row, each in shown
+            {**_summary(each), "hint": self._hint(row, each), "life": open_life_document(row.life())}
+            for row, each in shown
         ]
 
-    def _hint(self, row: JobRow) -> str | None:
+    def _hint(self, row: JobRow, shown: Document) -> str | None:
         """What tells a job from its neighbours of the same type: its key, else its first short arguments."""
         if row.key is not None or len(row.input) > LARGEST_HINTED:
-            return None if row.key is None else self._redaction.text(row.key)
+            key: str | None = shown["key"]
+            return key
         given = self._redaction.value(msgspec.json.decode(row.input))
         short = [str(value) for value in given.values() if isinstance(value, str | int | float)] if given else []
         told = [each for each in short if each and each != HIDDEN and len(each) <= LONGEST_HINT]
         return " · ".join(told)[:LONGEST_HINT] or None
-
-    def _redacted(self, document: Document) -> Document:
-        """Input and output of a job without an error are left out unread: only an error could repeat a part of them."""
-        if document["error"] is None and document["reason"] is None:
-            document = {name: value for name, value in document.items() if name not in LEFT_OUT}
-        return self._redaction.job(document)[0]
 
 
 def _without_large(document: Document, record: Job, largest: int) -> Document:

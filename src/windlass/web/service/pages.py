@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,12 +19,16 @@ from windlass.documents import (
     story_document,
 )
 from windlass.errors import AccessDenied, JobNotFound
+from windlass.methods.reads import PAGE
+from windlass.model.filter import parse
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
+from windlass.policy.failure import CRASHED, EXHAUSTED, PERMANENT
 from windlass.policy.fingerprint import fingerprint, pattern
+from windlass.policy.suggestions import quoted, term_at
 from windlass.web.caller import Caller, needs
 from windlass.web.live.feed import Source
-from windlass.web.service.filters import checked_filter, guesses
+from windlass.web.service.filters import GUESSED, checked_filter, guesses, shows
 from windlass.web.service.letters import LetterService
 
 if TYPE_CHECKING:
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     from windlass.model.reports.error_groups import ErrorGroup
 
 HOME_EVERY = 2.0  # seconds between two reads of a live overview
+LEFT_OUT = frozenset({"input", "output", "attempts", "follow_ups"})  # of a job in a list: they may be large
+PLAIN = frozenset({CRASHED, EXHAUSTED, PERMANENT})  # the engine's own reasons
 
 
 class PageService(LetterService):
@@ -62,16 +69,44 @@ class PageService(LetterService):
 
     @needs(Role.VIEWER, tenants=True)
     async def facets(self, caller: Caller, filter: str) -> Document:
-        """How many jobs that match have each value."""
-        found = await self._app.afacets(self._counted(caller, filter), tenant=caller.tenant)
-        return msgspec.structs.asdict(found)
+        """How many jobs that match have each value. A reason in a handler's own words may repeat a secret."""
+        counted = self._counted(caller, filter)
+        document = msgspec.structs.asdict(await self._app.afacets(counted, tenant=caller.tenant))
+        reasons = {reason: parse(f"reason:{quoted(reason)}") for reason in document["reasons"]}
+        shown = await self._shown(caller, counted, {text: term for text, term in reasons.items() if text not in PLAIN})
+        document["reasons"] = {text: n for text, n in document["reasons"].items() if text in PLAIN or text in shown}
+        return document
 
     @needs(Role.VIEWER, tenants=True)
     async def suggestions(self, caller: Caller, text: str, cursor: int) -> Document:
-        """What could stand at the cursor of a filter; nothing that holds a secret."""
+        """What could stand at the cursor of a filter; nothing that holds a secret, and no count that would tell one."""
+        typed = term_at(text, cursor)
         found = await self._app.asuggest(text, cursor, tenant=caller.tenant)
-        shown = [each for each in found if self._redaction.text(each.text) == each.text]
-        return {"suggestions": [msgspec.structs.asdict(each) for each in shown]}
+        if found and found[0].kind != "mistake":
+            try:
+                rest = self._counted(caller, typed.rest)
+            except AccessDenied:
+                return {"suggestions": []}
+            if typed.field in GUESSED:
+                stored = {each.text: parse(each.text) for each in found if each.count is not None}
+                shown = await self._shown(caller, rest, stored)
+                found = [each for each in found if each.count is None or each.text in shown]
+        plain = [each for each in found if self._redaction.text(each.text) == each.text]
+        return {"suggestions": [msgspec.structs.asdict(each) for each in plain]}
+
+    async def _shown(self, caller: Caller, filter: Filter, values: Mapping[str, Filter]) -> set[str]:
+        """Which stored texts the newest jobs that match show to everyone: in another one a job's secret may be."""
+        if not values:
+            return set()
+        rows = await self._app.ajobs(filter, count=PAGE, tenant=caller.tenant)
+        jobs = await asyncio.to_thread(lambda: [self._redacted(row.document()) for row in rows])
+        return {text for text, value in values.items() if any(shows(job, value) for job in jobs)}
+
+    def _redacted(self, document: Document) -> Document:
+        """A job of a list. Without a text that could repeat a part of them, input and output are left out unread."""
+        if all(document[name] is None for name in ("error", "reason", "key")):
+            document = {name: value for name, value in document.items() if name not in LEFT_OUT}
+        return self._redaction.job(document)[0]
 
     @needs(Role.VIEWER, tenants=True)
     async def errors(self, caller: Caller, since: str, queue: str | None) -> Document:
@@ -125,10 +160,10 @@ class PageService(LetterService):
         return restored
 
     def _counted(self, caller: Caller, filter: str) -> Filter:
-        """A filter whose matches are counted: a count by the text of errors would tell a viewer what is hidden."""
+        """A filter whose matches are counted: a count by the text of errors would tell what is hidden."""
         parsed = checked_filter(self._redaction, caller, filter)
         if guesses(caller, parsed):
-            raise AccessDenied("a viewer gets no counts by the text of errors, reasons and keys")
+            raise AccessDenied("only an admin gets counts by the text of errors, reasons and keys")
         return parsed
 
     async def _handle(self, caller: Caller, id: UUID) -> JobHandle[object]:
