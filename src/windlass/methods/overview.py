@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from windlass.errors import ConfigError
 if TYPE_CHECKING:
     from windlass.client import Client
     from windlass.config import Settings
+    from windlass.model.figures import FigureRow
     from windlass.model.job import Job
     from windlass.model.reports.health import Health, Snapshot
     from windlass.model.reports.overview import Overview
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Hide = Callable[["Job", str], str]
 """Replaces the secrets of a job, and what looks like a secret, in a text about that job."""
+HOUR = 3600.0  # seconds
 SHORTEST, LONGEST = 60.0, 31 * 86_400.0  # seconds of a range
 NEWEST_DEAD = 20  # dead jobs whose errors are compared
 CHANGES_READ = 100  # of which the newest five are shown, and gates are marked in charts
@@ -92,23 +95,31 @@ async def read_idle_queues(store: Store, rows: Sequence[QueueRow], workers: Sequ
 async def read_overview(store: Store, range: float, hide: Hide) -> Overview:
     from windlass.policy.reports.health import assess
     from windlass.policy.reports.overview import DEPTHS, grid_of, survey
+    from windlass.policy.reports.queue_health import STEP
 
-    snapshot = await read_snapshot(store, hide)
+    grid = grid_of(await store.now(), range)
+    figures = await store.figures(since=2 * grid.length, step=grid.step)
+    # Figures are half of an overview's time: where the range has the steps of the health, they are read once.
+    covered = grid.step == STEP and 2 * grid.length >= HOUR
+    begin = grid.now - timedelta(seconds=HOUR)
+    snapshot = await read_snapshot(store, hide, [row for row in figures if row.at >= begin] if covered else None)
     idle = await read_idle_queues(store, snapshot.queues, snapshot.workers)
     snapshot = msgspec.structs.replace(snapshot, queues=[*snapshot.queues, *idle])
-    grid = grid_of(snapshot.now, range)
     return survey(
         snapshot,
         assess(snapshot),
         grid,
-        figures=await store.figures(since=2 * grid.length, step=grid.step),
+        figures=figures,
         depths=await store.depths(since=grid.length, step=max(10.0, grid.length / DEPTHS)),
         changes=await store.changes(page=CHANGES_READ),
     )
 
 
-async def read_snapshot(store: Store, hide: Hide) -> Snapshot:
-    """The rows that the health is told from; tenants and errors are read only where a sentence needs them."""
+async def read_snapshot(store: Store, hide: Hide, figures: Sequence[FigureRow] | None = None) -> Snapshot:
+    """The rows that the health is told from; tenants and errors are read only where a sentence needs them.
+
+    `figures` are those of the last hour, if they were read already.
+    """
     from windlass.model.reports.health import Snapshot, Trouble
     from windlass.policy.reports.health import assess
     from windlass.policy.reports.queue_health import STEP, WINDOW
@@ -119,7 +130,7 @@ async def read_snapshot(store: Store, hide: Hide) -> Snapshot:
         due=await store.count_due(),
         workers=await store.workers(),
         gates=await store.gates(),
-        figures=await store.figures(since=3600.0, step=STEP),
+        figures=await store.figures(since=HOUR, step=STEP) if figures is None else figures,
         depths=await store.depths(since=WINDOW),
         schedules=await store.schedules(),
         budgets=await store.budgets(),

@@ -64,7 +64,7 @@ const link = (name, current, ...more) =>
 function rail(current) {
 	const { name, role, tenant, store } = shared.session;
 	const zone = () => { clock.utc = !clock.utc; draw(); };
-	return h("nav.rail", { "aria-label": "Pages" },
+	return h("nav.rail", { label: "Pages" },
 		h("a.brand", { href: href("home") }, icon("brand"), "Windlass"),
 		visible().map((each) => link(each, current, counted[each]?.() > 0 && h("span.count", count(counted[each](), 10000)))),
 		h("div.foot",
@@ -80,7 +80,7 @@ function rail(current) {
 function tabs(current) {
 	const dead = counted.dead();
 	const badge = dead > 0 && h("span.badge", dead > 99 ? "99+" : dead);
-	return h("nav.tabs", { "aria-label": "Pages" },
+	return h("nav.tabs", { label: "Pages" },
 		TABS.filter((name) => visible().includes(name)).map((name) => link(name, current, name === "errors" && badge)),
 		h("a.item", { href: "#more", onclick: (event) => { event.preventDefault(); more(); } }, icon("more"), "More"));
 }
@@ -99,7 +99,7 @@ function topbar() {
 	return h("header.topbar",
 		h("h1.clip", h("bdi", page?.title ?? "Windlass")),
 		page?.bar?.(),
-		h("button.find", { onclick: palette, "aria-label": "Search or do" }, icon("search"), h("span.hint", "Search or do…"), h("kbd", "Ctrl K")),
+		h("button.find", { onclick: palette, label: "Search or do" }, icon("search"), h("span.hint", "Search or do…"), h("kbd", "Ctrl K")),
 		h("button.live", { "data-state": state, title, onclick: () => setPaused(!paused) }, h("span.dot"),
 			{ live: "Live", lost: "Lost", paused: "Paused" }[state], h("span.quiet.wide-only", asOf()), icon(paused ? "play" : "pause")));
 }

@@ -6,7 +6,7 @@ import { now, span } from "./format.js";
 const W = 600;
 const H = 130;
 
-const drawing = (name, box, label, more, ...kids) => h(`svg.${name}`, { viewBox: box, role: "img", "aria-label": label, ...more }, kids);
+const drawing = (name, box, label, more, ...kids) => h(`svg.${name}`, { viewBox: box, role: "img", label: label, ...more }, kids);
 const stretched = { preserveAspectRatio: "none" };
 
 /** Values over a width, from zero, as steps of a path: it begins anew after a value that is missing. */
@@ -47,7 +47,7 @@ function chart(label, top, times, format, marks, drawn) {
 		return h(`g.${kind}`, { key: text }, h("line", { x1: x, x2: x, y1: -6, y2: H }), h("text", label, text));
 	});
 	const cross = h("line.cross", { x1: -9, x2: -9, y1: 0, y2: H });
-	return drawing("chart", `0 -8 ${W + 52} ${H + 32}`, label, {}, levels, places, drawn, lines, cross);
+	return drawing("chart", `0 -8 ${W + 66} ${H + 32}`, label, {}, levels, places, drawn, lines, cross);
 }
 
 /** Move the line of all charts in an element to the pointer, and say what is there. `count` 0 hides it. */
@@ -92,16 +92,16 @@ export function lines(series, times, label, marks) {
 
 export function bar(part, whole, tone = "running") {
 	const width = `${whole ? Math.min(100, (100 * part) / whole).toFixed(1) : 0}%`;
-	return h(`span.bar.s-${tone}`, { role: "img", "aria-label": `${part} of ${whole}` }, h("span", { style: { width } }));
+	return h(`span.bar.s-${tone}`, { role: "img", label: `${part} of ${whole}` }, h("span", { style: { width } }));
 }
 
-/** The life of a job: a thin line waits, a thick bar runs, dashes back off. Parts: [[kind, seconds]…]. */
-export function life(parts, state, label) {
-	const total = parts.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
+/** The life of a job: a thin line waits, a thick bar runs, dashes back off. Parts: [[kind, time]…]; others share the `whole`. */
+export function life(parts, state, label, { before = 0, whole } = {}) {
+	const total = whole || parts.reduce((sum, [, part]) => sum + part, 0) || 1;
 	const last = parts.findLastIndex(([kind]) => kind === "run");
-	let x = 0;
-	const drawn = parts.map(([kind, seconds], n) => {
-		const width = Math.max(0.4, (seconds / total) * 240);
+	let x = (before / total) * 240;
+	const drawn = parts.map(([kind, part], n) => {
+		const width = Math.max(0.4, (part / total) * 240);
 		const from = x;
 		x += width;
 		const ended = parts[n + 1]?.[0] === "backoff" ? "failed" : "succeeded"; // a phase or a wait that follows is no failure

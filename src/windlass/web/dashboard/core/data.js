@@ -10,7 +10,7 @@ export class Problem extends Error {
 		super(document.detail ?? `the server answered ${status}`);
 		this.status = status;
 		this.kind = document.error ?? "";
-		this.path = document.path ?? null;
+		Object.assign(this, { path: document.path, position: document.position });
 	}
 }
 

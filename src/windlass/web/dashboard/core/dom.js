@@ -7,7 +7,7 @@ const OWN = /^(key|made)$/; // properties that are not the element's
 
 /**
  * Describe an element: h("a.name", {href: "…"}, "text", …). A function in place of the properties is what a click does.
- * A button looks like one unless its class is `bare`.
+ * A button looks like one unless its class is `bare`. `label` is what readers hear who do not see the element.
  */
 export function h(tag, props, ...kids) {
 	if (typeof props === "function") props = { onclick: props };
@@ -83,6 +83,7 @@ function update(node, kid) {
 
 function set(node, name, value, before) {
 	if (OWN.test(name)) return;
+	if (name === "label") name = "aria-label";
 	if (name.startsWith("on")) {
 		if (before) node.removeEventListener(name.slice(2), before);
 		if (value) node.addEventListener(name.slice(2), value);

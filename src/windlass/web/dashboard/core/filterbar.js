@@ -83,9 +83,9 @@ export function filterBar({ filter, fixed = "", change }) {
 		}
 		event.preventDefault();
 	};
-	/** The term with the mistake: the message says at which character of the whole filter it is. */
-	const wrongTerm = (problem) => {
-		const place = /at character (\d+)/.exec(problem)?.[1] - 1 - (fixed ? fixed.length + 1 : 0);
+	/** The term with the mistake, whose place is one in the whole filter. */
+	const wrongTerm = ({ position }) => {
+		const place = position - (fixed ? fixed.length + 1 : 0);
 		return [...filter.matchAll(TERM)].find(({ index, 0: term }) => index <= place && place < index + term.length)?.[0];
 	};
 	const field = () => h("input", {
@@ -99,10 +99,10 @@ export function filterBar({ filter, fixed = "", change }) {
 	const view = (problem, side) => {
 		const wrong = problem && wrongTerm(problem);
 		const token = (term) => h("span.term", { key: term, class: term === wrong ? "wrong" : "" }, h("bdi.clip", term),
-			h("button.bare", { "aria-label": `Remove ${term}`, onclick: () => set(withoutTerm(filter, term)) }, icon("cross")));
+			h("button.bare", { label: `Remove ${term}`, onclick: () => set(withoutTerm(filter, term)) }, icon("cross")));
 		return h("div.filterbar",
 			h("div.box", icon("search"), terms(filter).map(token), field(), side),
-			problem && h("p.mistake", { role: "alert" }, problem),
+			problem && h("p.mistake", { role: "alert" }, problem.message),
 			open && suggested.length > 0 && h("div.suggestions",
 				listbox("suggestions", "Suggestions", suggested, chosen, ({ text }) => accept(text), suggestion)));
 	};

@@ -96,7 +96,7 @@ function runningAction(row) {
 	const passed = (now() - new Date(row.began_at)) / 1000;
 	const left = tried > 0 && passed > 1 ? `about ${span((passed * (row.matched - tried)) / tried)}` : "";
 	const sofar = `${count(row.changed + row.asked)} done${moved(row)}, ${count(row.matched - tried)} to go`;
-	return h("div.notice.raised", { key: row.id, role: "region", "aria-label": "Bulk action" },
+	return h("div.notice.raised", { key: row.id, role: "region", label: "Bulk action" },
 		mark("running", "running", "", false), h("strong", `${ACTIONS[row.verb][1]} ${many(row.matched, "job")}`),
 		h("span.second", sofar, h("bdi.two", { title: row.filter }, `${row.actor}: ${row.filter || "everything"}`.slice(0, 90))),
 		progressBar(tried, row.matched), h("span.quiet", left), operate("Stop", () => post(`bulk/${row.id}/stop`)));

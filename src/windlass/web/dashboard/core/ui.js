@@ -1,7 +1,7 @@
 // Dialogs, messages, copying, tables, and small parts that several pages have.
 
-import { h, icon, patch } from "./dom.js";
-import { count } from "./format.js";
+import { bdi, h, icon, patch } from "./dom.js";
+import { count, many } from "./format.js";
 import { allows } from "./session.js";
 
 export function say(text, seconds = 6) {
@@ -27,7 +27,7 @@ export async function copy(text, what = "Copied") {
 }
 
 export const iconButton = (name, onclick, shown) =>
-	h("button.plain.slim", { title: name, "aria-label": name, onclick }, shown);
+	h("button.plain.slim", { title: name, label: name, onclick }, shown);
 export const copyButton = (text, name) => iconButton(name, () => copy(text), icon("copy"));
 export const commandButton = (text, label, props) =>
 	h("button", { onclick: () => copy(text, "Command copied"), ...props }, icon("copy"), label);
@@ -92,7 +92,7 @@ export function confirm({ title, text = [], button, number = 0, danger = false, 
 		? h("label.field", { key: name }, label, select(values[name], kept(values, name), choices))
 		: textField(values, name, label, { autofocus: true }));
 	const typedNumber = (draw) => textField(typed, "number", h("span", "Type ", h("strong", wanted), " to go on"),
-		{ inputmode: "numeric", autofocus: true, "aria-label": `Type ${wanted} to go on`, changed: draw });
+		{ inputmode: "numeric", autofocus: true, label: `Type ${wanted} to go on`, changed: draw });
 	return dialog((close, draw) => form(() => ready() && close(values),
 		h("h2", title),
 		text.map((each) => h("p.second", each)),
@@ -127,7 +127,7 @@ export function empty(shape, title, lines = [], buttons = []) {
 }
 
 export function skeleton(rows = 6) {
-	return h("div", { "aria-label": "Loading", role: "status" }, Array.from({ length: rows }, (_, n) => h("span.skeleton", { key: n })));
+	return h("div", { label: "Loading", role: "status" }, Array.from({ length: rows }, (_, n) => h("span.skeleton", { key: n })));
 }
 
 export const notice = (key, mark, said, more, button) =>
@@ -162,12 +162,12 @@ export function table(heads, rows, className = "") {
 }
 
 export function segment(label, options, chosen, choose) {
-	return h("span.segment", { role: "group", "aria-label": label }, options.map(([value, name]) =>
+	return h("span.segment", { role: "group", label: label }, options.map(([value, name]) =>
 		h("button", { key: value, "aria-pressed": String(value === chosen), onclick: () => choose(value) }, name)));
 }
 
 export function progressBar(done, whole) {
-	return h("span.bar.grow", { role: "progressbar", "aria-label": "Progress", "aria-valuenow": done, "aria-valuemax": whole },
+	return h("span.bar.grow", { role: "progressbar", label: "Progress", "aria-valuenow": done, "aria-valuemax": whole },
 		h("span", { style: { width: `${Math.min(100, (100 * done) / (whole || 1))}%` } }));
 }
 
@@ -181,7 +181,7 @@ export function failure({ status, kind, message }, retry) {
 
 /** The options of a field and its list, as assistive programs know them; `chosen` is the number of an option. */
 export function listbox(id, label, options, chosen, take, view) {
-	return h("ul", { id, role: "listbox", "aria-label": label }, options.map((each, n) => [
+	return h("ul", { id, role: "listbox", label: label }, options.map((each, n) => [
 		each.group && each.group !== options[n - 1]?.group && h("li.group", { key: each.group, role: "presentation" }, each.group),
 		h("li", { key: `${each.group} ${each.text}`, id: `${id}-${n}`, role: "option", "aria-selected": String(n === chosen),
 			onmousedown: (event) => { event.preventDefault(); take(each); } }, view(each)),
@@ -189,7 +189,7 @@ export function listbox(id, label, options, chosen, take, view) {
 }
 
 export const comboProps = (id, label, expanded, chosen) => ({
-	type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", "aria-label": label, "aria-controls": id,
+	type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", label: label, "aria-controls": id,
 	"aria-expanded": String(expanded), "aria-activedescendant": chosen >= 0 ? `${id}-${chosen}` : null,
 });
 
@@ -216,4 +216,23 @@ export function json(value) {
 	const hidden = () => h("span.hidden-value", { title: "hidden; an admin can reveal it" }, "redacted");
 	const parts = text.slice(0, MOST).split('"[redacted]"').flatMap((part, n) => [n > 0 && hidden(), part]);
 	return h("pre.json", parts, text.length > MOST && h("span.quiet", `\n… ${count(text.length - MOST)} more characters`));
+}
+
+/** A traceback with own lines bold, frames of libraries folded until they are asked for, and the message last. */
+export function traceback(error, whole, unfold) {
+	const lines = String(error.traceback ?? "").trimEnd().split("\n");
+	const shown = [];
+	let folded = 0;
+	let library = false;
+	for (const [n, line] of lines.slice(0, -1).entries()) {
+		if (/^\s*[\^~]+\s*$/.test(line)) continue;
+		if (/^\s*File "/.test(line)) {
+			library = /site-packages|lib\/python|windlass\/(runtime|handler)/.test(line);
+			if (library && !whole) folded += 1;
+		}
+		if (!library || whole) shown.push(h("span", { key: n, class: /^\s{4}/.test(line) && !library ? "own" : "" }, line, "\n"));
+	}
+	const fold = folded > 0 && h("button.plain.slim", unfold, `… ${many(folded, "frame")} of libraries folded`);
+	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", bdi(String(error.message).slice(0, 400))),
+		error.traceback && h("pre.small", shown, fold, h("span.last", lines.at(-1))));
 }

@@ -1,6 +1,6 @@
 // The audit: how jobs ended, and who changed what, newest first.
 
-import { bdi, draw, empty, form, get, go, h, href, inWords, jobHref, moment, named, panel, quiet, relative, table, two } from "../core/kit.js";
+import { bdi, capital, draw, empty, form, get, go, h, href, inWords, jobHref, moment, named, panel, quiet, relative, table, two } from "../core/kit.js";
 
 const FIELDS = { action: "JOB_DEAD", actor: "ann", tenant: "acme", job: "id" };
 
@@ -16,7 +16,7 @@ export async function open({ params }) {
 	};
 	const search = ({ target }) => go(href("audit", Object.fromEntries(new FormData(target))));
 	const field = ([name, placeholder]) =>
-		h("label.field", { key: name }, name, h("input", { type: "text", name, value: chosen[name], placeholder }));
+		h("label.field", { key: name }, capital(name), h("input", { type: "text", name, value: chosen[name], placeholder }));
 	const line = ({ number, at, action, job, type, queue, subject, actor, reason }) => [number,
 		[h("time.nowrap", { datetime: at, title: at }, relative(at)), two(moment(at))],
 		inWords(action),
@@ -24,7 +24,7 @@ export async function open({ params }) {
 		actor ? h("a", { href: href("audit", { actor }) }, bdi(actor)) : quiet("the engine"),
 		h("bdi.second", reason)];
 	const none = () => empty("book", "Nothing is in the audit", ["What operators do, and how jobs end, is written here."]);
-	const list = () => [table(["When", "What", "Subject", "Actor", "Reason"], rows.map(line)),
+	const list = () => [table(["When", "What", "Subject", "Actor", "Reason"], rows.map(line), "cards"),
 		page.next && h("footer", h("button.slim", older, "Older"))];
 	return {
 		title: "Audit",

@@ -21,7 +21,7 @@ export async function open({ params }) {
 	};
 	const chips = () => {
 		const reasons = Object.entries(list.facets?.reasons ?? {}).slice(0, 8);
-		return reasons.length > 0 && h("div.row.wrap", { role: "group", "aria-label": "Reasons" }, reasons.map(chip));
+		return reasons.length > 0 && h("div.row.wrap", { role: "group", label: "Reasons" }, reasons.map(chip));
 	};
 	return {
 		...page,

@@ -2,7 +2,7 @@
 
 import {
 	bdi, bulkAct, capital, count, draw, empty, get, go, h, href, many, MOST, only, panel, quiet, relative, remember, repeat, segment,
-	skeleton, spark, state, two,
+	skeleton, spark, state, STATES, traceback, two,
 } from "../core/kit.js";
 
 const RANGES = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
@@ -11,6 +11,7 @@ export async function open({ params }) {
 	const since = params.get("since") ?? "24h";
 	let opened = params.get("open");
 	let groups = [];
+	let unfolded = false;
 	const samples = new Map();
 	const read = async () => {
 		groups = (await get("errors", { since })).errors;
@@ -24,6 +25,7 @@ export async function open({ params }) {
 	const stop = repeat(read, 10000);
 	const show = (fingerprint) => {
 		opened = opened === fingerprint ? null : fingerprint;
+		unfolded = false;
 		remember({ open: opened });
 		read();
 	};
@@ -39,12 +41,12 @@ export async function open({ params }) {
 		}, `${capital(verb)} ${count(states[name])} ${name}…`);
 		return h("div.body.stack", { key: `${fingerprint}-more` },
 			h("div.row.wrap", h("a.button", { href: href("jobs", { filter }) }, `Show ${count(whole)} jobs`), act("retry", "failed"), act("replay", "dead")),
-			sample === undefined ? skeleton(3) : sample?.error?.traceback && h("div.traceback", h("pre.small", sample.error.traceback)),
+			sample === undefined ? skeleton(3) : sample?.error && traceback(sample.error, unfolded, () => { unfolded = true; draw(); }),
 			h("div.row.wrap.shares", ["Types", "Queues", "Tenants", "Workers"].map((title) => shares(title, group[title.toLowerCase()], whole))));
 	};
 	const line = (group) => {
 		const { fingerprint, type, message, types, states, points, first, last } = group;
-		const became = ["dead", "failed", "succeeded"].filter((name) => states[name] > 0)
+		const became = STATES.toReversed().filter((name) => states[name] > 0)
 			.map((name) => h("div", { key: name }, state(name, `${count(states[name])} ${name === "succeeded" ? "went on" : name}`)));
 		const expanded = opened === fingerprint;
 		return [h("div.error", { key: fingerprint, onclick: () => show(fingerprint) },

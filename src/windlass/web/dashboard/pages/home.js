@@ -83,9 +83,9 @@ export async function open({ params }) {
 			return h("div.kpi", { key: name },
 				h("div.row", h("span.second", title), h("span.quiet.small.push", change)),
 				h("div.value", value === null ? "—" : [shown(value), " ", h("small", unit(rows.slots))]),
-				spark(points, `${title} over the range`, bad[name]), h("div.quiet.small.clip", { title: said }, said));
+				spark(points, `${title} over the range`, bad[name]), h("div.quiet.small", said));
 		};
-		return h("section.panel.kpis", { key: "figures", "aria-label": "Figures" }, rows.figures.map(figure));
+		return h("section.panel.kpis", { key: "figures", label: "Figures" }, rows.figures.map(figure));
 	};
 
 	const charts = () => {
@@ -142,6 +142,6 @@ export async function open({ params }) {
 		{ side: h("a", { href: href("audit") }, "Audit"), key: "changes" });
 
 	const ranges = () => h("span.range", segment("Range", RANGES, range, (value) => go(href("home", { range: value }))));
-	const all = () => [health(), figures(), charts(), h("div.with-side", { key: "rows" }, queues(), changes())];
+	const all = () => [health(), figures(), charts(), h("div.with-side.rows", { key: "rows" }, queues(), changes())];
 	return { title: "Home", close: leave, bar: ranges, view: () => (rows?.health ? all() : h("section.panel", skeleton())) };
 }

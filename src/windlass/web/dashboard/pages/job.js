@@ -3,13 +3,13 @@
 import {
 	act, allows, ask, bdi, capital, cents, copy, copyButton, count, countdown, destroys, download, draw, facts, follow, get, go, h, href,
 	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, placedIcon, post,
-	progressBar, quiet, relative, repeat, shortId, small, span, state, table, textOf, url, verbOf, VERBS,
+	progressBar, quiet, relative, repeat, shortId, small, span, state, table, textOf, traceback, url, verbOf, VERBS,
 } from "../core/kit.js";
 import { rerunDialog } from "./enqueue.js";
 
 /** The mark and the word of an attempt by its outcome; others are said as they are. */
 const OUTCOMES = {
-	succeeded: ["succeeded"], raised: ["failed", "failed"], dead: ["dead", "died"], crashed: ["dead"], snoozed: ["waiting"],
+	succeeded: ["succeeded"], raised: ["failed", "failed"], timeout: ["failed", "timed out"], retry: ["failed", "asked for a retry"], dead: ["dead", "died"], crashed: ["dead"], snoozed: ["waiting"],
 	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"],
 };
 const LIFE = {
@@ -17,29 +17,10 @@ const LIFE = {
 	hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", budget: "Waited for its budget",
 	other: "Waited for jobs, a signal or a time", ended: "Was ended",
 };
-const LIBRARY = /site-packages|lib\/python|windlass\/runtime/;
+const COUNTS = /^(.*(?:retries|starts) )in [\d.]+\s[a-z]+(?:\s\d+\s[a-z]+)?(.*)$/is;
 const AGAIN = 2000; // milliseconds between two looks at the log of a job that runs
 
 const seconds = (from, to) => (new Date(to) - new Date(from)) / 1000;
-
-/** A traceback with own lines bold, frames of libraries folded until they are asked for, and the message last. */
-function traceback(error, whole, unfold) {
-	const lines = String(error.traceback ?? "").trimEnd().split("\n");
-	const shown = [];
-	let folded = 0;
-	let library = false;
-	for (const [n, line] of lines.slice(0, -1).entries()) {
-		if (/^\s*[\^~]+\s*$/.test(line)) continue;
-		if (/^\s*File "/.test(line)) {
-			library = LIBRARY.test(line);
-			if (library && !whole) folded += 1;
-		}
-		if (!library || whole) shown.push(h("span", { key: n, class: /^\s{4}/.test(line) && !library ? "own" : "" }, line, "\n"));
-	}
-	const fold = folded > 0 && h("button.plain.slim", unfold, `… ${folded} frames of libraries folded`);
-	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", bdi(String(error.message).slice(0, 400))),
-		error.traceback && h("pre.small", shown, fold, h("span.last", lines.at(-1))));
-}
 
 function graph(drawn, current) {
 	const [w, gap, height, rise] = [132, 40, 40, 12];
@@ -62,7 +43,7 @@ function graph(drawn, current) {
 	};
 	const edges = drawn.edges.filter((each) => each.every((key) => at.has(key)));
 	return h("div.scroll.body", h("svg",
-		{ width, height: tall, viewBox: `-2 -2 ${width} ${tall}`, role: "group", "aria-label": `${nodes.length} jobs as a graph` },
+		{ width, height: tall, viewBox: `-2 -2 ${width} ${tall}`, role: "group", label: `${nodes.length} jobs as a graph` },
 		edges.map(edge), nodes.map(box)));
 }
 
@@ -197,10 +178,15 @@ export async function open({ rest }) {
 		const drawn = story?.graph ?? story?.phases;
 		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
 		if (!found.length && !picture) return null;
-		const groups = (story?.groups ?? []).filter((group) => group.count > 1)
+		const groups = (story?.groups ?? []).filter((group, n, all) => all.some((each) => each.count > 1))
 			.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`);
+		// All on one axis: from the begin of the first to the end of the last, or now.
+		const lives = found.slice(0, 200).flatMap((link) => link.life ?? []);
+		const begin = Math.min(...lives.map((each) => new Date(each.began_at)));
+		const length = Math.max(...lives.map((each) => new Date(each.began_at) - begin + each.total));
+		const place = (each) => ({ before: new Date(each.began_at) - begin, whole: length });
 		const line = (link) => [link.id, link.state ? state(link.state) : "—", named(jobHref(link.id), link.name || link.type || link.id),
-			link.life ? life(link.life.parts, link.state, link.life.text ?? "") : small(link.id.slice(-12))];
+			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12))];
 		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null,
 			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
 	};
@@ -261,8 +247,12 @@ export async function open({ rest }) {
 
 	const head = () => h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", bdi(job.type)),
 		h("code.quiet", shortId(id)), h("span.row.wrap.push.actions", !gone && buttons()));
-	const told = () => h("p.story", { key: "story" }, bdi(story?.story ?? job.why?.text ?? ""),
-		job.state === "failed" && [" Retries ", h("strong", countdown(job.run_at)), "."]);
+	/** The story; the time to the next start counts down in it. */
+	const told = () => {
+		const text = story?.story ?? job.why?.text ?? "";
+		const [, before, after] = (/failed|queued/.test(job.state) && COUNTS.exec(text)) || [];
+		return h("p.story", { key: "story" }, after === undefined ? bdi(text) : [bdi(before), h("strong", countdown(job.run_at)), bdi(after)]);
+	};
 	const lost = "It was discarded, or its history was deleted. What you see is what was known last.";
 	return {
 		title: job.type,

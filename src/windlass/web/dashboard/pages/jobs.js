@@ -1,8 +1,8 @@
 // The list of jobs: one filter, facets, rows that do not move, and actions on one or on all that match.
 
 import {
-	act, ALL_VERBS, allows, bdi, bulkAct, capital, commandButton, copy, count, destroys, draw, empty, failure, filterBar, follow, get,
-	go, h, href, icon, jobHref, lifeOf, next, Problem, quiet, quote, repeat, say, skeleton, state, STATES, terms, toggleValue,
+	act, ALL_VERBS, allows, bdi, bulkAct, capital, commandButton, copy, count, destroys, dialog, draw, empty, failure, filterBar, follow, get,
+	go, h, href, icon, jobHref, lifeOf, next, Problem, quote, repeat, say, skeleton, state, STATES, terms, toggleValue,
 	two, valuesOf, verbOf, VERBS, withoutTerm,
 } from "../core/kit.js";
 import { enqueueDialog, rerunDialog } from "./enqueue.js";
@@ -119,7 +119,7 @@ async function jobList(filter, fixed, nothing) {
 		const picked = all || chosen.has(id);
 		const said = error && job.state !== "queued" ? `${error.type}: ${error.message}` : (why?.text ?? "");
 		const name = ["hoverable", n === cursor && "cursor", job.gone && "gone"].filter(Boolean).join(" ");
-		const box = { type: "checkbox", "aria-label": `Choose ${type} ${id}`, checked: picked, onchange: () => choose(id) };
+		const box = { type: "checkbox", label: `Choose ${type} ${id}`, checked: picked, onchange: () => choose(id) };
 		return h("tr", { key: id, class: name, "aria-selected": String(picked) },
 			h("td.c-box", h("input", box)),
 			h("td.c-state", state(job.state, job.label)),
@@ -139,7 +139,7 @@ async function jobList(filter, fixed, nothing) {
 	};
 	const newer = ({ size }) => size > 0 && h("button.bare.newer", showFresh,
 		`${size >= PAGE ? `${PAGE}+` : size} newer ${size === 1 ? "job matches" : "jobs match"}. Show them `, h("kbd", "."));
-	const chooser = () => ({ type: "checkbox", "aria-label": "Choose all that match", checked: all, onchange: () => chooseAll(!all) });
+	const chooser = () => ({ type: "checkbox", label: "Choose all that match", checked: all, onchange: () => chooseAll(!all) });
 	const table = () => {
 		if (loading && !rows.length) return h("section.panel", skeleton());
 		if (problem?.kind === "FilterError") return null; // the filter says it
@@ -164,7 +164,7 @@ async function jobList(filter, fixed, nothing) {
 		const group = (field, entries) => entries.length > 0 && h("div", { key: field }, h("h2", capital(field)), entries);
 		const values = (field) => Object.entries(facets[`${field}s`]).slice(0, 8)
 			.map(([value, number]) => entry(field, value, number, h("bdi.clip", value)));
-		return h("aside.facets", { "aria-label": "Facets" },
+		return h("aside.facets", { label: "Facets" },
 			group("state", STATES.map((name) => entry("state", name, facets ? (facets.states[name] ?? 0) : undefined, state(name)))),
 			facets && ["queue", "type", "tenant"].map((field) => group(field, values(field))));
 	};
@@ -175,7 +175,7 @@ async function jobList(filter, fixed, nothing) {
 		const bulk = (verb) => bulkAct(verb, all ? whole : `id:${[...chosen].join(",")}`, load);
 		const button = (verb) =>
 			h("button.slim", { key: verb, class: destroys(verb) ? "danger" : "", onclick: () => bulk(verb) }, `${capital(verb)}…`);
-		return h("div.bulkbar", { role: "region", "aria-label": "Chosen jobs" },
+		return h("div.bulkbar", { role: "region", label: "Chosen jobs" },
 			h("strong", all ? `All that match${facets ? `: ${number()}` : ""}` : `${count(chosen.size)} chosen`),
 			ALL_VERBS.filter((verb) => verbs.has(verb)).map(button),
 			!all && chosen.size === 1 && h("button.slim", () => edit(picked[0]), icon("pen"), "Edit, run again…"),
@@ -191,7 +191,7 @@ async function jobList(filter, fixed, nothing) {
 		get rows() { return rows; },
 		get facets() { return facets; },
 		get took() { return took; },
-		get mistake() { return problem?.kind === "FilterError" ? problem.message : null; },
+		get mistake() { return problem?.kind === "FilterError" && problem; },
 	};
 }
 
@@ -211,9 +211,10 @@ function noJobs(filter, waysOut) {
 
 export async function open({ params }) {
 	const { list, bar, filter, ...page } = await openList(params, "jobs", "", noJobs);
-	const side = () => h("span.row.quiet.small.nowrap",
+	const sheet = () => dialog((close) => h("div", { onclick: (event) => event.target.closest("button") && close() }, list.facetView(bar)));
+	const side = () => h("span.row.quiet.small.nowrap", h("button.slim.narrow-only", sheet, "Facets"),
 		list.facets && `${list.number()} jobs`, list.took !== null && h("span.wide-only", ` ${Math.round(list.took)} ms`),
-		filter && h("button.bare.close", { "aria-label": "Clear the filter", onclick: () => bar.set("") }, icon("cross")),
+		filter && h("button.bare.close", { label: "Clear the filter", onclick: () => bar.set("") }, icon("cross")),
 		h("button.slim.wide-only", () => copy(location.href, "Link copied"), "Copy link"),
 		commandButton(`windlass jobs list ${filter && `'${filter}'`}`.trim(), "Copy as CLI", { class: "slim wide-only" }));
 	return {

@@ -73,12 +73,12 @@ export async function open({ params }) {
 				operate("Undo edits", () => change("reset", row))),
 			allows("operator") && h("div", operate([icon("pen"), "Edit…"], () => edit(row)))))));
 	const line = (row) => h("tr.hoverable", { key: row.name },
-		h("td", h("button.plain.slim.text", { "aria-expanded": String(opened === row.name), onclick: () => show(row) }, h("bdi.strong", row.name)),
+		h("td", h("button.plain.slim.text", { "aria-expanded": String(opened === row.name), onclick: () => show(row) }, h("bdi.strong.nowrap", row.name)),
 			h("bdi.two", row.type)),
-		h("td", bdi(row.when), two(row.tz ?? "")),
+		h("td", bdi(row.when)),
 		h("td.full", tickLine(row.ticks, row.coming)),
 		h("td.nowrap", row.paused || !row.next.length ? "—" : [countdown(row.next[0]), two(moment(row.next[0]))]),
-		h("td.wide-only", row.last_at
+		h("td.wide-only.nowrap", row.last_at
 			? [row.last_job ? jobLink(row.last_job, relative(row.last_at)) : relative(row.last_at), two(moment(row.last_at))]
 			: "—"),
 		h("td", stateMark(row), row.paused && h("bdi.two", byWhom(row.paused_by, row.reason))),
