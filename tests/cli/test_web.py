@@ -14,7 +14,7 @@ import pytest
 from .conftest import APP, PATIENCE, Running, Start
 from .conftest import Windlass as Command
 
-ANSWERS = r"the dashboard is at http://[^ ]+, its HTTP API at (http://[^ ]+); end it with Ctrl-C$"
+ANSWERS = r"the dashboard is at https?://[^ ]+, its HTTP API at (https?://[^ ]+); end it with Ctrl-C$"
 LINK = r"^HTTP API: (http://127\.0\.0\.1:\d+/api/v1)$"
 HIDDEN = """
 import sys
@@ -100,6 +100,33 @@ def look_at_host_names(url: str) -> None:
     assert codes == {
         "jobs.example.org": 200, "B.example.org:8117": 200, "localhost": 200, "evil.example": 421, "": 421,
     }  # fmt: skip
+
+
+def test_behind_a_proxy_it_answers_for_the_public_address_alone(windlass: Command, start: Start) -> None:
+    """Given --public-url https://jobs.example.org/board, the proxy sends paths without /board and the user's Host."""
+    windlass("migrate", "app.py")
+    secret = windlass("token", "create", "ann", "--role", "viewer").stdout.strip()
+    public = ("--public-url", "https://jobs.example.org/board")
+    web = start("web", "app.py", "--host", "127.0.0.1", "--port", str(port := free_port()), *public)
+    assert web.expect(ANSWERS)[1] == "https://jobs.example.org/board/api/v1"
+    own = f"http://127.0.0.1:{port}"
+
+    with httpx.Client(base_url=own, headers={"host": "jobs.example.org"}, timeout=PATIENCE) as proxy:
+        page = proxy.get("/jobs", headers={"accept": "text/html"})
+        begun = proxy.post("/api/v1/session", json={"token": secret})
+        foreign = proxy.get("/api/v1/session", headers={"host": "evil.example.org"})
+
+    assert '<base href="/board/">' in page.text
+    assert foreign.status_code == 421
+    assert {"Secure", "HttpOnly", "Path=/board"} <= set(begun.headers["set-cookie"].split("; "))
+    for wrong in ("jobs.example.org", "ftp://jobs.example.org", "https://jobs.example.org/?a=b", "https://["):
+        refused = windlass("web", "app.py", "--port", "0", "--public-url", wrong)
+        assert (refused.returncode, "write it as users type it" in refused.stderr) == (2, True)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def test_a_taken_port_is_answered_with_the_next_one(windlass: Command, taken: int) -> None:

@@ -1,6 +1,6 @@
-// What the stories of looks measure in a page; each answers with a list of what is wrong.
+// What the stories of looks measure in a page, all or some of it; each answers with a list of what is wrong.
 
-() => {
+(names) => {
   for (const each of document.getAnimations()) each.finish(); // a colour on its way to another has no contrast of its own
   const parse = (text) => {
     const parts = text.match(/[\d.]+/g)?.map(Number) ?? [0, 0, 0, 0];
@@ -62,5 +62,6 @@
     const { width, height } = node.getBoundingClientRect();
     return (width < 24 || height < 24) && !(node.type === "checkbox") && !node.closest(".term");
   }).map(said);
-  return { faint: faint(), nameless: nameless(), headings: headings(), doubles: doubles(), wide: wide(), small: small() };
+  const all = { faint, nameless, headings, doubles, wide, small };
+  return Object.fromEntries((names ?? Object.keys(all)).map((name) => [name, all[name]()]));
 }

@@ -127,9 +127,7 @@ async def stocked(app: Windlass) -> AsyncIterator[Stock]:
 
 async def visit(page: Page, path: str) -> None:
     """Open a view of the page that is open, as a click on a link does."""
-    await page.evaluate(
-        "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }", path
-    )
+    await page.evaluate(GO, path)
     await settled(page)
 
 
@@ -156,9 +154,14 @@ def watch(page: Page) -> Iterator[None]:
 
     page.on("pageerror", raised)
     page.on("console", wrote)
-    yield
-    page.remove_listener("pageerror", raised)
-    page.remove_listener("console", wrote)
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"the page's console: {said}")
+        raise
+    finally:
+        page.remove_listener("pageerror", raised)
+        page.remove_listener("console", wrote)
     wrong = [each for each in said if not each.startswith(INNOCENT)]
     assert not wrong, wrong
 

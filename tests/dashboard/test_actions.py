@@ -232,3 +232,19 @@ async def test_an_error_group_is_replayed(page: Page, served: Served, stock: Sto
     await button(page, "Replay 1").click()
 
     await expect(page.get_by_role("status")).to_contain_text("1 replayed.")
+
+
+async def test_without_a_clipboard_a_text_is_copied_all_the_same(page: Page, stock: Stock) -> None:
+    """On plain http a page has no clipboard."""
+    await visit(page, f"/jobs/{stock['queued']}")
+    await page.evaluate(
+        """() => {
+            Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true });
+            addEventListener("copy", () => { window.copied = document.activeElement.value; }, { once: true });
+        }"""
+    )
+
+    await button(page, "Copy the id").click()
+    await expect(page.get_by_role("status")).to_contain_text("Copied.")
+
+    assert await page.evaluate("delete navigator.clipboard && window.copied") == stock["queued"]

@@ -14,7 +14,7 @@ from windlass import Windlass
 from windlass.web import auth
 from windlass.web.live import feed
 
-from .rig import PAGES, Stock, enqueue, opened
+from .rig import PAGES, Stock, enqueue, opened, visit
 
 CHANGES = {
     "errors": ["Replay 1 dead…"],
@@ -100,7 +100,7 @@ async def test_a_viewer_finds_no_button_that_changes(visitor: Page, shut: Served
     await expect(visitor.get_by_role("region", name="Chosen jobs")).to_have_count(0)
 
     for path, names in CHANGES.items():
-        await visitor.goto(f"/{path}")
+        await visit(visitor, f"/{path}")
         if path == "errors":
             await visitor.get_by_role("button", name="PermissionError").click()
         for name in names:
@@ -118,7 +118,7 @@ async def test_a_viewer_changes_no_job(visitor: Page, shut: Served, stock: Stock
     await sign_in(visitor, await shut.token("viewer", name="viewer-5"))
 
     for name in ("failed", "dead", "waiting", "queued", "cancelled"):
-        await visitor.goto(f"/jobs/{stock[name]}")
+        await visit(visitor, f"/jobs/{stock[name]}")
         await expect(visitor.locator(".story")).to_be_visible()
         buttons = visitor.locator("main > .row.wrap").first.get_by_role("button")
         for place in range(await buttons.count()):
@@ -139,13 +139,13 @@ async def test_a_token_of_one_tenant_sees_that_tenant(visitor: Page, shut: Serve
     pages = visitor.get_by_role("navigation", name="Pages").first
     shown = [PAGES[path] for path in ("jobs", "errors", "dead", "tenants", "audit")]
     assert [text.rstrip("0123456789") for text in await pages.locator("a.item").all_inner_texts()] == shown
-    await visitor.goto(f"/jobs/{stock['dead']}")
+    await visit(visitor, f"/jobs/{stock['dead']}")
     await expect(visitor.get_by_role("heading", name="Not here")).to_be_visible()
     for path in ("queues", "schedules", "workers", "tokens"):
-        await visitor.goto(f"/{path}")
+        await visit(visitor, f"/{path}")
         await expect(visitor.get_by_role("heading", name="Not with this token")).to_be_visible()
     for path in ("errors", "dead", "tenants", "audit"):
-        await visitor.goto(f"/{path}")
+        await visit(visitor, f"/{path}")
         await expect(visitor.get_by_role("heading", level=1)).to_have_text(PAGES[path])
         assert "globex" not in await visitor.content()
 
@@ -154,7 +154,7 @@ async def test_secrets_are_revealed_to_admins_only_and_the_audit_says_by_whom(
     visitor: Page, shut: Served, stock: Stock
 ) -> None:
     await sign_in(visitor, await shut.token("operator", name="ann-7"))
-    await visitor.goto(f"/jobs/{stock['succeeded']}")
+    await visit(visitor, f"/jobs/{stock['succeeded']}")
     await expect(visitor.get_by_text("redacted", exact=True).first).to_be_visible()
     await expect(visitor.get_by_role("button", name="Reveal")).to_have_count(0)
     assert "hunter22" not in await visitor.content()
@@ -163,7 +163,7 @@ async def test_secrets_are_revealed_to_admins_only_and_the_audit_says_by_whom(
     await sign_in(visitor, await shut.token("admin", name="root-7"), f"/jobs/{stock['succeeded']}")
     await visitor.get_by_role("button", name="Reveal").first.click()
     await expect(visitor.locator("pre.json").first).to_contain_text("hunter22")
-    await visitor.goto("/audit?actor=root-7")
+    await visit(visitor, "/audit?actor=root-7")
 
     await expect(visitor.get_by_role("row").filter(has_text="reveal")).to_contain_text("root-7")
 

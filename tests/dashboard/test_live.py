@@ -7,7 +7,7 @@ import re
 from uuid import UUID
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from servers import postgres_database
 from web.raw import until_true
@@ -17,7 +17,7 @@ from web.test_outage import proxied
 from windlass import NamedCall, Windlass
 from windlass.web.server import ApiServer, listen
 
-from .rig import Stock, declare, enqueue, opened, reach, visit
+from .rig import GO, Stock, declare, enqueue, opened, reach, visit
 
 
 async def test_a_row_that_matches_no_longer_stays(page: Page, served: Served) -> None:
@@ -52,6 +52,34 @@ async def test_a_job_that_disappears_while_it_is_open_says_so(page: Page, served
 
     await expect(page.get_by_text("This job is gone.")).to_be_visible()
     await expect(page.get_by_role("button", name="Replay")).to_have_count(0)
+
+
+async def test_a_view_that_was_left_before_it_opened_does_not_end_the_next_ones_list(
+    page: Page, served: Served
+) -> None:
+    """Given a list whose rows come late, when another one is opened meanwhile, then that one stays live."""
+    id = await enqueue(served.app, "echo", {"value": 1}, delay="1h", tenant="in-time")
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        asked.set()
+        await answer.wait()
+        await route.continue_()
+
+    await visit(page, "/audit")
+    await page.route("**/api/v1/jobs?*too-late*", hold)
+    await page.evaluate(GO, "/jobs?filter=tenant:too-late")
+    await asked.wait()
+    await visit(page, "/jobs?filter=tenant:in-time")
+    row = page.locator("table.jobs tbody tr")
+    await expect(row).to_contain_text("queued")
+    async with page.expect_request("**/api/v1/stream?*in-time*"):
+        answer.set()  # the list that was left opens, is closed, and gives the stream back
+
+    await (await served.app.afind(id)).acancel()
+
+    await expect(row).to_contain_text("cancelled")
+    await page.unroute_all()
 
 
 async def test_p_pauses_everything(page: Page, served: Served) -> None:
@@ -189,7 +217,7 @@ async def test_a_bulk_action_goes_on_without_its_page_and_the_next_page_finds_it
 async def test_many_windows_of_one_browser_stay_live(browser: Browser, fresh: Served) -> None:
     id = await enqueue(fresh.app, "echo", {"value": 1}, delay="1h")
     async with opened(browser, fresh.origin) as first:
-        windows = [first, *[await first.context.new_page() for _ in range(5)]]
+        windows = [first, *[await first.context.new_page() for _ in range(4)]]  # one more than have a stream
         for window in windows:
             await window.goto("/jobs")
             await expect(window.locator("table.jobs tbody tr")).to_have_count(1)

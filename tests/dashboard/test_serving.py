@@ -17,7 +17,7 @@ from playwright.async_api import Browser, Page, expect
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
-from web.rig import PATIENCE, Served, serving
+from web.rig import NO_TLS, PATIENCE, Served, serving
 from windlass import Windlass
 from windlass.web import make_api
 from windlass.web.pages import FILES
@@ -42,7 +42,7 @@ STRICT = {
 
 @asynccontextmanager
 async def asking(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served.origin, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(base_url=served.origin, timeout=PATIENCE, verify=NO_TLS) as client:
         yield client
 
 
@@ -166,7 +166,7 @@ async def test_it_works_below_a_prefix_of_another_program(browser: Browser, fres
 async def behind_proxy(origin: str, prefix: str) -> AsyncIterator[str]:
     """A reverse proxy that takes the prefix off, passes `Host` on and streams what comes: its own origin."""
     proxy = FastAPI()
-    async with httpx.AsyncClient(base_url=origin, timeout=None) as client:
+    async with httpx.AsyncClient(base_url=origin, timeout=None, verify=NO_TLS) as client:
 
         @proxy.api_route(f"{prefix}/{{path:path}}", methods=["GET", "POST", "PUT", "DELETE"])
         async def forward(request: Request, path: str) -> StreamingResponse:
@@ -201,7 +201,7 @@ async def test_it_works_behind_a_proxy_with_a_public_url(browser: Browser, fresh
             await walk_below(page, f"{origin}/board", id)
             await (await app.afind(id)).aresume()
             await expect(page.locator(".mark.tinted", has_text="queued")).to_be_visible()  # the stream comes through
-        async with httpx.AsyncClient(base_url=origin, timeout=PATIENCE) as other:
+        async with httpx.AsyncClient(base_url=origin, timeout=PATIENCE, verify=NO_TLS) as other:
             sent = {"authorization": f"Bearer {secret}", "origin": "http://evil.example.org"}
             refused = await other.post(f"/board/api/v1/jobs/{id}/cancel", headers=sent)
     assert refused.status_code == 403

@@ -17,12 +17,12 @@ from windlass.testing.databases import write_migrated_file
 from .rig import Served, declare, serving
 
 STORES = ("sqlite", "postgres")
-OF_REQUESTS = ("test_attacks", "test_connections", "test_doors", "test_fits_in", "test_live")
+OF_REQUESTS = ("attacks", "connections", "doors", "fits_in", "letters", "live", "secrets")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "app" in metafunc.fixturenames:
-        of_requests = metafunc.module.__name__.rpartition(".")[2] in OF_REQUESTS
+        of_requests = metafunc.module.__name__.rpartition("test_")[2] in OF_REQUESTS
         metafunc.parametrize("app", STORES[:1] if of_requests else STORES, indirect=True)
 
 

@@ -8,9 +8,12 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx2 as httpx
+import pytest
+from pydantic import TypeAdapter
 
 from windlass import Context, Windlass, fixed, limit
 from windlass.web.server import ApiServer, listen
@@ -37,6 +40,23 @@ def declare(app: Windlass) -> None:
         return f"{who}: {answer}"
 
     app.schedule("nightly", send.call("ann"), cron="0 3 * * *", tz="Europe/Berlin")
+
+
+@cache
+def analyse_types_once() -> None:
+    """FastAPI makes a validator for each parameter of each route of each program: half of the time of these stories.
+
+    The servers of a run share them. Another version of FastAPI may have no such name, and then nothing is shared.
+    """
+    made: dict[str, Any] = {}
+
+    def shared(kind: Any, *, config: Any = None) -> Any:
+        key = repr((kind, config))
+        if key not in made:
+            made[key] = TypeAdapter(kind, config=config)
+        return made[key]
+
+    pytest.MonkeyPatch().setattr("fastapi._compat.v2.TypeAdapter", shared, raising=False)
 
 
 @dataclass
@@ -70,6 +90,7 @@ async def serving(
     app: Windlass, *, local: bool = False, hosts: tuple[str, ...] = (), root_path: str = ""
 ) -> AsyncIterator[Served]:
     """A server on a free port, on this test's loop."""
+    analyse_types_once()
     server, socket = ApiServer(app, hosts=hosts, local=local, root_path=root_path), listen("127.0.0.1", 0)
     port = socket.getsockname()[1]
     running = asyncio.create_task(server._serve([socket]), name="server")

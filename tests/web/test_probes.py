@@ -14,12 +14,12 @@ from windlass import Windlass
 from windlass.errors import ConfigError
 from windlass.web.service import scrapes
 
-from .rig import CANARY, PATIENCE, Served
+from .rig import CANARY, NO_TLS, PATIENCE, Served
 
 
 async def get(served: Served, path: str, token: str | None = None) -> httpx.Response:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(base_url=served.origin, headers=headers, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(base_url=served.origin, headers=headers, timeout=PATIENCE, verify=NO_TLS) as client:
         return await client.get(path)
 
 

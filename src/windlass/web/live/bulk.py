@@ -28,6 +28,13 @@ MOST_RUNNING = 20  # actions at a time: each keeps the ids of its jobs in memory
 KEPT = 50  # actions that have ended: a page that opens later finds them
 
 
+def progress_document(matched: int, report: BulkProgress | None = None) -> Document:
+    """How far a bulk action is; without a report, it has not begun."""
+    counts = {name: getattr(report, name, 0) for name in ("changed", "asked", "refused")}
+    refusals = () if report is None else report.refusals
+    return {"matched": matched, **counts, "refusals": [{"id": id, "state": state} for id, state in refusals]}
+
+
 class BulkAction:
     """One action: what was chosen, how far it is, and how it ended."""
 
@@ -45,11 +52,7 @@ class BulkAction:
             "ended_at": None,
             "state": "running",
             "problem": None,
-            "matched": chosen.count,
-            "changed": 0,
-            "asked": 0,
-            "refused": 0,
-            "refusals": [],
+            **progress_document(chosen.count),
         }
 
     @property
@@ -73,7 +76,7 @@ class BulkAction:
         try:
             async with contextlib.aclosing(progress) as reports:  # type: ignore[type-var]
                 async for report in reports:
-                    self._learn(report)
+                    self._document |= progress_document(report.matched, report)
                     if self._stops and not report.done:
                         state = "stopped"
                         break
@@ -85,10 +88,6 @@ class BulkAction:
             log.exception("a bulk action of the HTTP API failed")
             state, problem = "failed", "the server failed; its log has the error"
         self._document |= {"state": state, "problem": problem, "ended_at": datetime.now(UTC)}
-
-    def _learn(self, report: BulkProgress) -> None:
-        self._document |= {"changed": report.changed, "asked": report.asked, "refused": report.refused}
-        self._document["refusals"] = [{"id": id, "state": state} for id, state in report.refusals]
 
 
 class BulkActions:

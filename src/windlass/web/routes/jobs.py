@@ -18,6 +18,7 @@ from windlass.methods.reads import LARGEST_PAGE, PAGE
 from windlass.model.state import Verb
 from windlass.model.trace import read_traceparent
 from windlass.web.answers import answer
+from windlass.web.live.bulk import progress_document
 from windlass.web.live.events import EventStream, disconnected
 from windlass.web.routes.live import BulkEvents
 from windlass.web.routing import WITH_BODY, Entered, Visit, job_url, make_routes, problems
@@ -93,11 +94,7 @@ async def change_jobs(body: schemas.BulkBody, visit: Entered, request: Request) 
         "verb": body.verb,
         "filter": chosen.filter,
         "dry_run": body.dry_run,
-        "matched": chosen.count,
-        "changed": 0,
-        "asked": 0,
-        "refused": 0,
-        "refusals": [],
+        **progress_document(chosen.count),
         "types": chosen.by_type(),
         "states": chosen.by_state(),
         "done": False,
@@ -167,34 +164,26 @@ async def reveal_job(id: Id, visit: Entered) -> Response:
 CHANGES = problems(404, 409)
 
 
-@jobs_router.post("/jobs/{id:uuid}/cancel", response_model=schemas.Changed, responses=CHANGES, summary="Cancel a job")
-async def cancel_job(id: Id, visit: Entered) -> Response:
-    """A running job is asked to stop: its state stays `running` until it has."""
-    return await _operate(visit, id, Verb.CANCEL)
+VERBS = {
+    Verb.CANCEL: ("Cancel a job", "A running job is asked to stop: its state stays `running` until it has."),
+    Verb.RETRY: ("Retry a job now", "A failed job is tried again at once, without a wait for its next retry."),
+    Verb.REPLAY: ("Start it over", "A dead job starts from its beginning, with all its attempts."),
+    Verb.RESUME: ("Resume it", "A cancelled job goes back to its queue."),
+    Verb.DISCARD: ("Delete a job", "Deletes a dead job for good; the audit keeps a row of it."),
+}
 
 
-@jobs_router.post("/jobs/{id:uuid}/retry", response_model=schemas.Changed, responses=CHANGES, summary="Retry a job now")
-async def retry_job(id: Id, visit: Entered) -> Response:
-    """A failed job is tried again at once, without a wait for its next retry."""
-    return await _operate(visit, id, Verb.RETRY)
+def _add_verb(verb: Verb, summary: str, description: str) -> None:
+    async def change_job(id: Id, visit: Entered) -> Response:
+        return answer(await visit.service.operate(visit.caller, id, verb))
+
+    texts = {"name": f"{verb}_job", "summary": summary, "description": description}
+    path = f"/jobs/{{id:uuid}}/{verb}"
+    jobs_router.post(path, response_model=schemas.Changed, responses=CHANGES, **texts)(change_job)  # type: ignore[arg-type]
 
 
-@jobs_router.post("/jobs/{id:uuid}/replay", response_model=schemas.Changed, responses=CHANGES, summary="Start it over")
-async def replay_job(id: Id, visit: Entered) -> Response:
-    """A dead job starts from its beginning, with all its attempts."""
-    return await _operate(visit, id, Verb.REPLAY)
-
-
-@jobs_router.post("/jobs/{id:uuid}/resume", response_model=schemas.Changed, responses=CHANGES, summary="Resume it")
-async def resume_job(id: Id, visit: Entered) -> Response:
-    """A cancelled job goes back to its queue."""
-    return await _operate(visit, id, Verb.RESUME)
-
-
-@jobs_router.post("/jobs/{id:uuid}/discard", response_model=schemas.Changed, responses=CHANGES, summary="Delete a job")
-async def discard_job(id: Id, visit: Entered) -> Response:
-    """Deletes a dead job for good; the audit keeps a row of it."""
-    return await _operate(visit, id, Verb.DISCARD)
+for each, (title, text) in VERBS.items():
+    _add_verb(each, title, text)
 
 
 @jobs_router.post(
@@ -220,10 +209,6 @@ async def rerun_job(id: Id, body: schemas.RerunBody, visit: Entered, request: Re
 async def send_signal(id: Id, body: schemas.SignalBody, visit: Entered) -> Response:
     """The job's `ctx.wait_signal(name)` returns the value."""
     return answer(await visit.service.signal(visit.caller, id, body.name, body.value))
-
-
-async def _operate(visit: Visit, id: UUID, verb: Verb) -> Response:
-    return answer(await visit.service.operate(visit.caller, id, verb))
 
 
 async def _enqueue(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -17,8 +17,9 @@ from windlass.documents import Document
 from windlass.errors import JobNotFound, WindlassError
 from windlass.methods.bulk import BulkProgress
 from windlass.web.answers import answer, problem_of
+from windlass.web.live.bulk import progress_document
 from windlass.web.live.events import EventStream, disconnected, event
-from windlass.web.live.feed import LiveList
+from windlass.web.live.feed import LiveList, Source
 from windlass.web.routing import Entered, Visit, make_routes, problems
 from windlass.web.schemas.base import SPAN
 from windlass.web.schemas.pages import LiveLists
@@ -76,17 +77,14 @@ async def read_lists(visit: Entered, asked: Asked) -> Response:
 
 async def _join(visit: Visit, asked: ListQuery) -> list[LiveList]:
     service, caller = visit.service, visit.caller
-    sources = []
-    if "overview" in asked.lists:
-        sources.append(await service.live_overview(caller))
-    if "figures" in asked.lists:
-        sources.append(await service.live_figures(caller))
-    if "home" in asked.lists:
-        sources.append(await service.live_home(caller, asked.range))
-    if "jobs" in asked.lists:
-        sources.append(await service.live_jobs(caller, asked.filter))
-    if "bulk" in asked.lists:
-        sources.append(await service.live_bulk(caller))
+    known: dict[str, Callable[[], Awaitable[Source]]] = {
+        "overview": lambda: service.live_overview(caller),
+        "figures": lambda: service.live_figures(caller),
+        "home": lambda: service.live_home(caller, asked.range),
+        "jobs": lambda: service.live_jobs(caller, asked.filter),
+        "bulk": lambda: service.live_bulk(caller),
+    }
+    sources = [await begin() for name, begin in known.items() if name in asked.lists]
     return [visit.feed.join(source) for source in sources]
 
 
@@ -156,12 +154,4 @@ class BulkEvents:
         return document
 
     def _document(self, report: BulkProgress) -> Document:
-        refusals = [{"id": id, "state": state} for id, state in report.refusals]
-        return self._start | {
-            "matched": report.matched,
-            "changed": report.changed,
-            "asked": report.asked,
-            "refused": report.refused,
-            "refusals": refusals,
-            "done": report.done,
-        }
+        return self._start | progress_document(report.matched, report) | {"done": report.done}

@@ -234,15 +234,20 @@ class Sent(Answer):
 # Bulk
 
 
-class BulkBody(Body):
-    """Change every job that matches. `dry_run` counts them and changes nothing."""
+class BulkStart(Body):
+    """Change every job that matches, on the server, also when the caller has gone."""
 
     verb: BulkVerb
     filter: str = Field(default="", max_length=2_000)
-    dry_run: StrictBool = False
     expected: int | None = Field(
         default=None, ge=0, strict=True, description="refuse with 409 if another number of jobs matches"
     )
+
+
+class BulkBody(BulkStart):
+    """Change every job that matches. `dry_run` counts them and changes nothing."""
+
+    dry_run: StrictBool = False
 
 
 class Refusal(Answer):
@@ -266,16 +271,6 @@ class BulkAnswer(Answer):
     types: dict[str, int]
     states: dict[str, int]
     done: bool
-
-
-class BulkStart(Body):
-    """Change every job that matches, on the server, also when the caller has gone."""
-
-    verb: BulkVerb
-    filter: str = Field(default="", max_length=2_000)
-    expected: int | None = Field(
-        default=None, ge=0, strict=True, description="refuse with 409 if another number of jobs matches"
-    )
 
 
 class BulkActionDocument(Answer):

@@ -66,7 +66,7 @@ const POLL = 3000; // milliseconds between two reads of a window without a strea
 
 const listeners = new Set();
 const repeated = new Set();
-const followed = new Map(); // by the name of a list: {params, rows, changed}
+const followed = []; // {name, params, rows, changed}
 let held = []; // events that came while paused
 let source = null;
 let timer = null;
@@ -81,17 +81,21 @@ function tell() {
 
 /** Follow a list of the server: `changed(rows)` gets a Map of its rows by key after each event. All lists share one stream. */
 export function follow(name, params, changed) {
-	const mine = { params, changed, rows: new Map() };
-	followed.set(name, mine);
+	const mine = { name, params, changed, rows: new Map() };
+	followed.push(mine);
 	connectSoon();
 	return () => {
-		if (followed.get(name) !== mine) return;
-		followed.delete(name);
+		const place = followed.indexOf(mine);
+		if (place < 0) return;
+		followed.splice(place, 1);
 		connectSoon();
 	};
 }
 
-const wanted = () => Object.assign({ list: [...followed.keys()] }, ...[...followed.values()].map((each) => each.params));
+/** Of each name the last one: a page that opened late, and is closed as soon as it has, must not end the list of the next. */
+const heard = () => new Map(followed.map((each) => [each.name, each]));
+
+const wanted = () => Object.assign({ list: [...heard().keys()] }, ...followed.map((each) => each.params));
 
 function connectSoon() {
 	if (asked) return;
@@ -104,7 +108,7 @@ function connectSoon() {
 
 export function connect() {
 	disconnect();
-	if (!followed.size || resting) return;
+	if (!followed.length || resting) return;
 	source = new EventSource(url("stream", wanted()));
 	source.onopen = () => { failures = 0; hear(); };
 	source.onerror = lose;
@@ -154,7 +158,7 @@ function receive(kind, event) {
 }
 
 function apply(kind, { list, rows }) {
-	const mine = followed.get(list);
+	const mine = heard().get(list);
 	if (!mine) return;
 	if (kind === "snapshot") mine.rows = new Map();
 	for (const [key, row] of Object.entries(rows)) {
