@@ -194,6 +194,21 @@ async def test_chosen_rows_are_changed_and_no_other(page: Page, served: Served) 
     assert [await state_of(served, id) for id in ids] == ["cancelled", "queued", "cancelled"]
 
 
+async def test_only_jobs_that_the_action_can_change_are_counted(page: Page, served: Served, stock: Stock) -> None:
+    await die(served, "able")
+    failed = await enqueue(served.app, "fetch", {"url": "x"}, tenant="able")
+    await reach(served.app, failed, "failed")
+    await visit(page, "/jobs?filter=tenant:able%20state:failed,dead")
+    await expect(page.locator("table.jobs tbody tr")).to_have_count(2)
+
+    await page.keyboard.press("a")
+    await page.get_by_role("region", name="Chosen jobs").get_by_role("button", name="Cancel…").click()
+    await button(page, "Cancel 1").click()
+
+    await expect(page.get_by_role("status")).to_contain_text("1 cancelled.")
+    assert await state_of(served, failed) == "cancelled"
+
+
 async def test_a_bulk_action_shows_its_progress_and_is_stopped(page: Page, served: Served) -> None:
     for _ in range(4):
         calls = [NamedCall("echo", {"value": n}, {"delay": "1h", "tenant": "many"}) for n in range(1_000)]

@@ -2,7 +2,7 @@
 
 import { life } from "./charts.js";
 import { post } from "./data.js";
-import { h, mark, two } from "./dom.js";
+import { h, mark, STATES, two } from "./dom.js";
 import { count, countdown, many, moment, now, relative, span } from "./format.js";
 import { confirm, operate, progressBar, say } from "./ui.js";
 
@@ -50,13 +50,15 @@ let actions = new Map();
 const watched = new Map(); // by the id of an action that this page has begun or seen: {after, known}
 
 /** Count exactly, ask, and begin; what comes of it is said when it ends. */
-export async function bulkAct(verb, filter, after) {
-	const { matched, states, filter: used } = await post("jobs/bulk", { verb, filter, dry_run: true });
+export async function bulkAct(verb, chosen, after) {
+	const able = STATES.filter((name) => VERBS[name].includes(verb)); // others would be counted, and then refuse
+	const filter = `${chosen} state:${able}`.trim();
+	const { matched, states } = await post("jobs/bulk", { verb, filter, dry_run: true });
 	const [done, , meaning] = ACTIONS[verb];
 	if (!matched) return say(`No job that matches can be ${done}.`);
 	const counted = Object.entries(states).map(([name, number]) => `${count(number)} ${name}`).join(", ");
 	const sure = await confirm({
-		title: `${capital(verb)} ${many(matched, "job")}?`, text: [`${counted}. ${meaning}`, `They match ${used || "everything"}`],
+		title: `${capital(verb)} ${many(matched, "job")}?`, text: [`${counted}. ${meaning}`, `They match ${filter}`],
 		button: `${capital(verb)} ${count(matched)}`, number: matched, danger: destroys(verb),
 	});
 	if (!sure) return;

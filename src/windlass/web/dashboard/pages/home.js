@@ -130,7 +130,7 @@ export async function open({ params }) {
 		queue.dead_share === null ? "—" : percent(queue.dead_share, 1),
 		h("span.nowrap", { class: queue.empties === "never" ? "bad" : "" }, queue.empties)];
 	const heads = ["Queue", "Gate", ">Due", "~Depth", "~Running", ">~Per s", ">Oldest due", ">~p95 wait", ">~Dead", ">Empty in"];
-	const none = () => empty("stack", "No queue yet", ["Enqueue a job from your program, or with the button on the page of jobs."]);
+	const none = () => empty("stack", "No queue yet", ["Enqueue a job from your program."]);
 	const queues = () =>
 		panel("Queues", "worst first", rows.queues.length ? table(heads, rows.queues.map(line), "dense") : none(), { key: "queues" });
 

@@ -21,6 +21,7 @@ async function jobList(filter, fixed, nothing) {
 	const whole = [fixed, filter].filter(Boolean).join(" ");
 	let [rows, below, problem, loading, took, all, cursor, facets] = [[], null, null, true, null, false, -1, null];
 	let leave = null;
+	let heard = false; // the first rows of the stream may be older than those that were read
 	let fresh = new Map(); // rows that came since, and wait to be shown
 	const chosen = new Set();
 
@@ -31,7 +32,7 @@ async function jobList(filter, fixed, nothing) {
 	};
 	const choose = (id) => {
 		if (!chosen.delete(id)) {
-			if (chosen.size >= PAGE) return say(`At most ${PAGE} jobs are chosen one by one. For more, narrow the filter and choose all.`, 8);
+			if (chosen.size >= PAGE) return say(`At most ${PAGE} jobs are chosen one by one: choose all that match.`, 8);
 			chosen.add(id);
 		}
 		all = false;
@@ -51,6 +52,7 @@ async function jobList(filter, fixed, nothing) {
 			took = performance.now() - began;
 			fresh.clear();
 			chooseAll(false);
+			heard = false;
 			leave = follow("jobs", { filter: whole }, learn);
 		} catch (refused) {
 			if (!(refused instanceof Problem) || refused.status === 401) throw refused;
@@ -76,7 +78,8 @@ async function jobList(filter, fixed, nothing) {
 		const newest = rows[0]?.id ?? "";
 		const oldest = [...told.keys()].sort()[0] ?? "";
 		fresh = new Map([...told].filter(([id]) => !shown.has(id) && id > newest));
-		rows = rows.map((row) => told.get(row.id) ?? (row.id >= oldest && !row.gone ? { ...row, gone: true } : row));
+		rows = rows.map((row) => told.get(row.id) ?? (heard && row.id >= oldest && !row.gone ? { ...row, gone: true } : row));
+		heard = true;
 		if (!rows.length && fresh.size) showFresh();
 		if (rows.some((row) => row.gone && !row.followed)) followGone();
 	};

@@ -109,7 +109,7 @@ export async function open({ params }) {
 		dueCell(row), ...["running", "failed", "dead"].map((name) => count(row[name], row.counted)), span(row.lag), queueButton(row)];
 	const queues = () => {
 		const rows = rowsOf("queue:").sort(worse);
-		const none = () => empty("stack", "No queue has a job yet", ["A queue appears with its first job, or with a worker that serves it."]);
+		const none = () => empty("stack", "No queue has a job yet", ["A queue appears with its first job."]);
 		const heads = ["Queue", "Gate", ">Due", ">Running", ">~Failed", ">~Dead", ">Oldest due", ">"];
 		return panel("Queues", rows.length ? "worst first" : null, rows.length ? table(heads, rows.map(queueLine), "cards") : none());
 	};

@@ -25,7 +25,7 @@ function workerPanel({ id, name, state, started_at, alive_until, version, runnin
 }
 
 export async function open() {
-	const none = () => panel(null, null, empty("chip", "No worker has been started", ["Jobs wait until one is."],
+	const none = () => panel(null, null, empty("chip", "No worker has been started", [],
 		[commandButton("windlass worker app.py", "Copy start command", { class: "primary" })]));
 	const view = () => {
 		const rows = rowsOf("worker:").sort(worse);
