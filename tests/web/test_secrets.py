@@ -193,6 +193,11 @@ async def test_reasons_and_errors_without_a_secret_are_suggested_and_counted(ser
     errors = (await client.get("/suggestions", params={"text": "state:dead error:robots"})).json()["suggestions"]
     reasons = (await client.get("/facets", params={"filter": "state:dead"})).json()["reasons"]
 
+    operator = served.client(await served.token("operator"))
+    for filter, count in (("reason:exhausted", 0), ("-reason:exhausted,crashed state:dead", 1)):  # the engine's own
+        counted = await operator.get("/facets", params={"filter": filter})
+        assert (counted.status_code, counted.json()["count"]) == (200, count)
+    assert (await operator.get("/facets", params={"filter": "reason:exhausted*"})).status_code == 403
     assert (suggested["text"], suggested["count"]) == ('reason:"robots.txt of example.org"', 1)
     assert errors[0]["count"] == 1
     assert reasons == {"robots.txt of example.org": 1}

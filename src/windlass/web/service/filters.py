@@ -9,9 +9,11 @@ from windlass.errors import AccessDenied
 from windlass.model.filter import Filter, Term, parse
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
+from windlass.policy.failure import CRASHED, EXHAUSTED, PERMANENT
 from windlass.policy.redaction import Redaction
 from windlass.web.caller import Caller
 
+PLAIN = frozenset({CRASHED, EXHAUSTED, PERMANENT})  # the engine's own reasons
 GUESSED = ("error", "reason", "key")  # fields in whose texts a hidden value may be repeated
 
 
@@ -21,7 +23,7 @@ def checked_filter(redaction: Redaction, caller: Caller, filter: str) -> Filter:
     term = None if caller.role is Role.ADMIN else redaction.refused_term(parsed)
     if term is not None:
         raise AccessDenied(f"{term.text} compares a hidden value, and only an admin may do that; leave it out")
-    excludes = (term for term in parsed.terms if term.negated and term.column in GUESSED)
+    excludes = (term for term in _guessing(parsed) if term.negated)
     if caller.role is not Role.ADMIN and (left := next(excludes, None)) is not None:
         raise AccessDenied(f"{left.text} may exclude by a hidden value, and only an admin may do that; leave it out")
     return parsed
@@ -32,7 +34,18 @@ def guesses(caller: Caller, filter: Filter) -> bool:
 
     A job that matches by that part only is left out. Also `next` would tell: it is that of the last job that is shown.
     """
-    return caller.role is not Role.ADMIN and any(map(filter.asks, GUESSED))
+    return caller.role is not Role.ADMIN and bool(_guessing(filter))
+
+
+def _guessing(filter: Filter) -> list[Term]:
+    """The terms that compare a text that may repeat a secret. The engine's own reasons repeat none."""
+
+    def is_plain(term: Term) -> bool:
+        return term.column == "reason" and all(
+            len(value.pieces) == 1 and value.pieces[0] in PLAIN for value in term.values
+        )
+
+    return [term for term in filter.terms if term.column in GUESSED and not is_plain(term)]
 
 
 def shows(job: Document, filter: Filter) -> bool:

@@ -23,12 +23,11 @@ from windlass.methods.reads import PAGE
 from windlass.model.filter import parse
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
-from windlass.policy.failure import CRASHED, EXHAUSTED, PERMANENT
 from windlass.policy.fingerprint import fingerprint, pattern
 from windlass.policy.suggestions import quoted, term_at
 from windlass.web.caller import Caller, needs
 from windlass.web.live.feed import Source
-from windlass.web.service.filters import GUESSED, checked_filter, guesses, shows
+from windlass.web.service.filters import GUESSED, PLAIN, checked_filter, guesses, shows
 from windlass.web.service.letters import LetterService
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 HOME_EVERY = 2.0  # seconds between two reads of a live overview
 LEFT_OUT = frozenset({"input", "output", "attempts", "follow_ups"})  # of a job in a list: they may be large
-PLAIN = frozenset({CRASHED, EXHAUSTED, PERMANENT})  # the engine's own reasons
 
 
 class PageService(LetterService):
@@ -72,9 +70,9 @@ class PageService(LetterService):
         """How many jobs that match have each value. A reason in a handler's own words may repeat a secret."""
         counted = self._counted(caller, filter)
         document = msgspec.structs.asdict(await self._app.afacets(counted, tenant=caller.tenant))
-        reasons = {reason: parse(f"reason:{quoted(reason)}") for reason in document["reasons"]}
-        shown = await self._shown(caller, counted, {text: term for text, term in reasons.items() if text not in PLAIN})
-        document["reasons"] = {text: n for text, n in document["reasons"].items() if text in PLAIN or text in shown}
+        own = {text: parse(f"reason:{quoted(text)}") for text in document["reasons"] if text not in PLAIN}
+        hidden = own.keys() - await self._shown(caller, counted, own)
+        document["reasons"] = {text: count for text, count in document["reasons"].items() if text not in hidden}
         return document
 
     @needs(Role.VIEWER, tenants=True)
