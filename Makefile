@@ -17,12 +17,12 @@ WITH_POSTGRES := $(BIN)/python tools/with_postgres.py
 unexport PYTHONDONTWRITEBYTECODE
 
 # Stamps: an install runs again only when pyproject.toml is newer than its stamp.
-PACKAGE_INSTALLED := $(VENV)/.package-installed
+DEMO_INSTALLED := $(VENV)/.demo-installed
 DEV_INSTALLED := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install lint types test test-fast test-long fix reference bench-quick bench-limits bench-reads bench-broker try-deploy demo clean
+.PHONY: help install lint types test test-fast test-long test-planted fix reference bench-quick bench-limits bench-reads bench-broker try-deploy demo clean
 
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ test-fast: install ## Run the tests that need no server and do not wait, in unde
 
 test-long: install ## Run the fault and model suites in their large sizes; takes about an hour.
 	WINDLASS_TEST_SCALE=$(SCALE) $(PYTEST) -m long $(PYTEST_ARGS)
+
+test-planted: install ## Check that the tests notice faults in claim, finish, rescue, limits, joins and schedules.
+	$(BIN)/python tools/plant_faults.py
 
 fix: install ## Fix what ruff can fix, and format the code.
 	$(BIN)/ruff check --fix --exit-zero
@@ -70,21 +73,22 @@ bench-broker: install ## Measure Windlass beside Celery on a private RabbitMQ; C
 try-deploy: ## Validate deploy/'s manifests, build its images, run its units under a systemd; as root on Debian.
 	bash tools/try_deploy.sh $(ARGS)
 
-demo: $(PACKAGE_INSTALLED) ## Run `windlass demo $(ARGS)`; with its dashboard; it needs no PostgreSQL.
-	$(BIN)/windlass demo $(ARGS)
+demo: $(DEMO_INSTALLED) ## Run four systems and their dashboard on SQLite, until Ctrl-C; ARGS=--once ends by itself.
+	$(BIN)/python examples/demo/demo.py $(ARGS)
 
 clean: ## Remove .venv, caches and built packages.
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(PACKAGE_INSTALLED): pyproject.toml
+# pip understands dependency groups since 25.1.
+$(DEMO_INSTALLED): pyproject.toml
 	sh tools/venv.sh $(PYTHON) $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[web]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[web]' --group examples
 	touch $@
 
-# pip understands dependency groups since 25.1.
 $(DEV_INSTALLED): pyproject.toml
 	sh tools/venv.sh $(PYTHON) $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[web]' --group dev
-	touch $@ $(PACKAGE_INSTALLED)
+	touch $@ $(DEMO_INSTALLED)

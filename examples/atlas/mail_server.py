@@ -139,6 +139,10 @@ class _Smtp(StreamRequestHandler):
 class _Api(BaseHTTPRequestHandler):
     server_of: MailServer
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a worker that was killed, or had enough
+            super().handle()
+
     def do_GET(self) -> None:  # where msal asks for the address of tokens
         base = f"{self.server_of.http}{self.path.partition('/v2.0')[0]}/oauth2/v2.0"
         self._answer(200, {"issuer": base, "authorization_endpoint": base, "token_endpoint": f"{base}/token"})

@@ -137,6 +137,10 @@ def _listen(wikidata: WikidataServer, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # a worker that was killed, or had enough
+                super().handle()
+
         def do_GET(self) -> None:
             asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
             action, about = asked.get("action", ""), asked.get("search") or asked.get("ids", "")

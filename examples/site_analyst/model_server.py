@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -19,6 +20,10 @@ class ModelServer:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
+            def handle(self) -> None:
+                with suppress(ConnectionError):  # a worker that was killed, or had enough
+                    super().handle()
+
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 status, content = server.answer(asked["model"], asked["messages"][-1]["content"])

@@ -19,7 +19,7 @@ from windlass.cli.parse.program_argument import guess
 from windlass.errors import ProgramError
 from windlass.store.migrate import Migration, migrations, newest
 
-COMMANDS = ["dev", "run", "worker", "migrate", "demo"]
+COMMANDS = ["dev", "run", "worker", "migrate"]
 
 
 def invoke(*arguments: str, **environment: str | None) -> Result:

@@ -17,7 +17,6 @@ from windlass.cli.commands.budgets import budgets
 from windlass.cli.commands.completion import completion
 from windlass.cli.commands.config import config
 from windlass.cli.commands.dead import dead
-from windlass.cli.commands.demo import demo
 from windlass.cli.commands.dev import dev, dev_worker
 from windlass.cli.commands.doctor import doctor
 from windlass.cli.commands.enqueue import enqueue
@@ -48,10 +47,10 @@ from windlass.errors import WindlassError
 
 EPILOG = """\b
 Exit codes:
-    0  done; a worker, dev, web or demo that was asked to stop
+    0  done; a worker, dev or web that was asked to stop
     1  run: the job is dead or cancelled. jobs cancel, retry, …, signal: a job
        was refused, or you answered no. migrate --check: a migration is missing.
-       health, status: something needs a look. doctor: there is a problem. demo: the check at the end failed
+       health, status: something needs a look. doctor: there is a problem
     2  a wrong command, filter, setting, program or database; stderr names it
   3    migrate --check: workers of an older program have to go first
   124  run: the time given by --timeout is up; the job goes on
@@ -157,7 +156,6 @@ for command in (
     doctor,
     config,
     migrate,
-    demo,
     completion,
     dev_worker,
 ):
