@@ -24,6 +24,7 @@ from wikidata import PER_SECOND, Busy, Refused, Wikidata
 from wikidata_server import WikidataServer
 from windlass import Context, Snooze, Windlass, delays, limit, unique
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 WORKER = os.environ.get("LINKER_WORKER", "on") == "on"  # off: `windlass worker linker.py` runs the jobs
@@ -103,19 +104,20 @@ async def match(ctx: Context, project_id: int, task_id: int, dataset_entry_id: i
 
 async def find(ctx: Context, entry: Entry) -> tuple[str | None, float | None, str]:
     """The best entity if it is good enough, its score, and all candidates as JSON."""
-    ids = await ask(ctx, lambda: wikidata().search(entry.name))
-    ranked = rank(entry, await ask(ctx, lambda: wikidata().look_up(ids)) if ids else [])
+    # The client is made before the token is taken: that lasts for a while in each new process.
+    ids = await ask(ctx, wikidata().search, entry.name)
+    ranked = rank(entry, await ask(ctx, wikidata().look_up, ids) if ids else [])
     candidates = [{"id": each.id, "name": each.names[0] if each.names else "", "score": s} for s, each in ranked]
     score, best = ranked[0] if ranked else (None, None)
     entity = best.id if best is not None and score is not None and score >= ENOUGH else None
     return entity, score, json.dumps(candidates)
 
 
-async def ask(ctx: Context, question: Callable[[], Awaitable[T]]) -> T:
+async def ask(ctx: Context, question: Callable[[A], Awaitable[T]], about: A) -> T:
     """One request at the shared rate. A 429 stops all jobs for as long as it says, and burns no attempt."""
     await ctx.acquire("wikidata")
     try:
-        return await question()
+        return await question(about)
     except Busy as busy:
         for name in ("wikidata", "matching"):  # those that run, and those that would start
             await ctx.hold_back(name, busy.wait)
