@@ -36,6 +36,7 @@ from windlass import QueueRow, State, Windlass  # noqa: E402
 VICTIM = "link_library's worker"  # the process that is killed
 UP_WITHIN = 90.0  # seconds for a process to answer
 KILL_AT = 100  # requests to websites
+SETTLED_WITHIN = 240.0  # seconds for a turn
 PAUSE = 5.0  # seconds between two turns
 LOOK = 0.5  # seconds between two looks at the systems
 # Short leases, so that a dead worker's jobs are rescued within seconds.
@@ -148,12 +149,15 @@ class Demo:
     async def _play_system(self, name: str, system: System) -> None:
         self._say(f"{name}: {system.turn}")
         try:
-            await system.play(self._turns)
-            while not await system.is_settled():
-                self._processes.check()
-                await asyncio.sleep(LOOK)
+            async with asyncio.timeout(SETTLED_WITHIN):
+                await system.play(self._turns)
+                while not await system.is_settled():
+                    self._processes.check()
+                    await asyncio.sleep(LOOK)
         except httpx2.HTTPError as error:
             raise self._processes.blame(name, str(error)) from error
+        except TimeoutError:
+            raise self._processes.blame(name, f"its work did not end within {SETTLED_WITHIN:.0f} s") from None
         self._say(f"{name}: done", "green")
 
     async def _kill(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 from .conftest import EXAMPLES
 
 PATIENCE = 240.0  # seconds until a story gives up
-ANSWERS = {"/imports": {"id": "1"}}
+ANSWERS = {"/imports": {"id": "1"}, "/links": {"links": [], "next": None}}
 
 
 class Demo:
