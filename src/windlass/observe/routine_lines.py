@@ -17,7 +17,7 @@ from windlass.clock import spell
 from windlass.model.outcome import Ending
 from windlass.observe.events import AttemptEnded
 
-MOST_ROUTINE = 200  # lines per SPAN: 100 jobs with a start and an end
+MOST_ROUTINE = 100  # lines per SPAN: 50 jobs with a start and an end
 SPAN = 1.0  # seconds
 MOST_TYPES = 100  # of jobs, in the fields of one line; the others are counted as `other`
 LISTED = 10  # queues, phases or types in the text of a line; a field has all of them

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
 
 SYSTEM = "windlass"
-MOST_PER_SECOND = 100  # recorded enqueues, and attempts that go well
+MOST_PER_SECOND = 50  # recorded enqueues, and attempts that go well
 FLUSH_MILLISECONDS = 1_000  # a child process that ends has two seconds
 
 
