@@ -167,6 +167,12 @@ TABLE: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
         "10 of 770 jobs that ended in the last 10 m are dead.",
         ["windlass jobs list state:dead", "windlass jobs replay state:dead"],
     ),
+    "a long error": (
+        CALM | {"figures": moving("site", 76, dead=1), "cause": "HTTPStatusError 429: the ser…"},
+        "One job in 77 dies: HTTPStatusError 429: the ser…",
+        "10 of 770 jobs that ended in the last 10 m are dead.",
+        ["windlass jobs list state:dead", "windlass jobs replay state:dead"],
+    ),
     "every job dies": (
         CALM | {"figures": [figure("site", 1, dead=3)]},
         "Every job dies.",

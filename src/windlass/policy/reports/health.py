@@ -201,11 +201,12 @@ def _dying_of(figures: Sequence[FigureRow], queue: str, cause: str | None) -> He
     among = f" of {queue}" if queue else ""
     every = round(ended / dead)
     what = f"Every job{among} dies" if dead == ended else f"One job in {max(2, every):,}{among} dies"
+    said = f"{what}: {cause}" if cause else what
     where = f" {_term('queue', queue)}" if queue else ""
     return _finding(
         Trouble.ERRORS,
         f"queue:{queue}" if queue else "",
-        f"{what}: {cause}." if cause else f"{what}.",
+        said if said.endswith((".", "…")) else f"{said}.",
         f"{dead:,} of {ended:,} jobs that ended in the last {in_words(WINDOW)} are dead.",
         NextStep(label="Show dead jobs", command=f"windlass jobs list state:dead{where}", kind="show"),
         NextStep(label="Replay dead jobs…", command=f"windlass jobs replay state:dead{where}", kind="change"),
