@@ -82,7 +82,7 @@ class Fleet:
             depth = self._broker.depth(self._received)
             return depth is not None and depth.ready == 0 and self.outbox() == 0
 
-        self._lab.until(is_drained, "the outbox and the queue are empty", within=120)
+        self._lab.until(is_drained, "the outbox and the queue are empty", within=600)
 
     def outbox(self) -> int:
         ((rows,),) = self._lab.sql("SELECT count(*) FROM {}outbox")
@@ -137,7 +137,7 @@ def test_messages_that_are_repeated_and_shuffled_change_no_outcome(
         fleet = Fleet(lab, broker, broker.part(2), broker.part(3))
         jobs = [job for _ in range(scaled(3, 54)) for job in lab.enqueue("effect", scaled(100, 655), seconds=0.005)]
         lab.until_final(jobs, within=900)
-        lab.until(lambda: carrier.carried >= 3 * len(jobs), "every message was carried")
+        lab.until(lambda: carrier.carried >= 3 * len(jobs), "every message was carried", within=900)
         fleet.until_drained()
     finally:
         carrier.stop()
