@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import tempfile
@@ -27,7 +28,7 @@ sys.path += [str(EXAMPLES / name) for name in ("site_analyst", "record_linker", 
 
 from mail_server import MailServer  # noqa: E402
 from model_server import ModelServer  # noqa: E402
-from processes import DASHBOARD, Failed, Processes, free_port  # noqa: E402
+from processes import DASHBOARD, Failed, Processes  # noqa: E402
 from sites import Sites  # noqa: E402
 from systems import Atlas, Check, LinkLibrary, RecordLinker, SiteAnalyst, System  # noqa: E402
 from wikidata_server import WikidataServer  # noqa: E402
@@ -39,6 +40,7 @@ KILL_AT = 100  # requests to websites
 SETTLED_WITHIN = 240.0  # seconds for a turn
 PAUSE = 5.0  # seconds between two turns
 LOOK = 0.5  # seconds between two looks at the systems
+FOREIGN = ("WINDLASS_", "ANALYST_", "LIBRARY_", "LINKER_", "ATLAS_")  # settings of the user's that are not the demo's
 # Short leases, so that a dead worker's jobs are rescued within seconds.
 SETTINGS = {"WINDLASS_LEASE": "4s", "WINDLASS_SWEEP": "1s", "WINDLASS_POLL": "500ms", "WINDLASS_GRACE": "2s"}
 
@@ -114,7 +116,7 @@ class Demo:
 
     async def _serve(self, stack: AsyncExitStack, name: str, *command: str, **environment: str) -> httpx2.AsyncClient:
         """Start a server; a client for it as soon as it answers."""
-        port = free_port(DASHBOARD if name == "dashboard" else 0)
+        port = self._processes.take_port(DASHBOARD if name == "dashboard" else None)
         words = [word.format(port=port) for word in command]
         folder = "demo" if name == "dashboard" else name
         self._processes.start(name, folder, *words, PORT=str(port), **environment)
@@ -203,6 +205,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--once", action="store_true", help="one turn, without Ctrl-C")
     once = parser.parse_args().once
+    for name in [name for name in os.environ if name.startswith(FOREIGN)]:
+        del os.environ[name]
     # A process that dies late may still write to the folder: a file left there is better than a traceback.
     with tempfile.TemporaryDirectory(prefix="windlass-demo-", ignore_cleanup_errors=True) as folder:
         holds = False

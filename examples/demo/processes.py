@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[1]
+LOOPBACK = "127.0.0.1"
 DASHBOARD = 8117
 TRIED = 20  # ports, until one is free
 LOG_LINES = 15
@@ -27,6 +29,7 @@ class Processes:
         self._folder, self._environment = folder, environment
         self._commands: dict[str, tuple[str, list[str], Mapping[str, str]]] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._held: list[socket.socket] = []
 
     def start(self, name: str, system: str, *command: str, **environment: str) -> None:
         """Run `python COMMAND` in the folder of a system. Its output goes to a log."""
@@ -52,6 +55,21 @@ class Processes:
     def restart(self, name: str) -> None:
         system, command, environment = self._commands[name]
         self.start(name, system, *command, **environment)
+
+    def take_port(self, wanted: int | None = None) -> int:
+        """A port for a server to come: the wanted one or one of the next, where one is wanted.
+
+        It stays bound here, so that no other program takes it before the server does. The server may bind it all the
+        same, since both allow that and this socket does not listen.
+        """
+        for port in [0] if wanted is None else [*range(wanted, wanted + TRIED), 0]:
+            held = socket.socket()
+            self._held.append(held)
+            with suppress(OSError):
+                held.bind((LOOPBACK, port))
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                return int(held.getsockname()[1])
+        raise Failed("no port of this machine is free")
 
     def check(self) -> None:
         """Raise Failed for a process that ended by itself: none should."""
@@ -82,16 +100,5 @@ class Processes:
                     process.wait(timeout=8)
                 except subprocess.TimeoutExpired:
                     continue
-
-
-def free_port(wanted: int = 0) -> int:
-    """A port that is free now: the wanted one or one of the next, where one is wanted."""
-    for port in range(wanted, wanted + TRIED) if wanted else [0]:
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the last demo ended a moment ago
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(tried.getsockname()[1])
-    return free_port()
+        for held in self._held:
+            held.close()

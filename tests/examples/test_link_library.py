@@ -209,7 +209,8 @@ def test_each_link_is_enriched_once_and_no_domain_has_more_than_two_guests(libra
     assert web.most <= 2
     assert wanted <= set(web.asked)
     again = sum(count - 1 for address, count in web.asked.items() if address in wanted)
-    assert again <= 20, "only what a killed worker had begun is asked for again"
+    retried = len(library.app.jobs("type:enrich attempt:2", count=1_000))  # a request failed, on a busy machine
+    assert again <= 20 + retried, "only what a killed worker had begun, or what failed, is asked for again"
 
 
 def test_refusals_are_dead_for_ever_and_make_candidates(library: Library, web: Web) -> None:
