@@ -90,7 +90,7 @@ async def test_the_account_does_not_hold_when_the_sites_say_otherwise(monkeypatc
         monkeypatch.syspath_prepend(EXAMPLES / name)
     sites, systems = importlib.import_module("sites"), importlib.import_module("systems")
     world = sites.Sites()
-    world.log += [sites.Request("www.ropes1.example", "/1/1", 200, 1.0, 2.0)] * 12
+    world.log += [sites.Request("www.ropes1.example", "/1/1", 200, 1.0, 2.0)] * 22
     answers = httpx2.MockTransport(lambda request: httpx2.Response(200, json=ANSWERS.get(request.url.path, [])))
     async with httpx2.AsyncClient(base_url="http://library", transport=answers) as http:
         library = systems.LinkLibrary(http, world)

@@ -196,10 +196,6 @@ class JobType(ConfiguredJob[P, R_co]):
     def __repr__(self) -> str:
         return f"<job type {self._definition.type!r}>"
 
-    def label(self, job: Job) -> str:
-        """The name of the job's state, by the type's `labels`: `welcome.label(job.record())`."""
-        return self._definition.label(job)
-
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         """Python asks for these when a class derives from a job type, which is no class any more."""
         name = self._definition.fn.__name__
