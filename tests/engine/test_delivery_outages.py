@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from windlass.transport.protocol import Message
 from with_redis import RedisServer
 
 from .brokers import Broker, dispatcher_of, receiving, record_claims, until_it_receives
-from .rig import PATIENCE, Database, ended, eventually, in_state, working
+from .rig import PATIENCE, Database, ended, eventually, in_state, stores_of, working
 
 HOUR = "1h"
 
@@ -139,6 +141,49 @@ def lose_messages(worker: Worker, *, times: int = 1) -> None:
         return frozenset(range(len(messages)))
 
     dispatcher.dispatch = dispatch
+
+
+async def test_a_claim_with_a_late_answer_is_not_taken_in_twice(database: Database, broker: Broker) -> None:
+    """Given a claim that is committed and not answered, when the worker asks what it holds, then the job runs once.
+
+    Without turns, the store's answer has the job, and comes when the job has run and is forgotten here.
+    """
+    app = database.app(broker=broker.url, fallback=HOUR)
+    runs: list[int] = []
+
+    @app.job
+    async def work(number: int) -> None:
+        runs.append(number)
+
+    async with receiving(app) as (worker, _, _):
+        store, lost = stores_of(worker), worker.parts.discovery.lost_answers
+        claim, hold = store.claim_delivered, store.held
+        committed, seen, ran = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def claim_delivered(*given: Any) -> Any:
+            answer = await claim(*given)
+            committed.set()
+            with suppress(TimeoutError):  # with turns it is not asked before this claim's answer
+                await asyncio.wait_for(seen.wait(), 0.3)
+            return answer
+
+        async def held(*given: Any) -> Any:
+            answer = await hold(*given)
+            seen.set()
+            await ran.wait()
+            return answer
+
+        store.claim_delivered, store.held = claim_delivered, held
+        job = await work.aenqueue(1)
+        await committed.wait()
+        lost._asked_at = -math.inf
+        asking = asyncio.create_task(worker.parts.discovery._recover_lost_answers())
+        await ended(job)
+        ran.set()
+        await asking
+        await ended(await work.aenqueue(2))
+
+    assert runs == [1, 2]
 
 
 async def test_what_a_broker_lost_is_found_by_the_fallback_poll(database: Database, broker: Broker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
@@ -22,12 +23,17 @@ class LostAnswers:
     A claim that failed may be committed all the same. A server that lost its client may still commit for as long as a
     statement may take, so that the question is repeated until an answer was asked for later than that. A server that
     froze may commit even later: so the question is also asked now and then without a reason.
+
+    The race: deliveries are claimed beside the discovery, which asks. A claim may be committed when the store is asked,
+    and its answer may be under way: the worker would take the job in twice, and run it twice. So a claim of deliveries,
+    with its answer, and the question, with its answer, have `turn` one after the other.
     """
 
     def __init__(self, state: WorkerState) -> None:
         self._state = state
         self._failed_at: float | None = None  # when a claim failed that may still be committed
         self._asked_at = state.clock.monotonic()
+        self.turn = asyncio.Lock()
 
     def claim_failed(self) -> None:
         self._failed_at = self._state.clock.monotonic()
@@ -40,8 +46,9 @@ class LostAnswers:
         state, at = self._state, self._state.clock.monotonic()
         if at - self._asked_at < (ASK_EVERY_SECONDS if self._failed_at is None else state.settings.poll):
             return None
-        known, worker = state.leases.known(), state.worker
-        held = await state.store.held(worker, known)
+        async with self.turn:
+            known, worker = state.leases.known(), state.worker
+            held = await state.store.held(worker, known)
         self._asked_at = at
         if self._failed_at is not None and at - self._failed_at >= IN_DOUBT_SECONDS:
             self._failed_at = None

@@ -209,26 +209,31 @@ class Intake(Service):
 
     async def _claim(self, consumer: Consumer, batch: Sequence[Received]) -> None:
         """Claim the jobs of this batch by one call of the store; two deliveries of one job are one claim."""
-        state = self._state
-        jobs = list(dict.fromkeys(each.job for each in batch))
-        worker, began = state.worker, self.clock.monotonic()
-        claim = Claim(worker=worker, room=len(jobs), types=self._types, queues=self._queues, suspects=Suspects.WITHOUT)
         try:
-            claimed = await state.store.claim_delivered(claim, jobs)
+            claimed = await self._claim_in_turn(list(dict.fromkeys(each.job for each in batch)))
         except StoreError as error:
-            self._discovery.lost_answers.claim_failed()  # it may be committed all the same
             await self._wait_for_store(error)
             return
-        except BaseException:
-            self._discovery.lost_answers.claim_failed()
-            raise
         self._store_failures = 0
-        answered = self.clock.monotonic()
-        if worker == state.worker:  # else: leased to an incarnation that is dead; its rescue releases them
-            self._discovery.take(claimed.jobs, began, answered)
         self._compare(batch, claimed.jobs)
         self._report(claimed)
         await self._done(consumer, batch)
+
+    async def _claim_in_turn(self, jobs: list[UUID]) -> DeliveredClaim:
+        state, lost = self._state, self._discovery.lost_answers
+        async with lost.turn:
+            worker, began = state.worker, self.clock.monotonic()
+            claim = Claim(
+                worker=worker, room=len(jobs), types=self._types, queues=self._queues, suspects=Suspects.WITHOUT
+            )
+            try:
+                claimed = await state.store.claim_delivered(claim, jobs)
+            except BaseException:
+                lost.claim_failed()  # it may be committed all the same
+                raise
+            if worker == state.worker:  # else: leased to an incarnation that is dead; its rescue releases them
+                self._discovery.take(claimed.jobs, began, self.clock.monotonic())
+        return claimed
 
     async def _wait_for_store(self, error: StoreError) -> None:
         """The deliveries stay here, unacknowledged, until the store answers."""
