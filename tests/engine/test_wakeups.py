@@ -19,10 +19,11 @@ from windlass import State, Windlass, fixed
 from windlass.errors import EnqueueError, UnusableConnection
 from windlass.model.outcome import Transition
 from windlass.runtime.completer import MOST_WAITING
+from windlass.store.parts.messages import cancel_message
 from windlass.store.protocol import Finished
 from windlass.store.sqlite.migrator import SqliteMigrator
 
-from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, working
+from .rig import ON_POSTGRES, ON_SQLITE, PATIENCE, Database, eventually, in_state, working
 
 
 @pytest.fixture
@@ -131,6 +132,27 @@ async def test_a_second_process_is_heard_too(database: Database) -> None:
     async with working(app):
         await idle(app)
         assert await (await work.aenqueue(5)).aresult(timeout=PATIENCE) == 5
+
+
+async def test_a_message_cancels_nothing_and_a_cancel_needs_no_poll(app: Windlass) -> None:
+    """Given two running jobs, when any user of the database sends a message to cancel the first, and an operator cancels
+    the second, then only the second ends as cancelled."""
+    both, done = asyncio.Barrier(3), asyncio.Event()
+
+    @app.job
+    async def hold() -> int:
+        await both.wait()
+        await done.wait()
+        return 1
+
+    first, second = [await hold.aenqueue() for _ in range(2)]
+    async with working(app):
+        await both.wait()
+        await app._client.aask(lambda store: store.wake(cancel_message(first.id)))
+        await second.acancel()
+        await in_state(second, State.CANCELLED)
+        done.set()
+        assert await first.aresult(timeout=PATIENCE) == 1
 
 
 # On the caller's own connection

@@ -12,6 +12,7 @@
                                                                    relay: publishes them
     completer                                  store_relieved      discovery, intake: claim again
     completer, listener                        gates_changed       gate watcher: reads gates, budgets and holds
+    listener                                   cancel_requested    cancels: reads the requests of jobs that run here
     execution                                  progress_made       progress writer: writes it within a second
 
 With a broker, `slot_freed` and `processors_reset` let the intake claim what it has received, and there are:
@@ -66,6 +67,7 @@ class WorkerSignals:
         self.jobs_unparked: Signal[set[str]] = Signal()  # queues with jobs that slots from here let in
         self.store_relieved: Signal[()] = Signal()  # the backlog of transitions is written: claims may go on
         self.gates_changed: Signal[()] = Signal()  # a gate, a budget or a hold may have changed
+        self.cancel_requested: Signal[()] = Signal()  # a message says that a job of this worker is to be cancelled
         self.broker_changed: Signal[()] = Signal()  # deliveries begin or cease to arrive here
         self.suspect_delivered: Signal[()] = Signal()  # a delivery named a job that only a poll may claim
         self.token_due_in: Signal[float] = Signal()  # seconds until a bucket has a token for a delivered job

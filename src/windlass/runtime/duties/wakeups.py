@@ -1,11 +1,10 @@
 """Listens for what happens elsewhere: enqueues that wake an idle worker, gates that open or close, requests to cancel.
 
-Hints only. A wake-up that is lost costs a poll; requests to cancel are also read every poll.
+Hints only. A wake-up that is lost costs a poll, and a request to cancel is read from the job's row: any user of the
+database can send a message, and not every one may cancel jobs.
 """
 
 from __future__ import annotations
-
-from uuid import UUID
 
 from windlass.runtime.processor import Stop
 from windlass.runtime.service import Service
@@ -31,7 +30,8 @@ class WakeupListener(Service):
             async for message in messages:
                 job = job_to_cancel(message)
                 if job is not None:
-                    stop_cancelled(self._state, [job])
+                    if job in self._state.leases.executions:
+                        signals.cancel_requested()
                 elif message == WAKE_GATES:
                     signals.gates_changed()
                 elif message == "*" or self._queues is None or message in self._queues:
@@ -40,22 +40,20 @@ class WakeupListener(Service):
 
 
 class Cancels(Service):
-    """Reads requests to cancel jobs that run here."""
+    """Reads requests to cancel jobs that run here, every poll and when a message says that there is one."""
 
     name = "cancels"
 
     def __init__(self, state: WorkerState) -> None:
         super().__init__(state.clock)
         self._state = state
+        state.signals.cancel_requested.subscribe(self.nudge)
 
     async def round(self) -> float:
-        if self._state.leases.executions:
-            stop_cancelled(self._state, await self._state.store.cancel_requests(self._state.worker))
+        leases = self._state.leases
+        if leases.executions:
+            for job in await self._state.store.cancel_requests(self._state.worker):
+                execution = leases.executions.get(job)
+                if execution is not None:
+                    execution.stop(Stop.CANCEL)
         return self._state.settings.poll
-
-
-def stop_cancelled(state: WorkerState, jobs: list[UUID]) -> None:
-    for job in jobs:
-        execution = state.leases.executions.get(job)
-        if execution is not None:
-            execution.stop(Stop.CANCEL)

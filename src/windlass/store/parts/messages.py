@@ -13,7 +13,7 @@ CANCEL = f"{MARK}cancel:"
 
 
 def cancel_message(job: UUID) -> str:
-    """A running job is to be cancelled: its worker reads the cancel requests at once."""
+    """A running job is to be cancelled: its worker reads the cancel requests at once, and believes only those."""
     return f"{CANCEL}{job}"
 
 
