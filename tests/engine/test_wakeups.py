@@ -135,7 +135,7 @@ async def test_a_second_process_is_heard_too(database: Database) -> None:
 
 
 async def test_a_message_cancels_nothing_and_a_cancel_needs_no_poll(app: Windlass) -> None:
-    """Given two running jobs, when any user of the database sends a message to cancel the first, and an operator cancels
+    """Given two running jobs, when any user of the database sends a message to cancel the first and an operator cancels
     the second, then only the second ends as cancelled."""
     both, done = asyncio.Barrier(3), asyncio.Event()
 
