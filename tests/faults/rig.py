@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
 SEED = int(os.environ.get("WINDLASS_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 
-PATIENCE = 60.0  # seconds until a test gives up; nothing here waits that long when it works
+PATIENCE = 180.0  # seconds until a test gives up; nothing here waits that long when it works
 LOOK = 0.02  # seconds between two reads of the store
 
 TIMES = {

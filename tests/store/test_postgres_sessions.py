@@ -8,7 +8,9 @@ import asyncpg
 import pytest
 
 from servers import postgres_database
+from windlass.clock import SystemClock
 from windlass.store.postgres.connections.pool import connect
+from windlass.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.postgres
 
@@ -39,3 +41,17 @@ async def test_a_type_of_the_users_own_is_asked_for_in_every_database() -> None:
             await session.execute(f"CREATE TYPE mine AS ENUM ({', '.join(map(repr, values))})")
             assert await session.fetchval("SELECT enum_range(NULL::mine)") == values
             await session.close()
+
+
+async def test_a_transaction_whose_session_the_server_ended_closes_without_an_error() -> None:
+    """The pool takes a connection back when the server ends it, and refuses to roll it back or to terminate it."""
+    with postgres_database() as database:
+        store = PostgresStore(database.url, clock=SystemClock())
+        await store.open()
+        async with store.transaction(limit=60.0) as transaction:
+            (session,) = await transaction.fetch("SELECT pg_backend_pid() AS pid")
+            await database.fetch("SELECT pg_terminate_backend($1, 60000)", session["pid"])
+            with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError)):
+                await transaction.fetch("SELECT 1")
+        assert await store.now()
+        await store.close()

@@ -297,18 +297,12 @@ class PostgresStore(PostgresDelivery, RescuePart):
                 if not transaction.committed and reports_read_only(connection):
                     await self._pool.expire()  # here, because a handler may swallow the error
                 if not transaction.ended:
-                    await self._roll_back(transaction, connection)
+                    await _roll_back(transaction)
                 if transaction.committed:
                     self.wake_later(transaction.queues)
                 if transaction.spoilt:
-                    connection.terminate()
-
-    async def _roll_back(self, transaction: PostgresTransaction, connection: Any) -> None:
-        """Roll back, or end a connection that cannot: it is closed, or a thread that lost its lease still uses it."""
-        try:
-            await transaction.rollback()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            connection.terminate()
+                    with suppress(asyncpg.InterfaceError):  # the server ended it, and the pool has taken it back
+                        connection.terminate()
 
     # Sweep and prune
 
@@ -393,3 +387,11 @@ class PostgresStore(PostgresDelivery, RescuePart):
 def _is_unreadable(error: Exception) -> bool:
     """Whether a row exists and cannot be read: a time out of range, or a document of another shape."""
     return not isinstance(error, StoreError) or isinstance(error.__cause__, OverflowError)
+
+
+async def _roll_back(transaction: PostgresTransaction) -> None:
+    """A connection that cannot is spoilt: it is closed, or a thread that lost its lease still uses it."""
+    try:
+        await transaction.rollback()
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        transaction.spoilt = True
