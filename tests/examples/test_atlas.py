@@ -394,7 +394,7 @@ def test_each_mail_is_sent_while_workers_are_killed(
     doubled = sum(copies.values()) - MAILS
     said = f"{CROWD * KILLS} workers killed, {again} asked for again, {doubled} sent twice"
     print(f"{url[:8]} {provider}: {MAILS} mails, {said}")
-    assert 5 * KILLS <= again <= 5 * CROWD * KILLS
+    assert 5 * KILLS <= again <= MAILS / 2, "what a killed worker held, and what one held whose beat came too late"
     assert doubled == (0 if provider == "resend" else again)
 
 
