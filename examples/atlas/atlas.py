@@ -218,7 +218,11 @@ async def prepare() -> None:
 def workers() -> Iterator[None]:
     """One process for e-mail, one for the engine and one for the rest, until the block ends."""
     command = [sys.executable, "-m", "windlass", "worker", __file__]
-    started = [subprocess.Popen([*command, *(f"--type={type}" for type in types)]) for types in WORKERS]
+    started = [
+        # A terminal's Ctrl-C reaches a whole process group. A second signal would end the mails that are under way.
+        subprocess.Popen([*command, *(f"--type={type}" for type in types)], process_group=0)
+        for types in WORKERS
+    ]
     try:
         yield
     finally:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 WORKER = os.environ.get("LINKER_WORKER", "on") == "on"  # off: `windlass worker linker.py` runs the jobs
 LARGEST = 50_000_000  # bytes of an upload
+AT_ONCE = 10_000  # jobs of one call: a project may have any number of them, and a call holds its jobs in memory
 STALE = timedelta(hours=1)  # a task that is QUEUED for so long may have lost its job
 
 app = Windlass()
@@ -146,15 +147,21 @@ async def enqueue(project_id: int, *which: sa.ColumnElement[bool]) -> int:
     """Make these tasks QUEUED and enqueue a job for each, or neither. Returns the number of new jobs."""
     changed = sa.update(tasks).where(tasks.c.project_id == project_id, *which)
     changed = changed.values(status=Status.QUEUED, error=None, updated_at=sa.func.current_timestamp())
+    noted = sa.update(tasks).where(tasks.c.id == sa.bindparam("task")).values(job_id=sa.bindparam("job"))
     async with engine.begin() as connection:
         await lock(connection, project_id)
         rows = (await connection.execute(changed.returning(tasks.c.id, tasks.c.entry_id))).all()
-        jobs = await app.aenqueue_many([match.call(project_id, *row) for row in rows], conn=connection)
-        new = [{"task": row.id, "job": str(job.id)} for row, job in zip(rows, jobs, strict=True) if not job.existing]
-        noted = sa.update(tasks).where(tasks.c.id == sa.bindparam("task")).values(job_id=sa.bindparam("job"))
-        if new:
-            await connection.execute(noted, new)
-    return len(new)
+        count = 0
+        for first in range(0, len(rows), AT_ONCE):
+            part = rows[first : first + AT_ONCE]
+            jobs = await app.aenqueue_many([match.call(project_id, *row) for row in part], conn=connection)
+            new = [
+                {"task": row.id, "job": str(job.id)} for row, job in zip(part, jobs, strict=True) if not job.existing
+            ]
+            if new:
+                await connection.execute(noted, new)
+            count += len(new)
+    return count
 
 
 async def lock(connection: AsyncConnection, project_id: int) -> None:
@@ -230,12 +237,13 @@ async def upload(id: int, request: Request) -> dict[str, int]:
         found = await asyncio.to_thread(read_entries, bytes(file))
     except Unreadable as error:
         raise HTTPException(413 if isinstance(error, TooManyRows) else 422, str(error)) from None
-    without = sa.select(entries.c.project_id, entries.c.id).where(
-        entries.c.project_id == id, entries.c.id.not_in(sa.select(tasks.c.entry_id).where(tasks.c.project_id == id))
-    )
     async with engine.begin() as connection:
         await lock(connection, id)
+        newest = await connection.scalar(sa.select(sa.func.max(entries.c.id)).where(entries.c.project_id == id))
         await connection.execute(entries.insert(), [{"project_id": id, **entry._asdict()} for entry in found])
+        # Not `NOT IN` the entries that have a task: beyond 260,000 of them PostgreSQL compares each with each.
+        without = sa.select(entries.c.project_id, entries.c.id)
+        without = without.where(entries.c.project_id == id, entries.c.id > (newest or 0))
         await connection.execute(tasks.insert().from_select(["project_id", "entry_id"], without))
     return {"entries": len(found)}
 
@@ -254,9 +262,7 @@ async def cancel(id: int) -> dict[str, int]:
     changed = changed.values(status=Status.CANCELLED, updated_at=sa.func.current_timestamp())
     async with engine.begin() as connection:
         await lock(connection, id)
-        found = await connection.execute(
-            changed.values(status=Status.CANCELLED, updated_at=sa.func.current_timestamp())
-        )
+        found = await connection.execute(changed)
     return {"cancelled": found.rowcount}
 
 

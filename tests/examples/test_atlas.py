@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -392,7 +394,7 @@ def test_each_mail_is_sent_while_workers_are_killed(
     doubled = sum(copies.values()) - MAILS
     said = f"{CROWD * KILLS} workers killed, {again} asked for again, {doubled} sent twice"
     print(f"{url[:8]} {provider}: {MAILS} mails, {said}")
-    assert 5 * KILLS <= again <= 5 * CROWD * KILLS
+    assert 5 * KILLS <= again <= MAILS / 2, "what a killed worker held, and what one held whose beat came too late"
     assert doubled == (0 if provider == "resend" else again)
 
 
@@ -402,32 +404,48 @@ def has_taken(mails: Any, count: int) -> bool:
 
 @pytest.mark.parametrize("url", STORES, indirect=True)
 def test_one_command_serves_and_runs_three_workers(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> None:
+    """Given a mail under way, when Ctrl-C reaches the whole process group, the mail ends, and then its worker."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = os.environ | {"WINDLASS_URL": url, "PORT": str(port), "WINDLASS_POLL": "200ms"}
-    command = [sys.executable, str(FOLDER / "atlas.py")]
-    with (tmp_path / "atlas.log").open("wb") as log:
-        atlas = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
-    try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=ACME) as http:
-            until(lambda: answers(http))
-            mail = {"to": "ann@example.org", "subject": "$report", "text": "$report"}
-            stages = [
-                [{"name": "report", "type": "REPORT_BUILD"}],
-                [{"name": "mail", "type": "EMAIL_SEND", "input": mail}],
-            ]
-            assert http.put("/workflows/weekly", json=stages).status_code == 200
-            id = http.post("/jobs", json={"jobType": "ENGINE_RUN", "input": {"workflow": "weekly"}}).json()["id"]
-            until(lambda: http.get(f"/jobs/{id}").json()["status"] == "succeeded")
-        monkeypatch.setenv("WINDLASS_URL", url)
-        workers = importlib.import_module("atlas").app.workers()
-    finally:
-        atlas.terminate()
-        atlas.wait(PATIENCE)
+    gate, said = threading.Event(), tmp_path / "atlas.log"
+    held = importlib.import_module("mail_server").MailServer(tell=lambda mail: mail.subject == "held" and gate.wait())
+    with held as mails, said.open("wb") as log:
+        given = {"WINDLASS_URL": url, "PORT": str(port), "WINDLASS_POLL": "200ms", "SMTP_URL": mails.smtp}
+        command = [sys.executable, str(FOLDER / "atlas.py")]
+        atlas = subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | given, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=ACME) as http:
+                until(lambda: answers(http))
+                mail = {"to": "ann@example.org", "subject": "$report", "text": "$report"}
+                stages = [
+                    [{"name": "report", "type": "REPORT_BUILD"}],
+                    [{"name": "mail", "type": "EMAIL_SEND", "input": mail}],
+                ]
+                assert http.put("/workflows/weekly", json=stages).status_code == 200
+                id = http.post("/jobs", json={"jobType": "ENGINE_RUN", "input": {"workflow": "weekly"}}).json()["id"]
+                until(lambda: http.get(f"/jobs/{id}").json()["status"] == "succeeded")
+                http.post("/jobs", json={"jobType": "EMAIL_SEND", "input": mail | {"subject": "held"}})
+                until(partial(has_taken, mails, 2))
+            monkeypatch.setenv("WINDLASS_URL", url)
+            app = importlib.import_module("atlas").app
+            workers = app.workers()
+            os.killpg(atlas.pid, signal.SIGINT)
+            until(lambda: "Finished server process" in said.read_text())
+            until(lambda: "1 running jobs have" in said.read_text())
+        except BaseException:
+            atlas.terminate()
+            raise
+        finally:
+            gate.set()
+            atlas.wait(PATIENCE)
 
     rest = ("MAIL_LOG_PURGE", "REPORT_BUILD")
     assert sorted(tuple(sorted(row.types)) for row in workers) == [("EMAIL_SEND",), ("ENGINE_RUN",), rest]
-    assert all(row.dead for row in importlib.import_module("atlas").app.workers()), "its end stops the workers"
+    assert all(row.dead for row in app.workers()), "its end stops the workers"
+    assert {job.status for job in app.jobs()} == {"succeeded"}
+    assert len(mails.taken) == 2
 
 
 def answers(http: httpx2.Client) -> bool:

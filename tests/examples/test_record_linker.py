@@ -29,7 +29,7 @@ from wikidata_server import WikidataServer, born, entities
 
 SCALE = float(os.environ.get("WINDLASS_TEST_SCALE", "1"))
 COUNT = 10_000 if SCALE >= 10 else 1_000 if SCALE > 1 else 15
-PATIENCE = 60.0 + COUNT / 10  # seconds until a story gives up
+PATIENCE = 60.0 + COUNT / 2  # seconds until a story gives up
 
 pytestmark = [pytest.mark.usefixtures("on_path"), pytest.mark.long]
 
