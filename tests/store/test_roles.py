@@ -13,6 +13,7 @@ import pytest
 from servers import administer, postgres_database
 from windlass import Context, State, Windlass
 from windlass.errors import StoreRefused
+from windlass.model.delivery import DeliveryMode
 
 ROLES = Path(__file__).parents[2] / "deploy/postgres/roles.sql"
 PARTS = ("enqueue", "worker", "read", "admin")  # in the order of the programs below
@@ -184,4 +185,13 @@ async def test_a_role_without_a_grant_is_told_which(users: Users) -> None:
 
     with pytest.raises(StoreRefused, match=r"permission denied for table jobs.*roles\.sql has the grants"):
         await program.add.aenqueue(1, 2)
+    await program.app.aclose()
+
+
+@pytest.mark.postgres
+async def test_a_worker_that_may_not_make_triggers_is_told_who_does(users: Users) -> None:
+    program = Program(users.as_user("worker"))
+
+    with pytest.raises(StoreRefused, match=r"owner.* windlass broker setup app\.py"):
+        await program.app._client.aask(lambda store: store.set_delivery(DeliveryMode.OUTBOX))
     await program.app.aclose()
