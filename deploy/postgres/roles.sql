@@ -1,4 +1,4 @@
--- Roles with the least that each part needs. Run this file after the first migration; it may run again at any time:
+-- Roles with the least that each part needs. Run this file after each migration; it may run again at any time:
 --   psql "$OWNER_URL" -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql
 -- The user is the owner of the schema (that of `windlass migrate`) with CREATEROLE, or a superuser. Where neither may be, an
 -- administrator creates the four roles first, and the owner runs this file. Nothing changes unless all of it succeeds. Later
@@ -33,14 +33,19 @@ $$;
 
 REVOKE ALL ON SCHEMA windlass FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA windlass FROM PUBLIC;
+-- They write the outbox as the owner. Any user who may execute them could hang them on a temporary table of its own.
+REVOKE ALL ON FUNCTION windlass.deliver_new(), windlass.deliver_changed() FROM PUBLIC;
 GRANT USAGE ON SCHEMA windlass TO windlass_enqueue, windlass_worker, windlass_read, windlass_admin;
 
 -- A producer. INSERT by column: it can write no lease, no output and no error. Keys are compared with the states of their jobs.
+-- What an older version of this file granted goes first.
+REVOKE ALL ON ALL TABLES IN SCHEMA windlass FROM windlass_enqueue;
 GRANT SELECT ON windlass.migrations, windlass.installation, windlass.types TO windlass_enqueue;
 GRANT INSERT (id, tenant, queue, type, priority, input, max_attempts, run_at, key, parent, pipeline, phase, phase_rank, trace,
               copied_from, follow_ups, followed, status, key_scope, limits), SELECT (id, status)
    ON windlass.jobs TO windlass_enqueue;
-GRANT SELECT, INSERT, UPDATE ON windlass.keys TO windlass_enqueue;
+-- UPDATE by column: with a right on the whole table a user can lock it against all others.
+GRANT SELECT, INSERT, UPDATE (job, states, until, forever, free, fingerprint, ended_at) ON windlass.keys TO windlass_enqueue;
 GRANT SELECT (id, idle, dead, alive_until, queues, types) ON windlass.workers TO windlass_enqueue;
 
 -- A worker, and an admin

@@ -92,11 +92,16 @@ def test_migrate_check_names_workers_that_it_would_leave_two_versions_behind(
 
     check, applied = invoke("migrate", "--check"), invoke("migrate")
 
-    assert (check.exit_code, "ship:7" in check.stderr) == (3, True)
+    assert (check.exit_code, "ship:7" in check.stderr, "workers lists them" in check.stderr) == (3, True, True)
     assert json.loads(invoke("migrate", "--check", "--json").stdout)["outdated_workers"] == [
         f"ship:7 (knows {steps[-1].number})"
     ]
     assert (applied.exit_code, "nothing was changed" in applied.stderr) == (2, True)
+
+    with closing(sqlite3.connect(program_dir / "windlass.db")) as file, file:
+        file.execute("DELETE FROM windlass_workers")
+    without_workers = invoke("migrate", "--check")
+    assert (without_workers.exit_code, "first replace or stop producers" in without_workers.stderr) == (1, True)
 
 
 def test_migrate_sql_prints_what_is_missing_and_touches_nothing(program_dir: Path) -> None:

@@ -234,7 +234,7 @@ async def test_a_schema_newer_than_the_program_is_refused_and_not_touched(databa
     work = declare(app)
 
     try:
-        with pytest.raises(SchemaTooNew, match=r"is number 999.*will not touch it; upgrade windlass"):
+        with pytest.raises(SchemaTooNew, match=r"is number 999.*will not touch it; upgrade Windlass"):
             await work.aenqueue(1)
         with pytest.raises(SchemaTooNew):
             async with app.worker():

@@ -14,10 +14,11 @@ import pytest
 from windlass import Context, State, SyncContext, Windlass
 from windlass.clock import Clock
 from windlass.config import Settings
-from windlass.errors import StoreUnavailable
+from windlass.errors import SchemaTooNew, StoreUnavailable
 from windlass.model.outcome import Ending
 from windlass.observe.events import AttemptStarted, JobChanged, LeasesLost
 from windlass.store import make_store
+from windlass.store.migrate import newest
 
 from .rig import PATIENCE, Database, attempts, come, ended, eventually, stores_of, working
 
@@ -89,6 +90,24 @@ async def test_a_thread_of_the_old_incarnation_changes_nothing(
 
     assert (await job.arecord()).output == '"new"'
     assert len(set(runs)) == len(runs) == 2
+
+
+async def test_a_worker_that_comes_back_after_two_upgrades_ends_with_a_word(database: Database) -> None:
+    """No migration waits for a worker that is cut off: its own program has to notice that it is two versions behind."""
+    app = database.app(**QUICK)
+
+    @app.job
+    async def work() -> None: ...
+
+    async with working(app) as (worker, _):
+        later = newest(database.dialect) + 2
+        await database.run(f"INSERT INTO {{}}migrations (number, name) VALUES ({later}, 'later')")
+        await declare_dead(database)
+        with pytest.raises(SchemaTooNew, match=r"2 versions behind.*upgrade Windlass"):
+            async with asyncio.timeout(PATIENCE):
+                await worker.finished()
+
+    assert await database.run("SELECT name FROM {}workers WHERE NOT dead") == []
 
 
 class Deaf:

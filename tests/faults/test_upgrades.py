@@ -13,12 +13,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from windlass import State
+from windlass.store import dialect_of
 from windlass.store.migrate import migrations, newest
 
 from .process import Process
@@ -30,6 +35,8 @@ PACKAGE = Path(sys.modules["windlass"].__file__ or "").parent
 KEY, MOST = ("key",), 2  # of program.counted
 PATIENCE = scaled(60, 600)  # seconds
 LOAD = scaled(8, 840)  # jobs of each kind per stage
+PAUSE = 0.01  # seconds between two enqueues of a producer
+MOST_PRODUCED = scaled(80, 800)  # jobs: on a busy machine a migration takes long
 CREATED = re.compile(r"^CREATE TABLE (?:windlass\.|windlass_)(\w+)\b(?! PARTITION)", re.MULTILINE)
 
 
@@ -73,6 +80,24 @@ class Upgrade:
         self.enqueued += 2 * LOAD + 4 * len(joins)  # a join has three children
         lab.until(lambda: self.ended() >= before + LOAD // 4, "jobs end", within=PATIENCE)
 
+    @contextmanager
+    def producing(self) -> Iterator[None]:
+        """A program of this release that enqueues until the block ends, one job after another."""
+        ends, most = threading.Event(), self.enqueued + MOST_PRODUCED
+
+        def produce() -> None:
+            while not ends.wait(PAUSE) and self.enqueued < most:
+                self.effects += self.lab.enqueue("effect")
+                self.enqueued += 1
+
+        with ThreadPoolExecutor(1) as thread:
+            producing = thread.submit(produce)
+            try:
+                yield
+            finally:
+                ends.set()
+        producing.result()  # raises what an enqueue raised
+
     def ended(self) -> int:
         """How many jobs are final, beside those of the schedule."""
         return int(self.lab.sql("SELECT count(*) FROM {}history WHERE type <> 'ticked'")[0][0])
@@ -96,6 +121,11 @@ class Upgrade:
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0, worker.output()
 
+    def known(self) -> list[int]:
+        """The schema numbers that the programs of live workers know."""
+        found = self.lab.sql("SELECT schema_number FROM {}workers WHERE NOT dead ORDER BY schema_number")
+        return [number for (number,) in found]
+
     def most_at_once(self) -> int:
         """How many jobs of the limit ran at a time."""
         lines = [entry for entry in self.lab.ledger() if entry.job in set(self.counted)]
@@ -112,11 +142,15 @@ def test_old_and_new_run_side_by_side_through_an_upgrade_and_a_rollback(lab: Fau
 
     early = up.run("worker", "program.py", release=up.release)  # the wrong order: the new program comes first
     assert (early.returncode, "windlass migrate program.py" in early.stderr) == (2, True), early.stderr
-    migrated = up.run("migrate", release=up.release)
+    before = up.enqueued
+    with up.producing():
+        migrated = up.run("migrate", release=up.release)
+    assert up.enqueued > before
     assert (migrated.returncode, " next\n" in migrated.stdout) == (0, True), migrated.stderr
     up.load()
 
     new = up.start(up.release)
+    assert up.known() == [newest(dialect_of(lab.url)), newest(dialect_of(lab.url)) + 1]  # two programs, side by side
     enqueued = up.run("enqueue", "program.py:effect", "seconds=0.02", "--json", release=up.release)
     up.effects.append(UUID(json.loads(enqueued.stdout)["id"]))
     up.enqueued += 1

@@ -115,19 +115,29 @@ async def test_a_lock_that_is_held_keeps_no_job_from_its_end(
 
 @pytest.mark.postgres
 async def test_a_migration_that_was_killed_goes_on_where_it_ended(
-    postgres_rig_only: Rig, monkeypatch: pytest.MonkeyPatch
+    postgres_rig_only: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Killed while it builds an index, which stays behind invalid: the next run builds it anew."""
+    """Killed while it builds an index, which stays behind invalid: the next run builds it anew.
+
+    The build waits for a transaction, and a second migrator waits for the first: each names what it waits for.
+    """
     rig, migrator = postgres_rig_only, migrator_of(postgres_rig_only)
     parts = "ALTER TABLE windlass.types ADD COLUMN IF NOT EXISTS news integer;", BUILD, "SELECT 1;"
     release(monkeypatch, "postgres", "\n-- then\n".join(parts))
     reader = await session(migrator.url)
     await reader.execute("BEGIN; LOCK TABLE windlass.jobs IN ROW EXCLUSIVE MODE")  # the build waits for it
 
+    migrator.quiet = 0.05
     migrating = asyncio.create_task(migrator.migrate())
     watcher = await session(migrator.url)
-    while not migrating.done() and not await watcher.fetchval(KILL):  # noqa: ASYNC110 - the server has no signal
-        await asyncio.sleep(0.02)
+    await said(caplog, f"older transactions: client backend (pid {reader.get_server_pid()}")
+    second = asyncio.create_task(migrator.migrate())
+    await said(caplog, "another migration has its turn: client backend (pid ")
+    second.cancel()
+    await asyncio.wait([second])
+    async with asyncio.timeout(PATIENCE):
+        while not migrating.done() and not await watcher.fetchval(KILL):  # noqa: ASYNC110 - the server has no signal
+            await asyncio.sleep(0.02)
     with pytest.raises(StoreError):
         await migrating
     await reader.execute("ROLLBACK")
@@ -141,6 +151,7 @@ async def test_a_migration_that_was_killed_goes_on_where_it_ended(
     await watcher.close()
 
 
+PATIENCE = 60.0  # seconds until a test gives up
 BUILD = "CREATE INDEX CONCURRENTLY IF NOT EXISTS news ON windlass.jobs (type);"
 VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'windlass.news'::regclass"
 KILL = (
@@ -171,6 +182,12 @@ async def postgres_rig_only() -> AsyncIterator[Rig]:
 def migrator_of(rig: Rig) -> PostgresMigrator:
     assert isinstance(rig.migrator, PostgresMigrator)
     return rig.migrator
+
+
+async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while words not in caplog.text:  # noqa: ASYNC110 - log records have no signal
+            await asyncio.sleep(0.02)
 
 
 async def session(url: str) -> asyncpg.Connection:

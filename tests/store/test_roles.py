@@ -13,6 +13,7 @@ import pytest
 from servers import administer, postgres_database
 from windlass import Context, State, Windlass
 from windlass.errors import StoreRefused
+from windlass.model.delivery import DeliveryMode
 
 ROLES = Path(__file__).parents[2] / "deploy/postgres/roles.sql"
 PARTS = ("enqueue", "worker", "read", "admin")  # in the order of the programs below
@@ -33,6 +34,7 @@ ATTACKS = {
         "SELECT id FROM windlass.jobs FOR UPDATE",
         "SELECT * FROM windlass.queue_depths",
         "SELECT windlass.add_partition('history', '2030-01-01')",
+        "SELECT 1; LOCK TABLE windlass.keys IN ACCESS EXCLUSIVE MODE",
         "CREATE TABLE public.mine (id int)",
     ],
     "worker": [
@@ -52,10 +54,21 @@ ATTACKS = {
         ),
         "SELECT id FROM windlass.jobs FOR UPDATE",
         "SELECT nextval('windlass.audit_number')",
+        "INSERT INTO windlass.outbox (job, deliver_at) VALUES (gen_random_uuid(), now())",
     ],
     "admin": ["DROP TABLE windlass.audit", "DELETE FROM windlass.migrations"],
 }
+# A trigger on a table of the attacker's own.
+HANG = "CREATE TEMP TABLE mine (id uuid); CREATE TRIGGER forge AFTER INSERT ON mine"
 EVERYBODY = (
+    f"{HANG} REFERENCING NEW TABLE AS new_jobs FOR EACH STATEMENT EXECUTE FUNCTION windlass.deliver_new()",
+    f"{HANG} FOR EACH ROW EXECUTE FUNCTION windlass.deliver_changed()",
+    "CREATE TRIGGER mine BEFORE INSERT ON windlass.jobs FOR EACH ROW"
+    " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "TRUNCATE windlass.jobs",
+    "SELECT setval('windlass.audit_number', 1)",
+    "SET ROLE pg_write_all_data",
+    "GRANT pg_write_all_data TO CURRENT_USER",
     "CREATE TABLE windlass.mine (id int)",
     "CREATE OR REPLACE FUNCTION windlass.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT now()'",
     "ALTER FUNCTION windlass.now() OWNER TO CURRENT_USER",
@@ -170,6 +183,15 @@ def test_a_table_of_a_later_migration_is_covered(users: Users) -> None:
 async def test_a_role_without_a_grant_is_told_which(users: Users) -> None:
     program = Program(users.as_user("read"))
 
-    with pytest.raises(StoreRefused, match=r"permission denied for table jobs.*roles\.sql has roles"):
+    with pytest.raises(StoreRefused, match=r"permission denied for table jobs.*roles\.sql has the grants"):
         await program.add.aenqueue(1, 2)
+    await program.app.aclose()
+
+
+@pytest.mark.postgres
+async def test_a_worker_that_may_not_make_triggers_is_told_who_does(users: Users) -> None:
+    program = Program(users.as_user("worker"))
+
+    with pytest.raises(StoreRefused, match=r"owner.* windlass broker setup app\.py"):
+        await program.app._client.aask(lambda store: store.set_delivery(DeliveryMode.OUTBOX))
     await program.app.aclose()

@@ -26,7 +26,7 @@ from windlass.clock import Clock
 from windlass.config import Settings
 from windlass.declare.announced import announced_rows
 from windlass.declare.registry import Registry
-from windlass.errors import ConfigError, StoreError, StoreUnavailable
+from windlass.errors import ConfigError, SchemaTooNew, StoreError, StoreUnavailable
 from windlass.observe.events import Event, JobsReleased, LeasesLost, ReleaseReason, WorkerStarted, WorkerStopped
 from windlass.observe.logs import guard_handlers
 from windlass.runtime.duties.beat import AWAY, Beat
@@ -189,7 +189,7 @@ class Worker:
                 await state.store.register(self._row())
                 break
             except StoreError as error:
-                if self._stepping is not None:
+                if self._stepping is not None or isinstance(error, SchemaTooNew):  # no later try could succeed
                     raise
                 failures += 1
                 if isinstance(error, StoreUnavailable):
@@ -273,7 +273,14 @@ class Worker:
             execution.stop(Stop.LOST)
         state.emit(LeasesLost(worker, len(held)))
         if not self._stop_wanted.is_set():
-            self._tasks["register"] = asyncio.create_task(self._register(), name="windlass-register")
+            self._tasks["register"] = asyncio.create_task(self._come_back(), name="windlass-register")
+
+    async def _come_back(self) -> None:
+        try:
+            await self._register()
+        except StoreError as error:
+            self._failure = error
+            self._stop_wanted.set()
 
     # Stop
 

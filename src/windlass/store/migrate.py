@@ -107,7 +107,7 @@ def refuse_newer(dialect: str, current: int) -> None:
     if current > known + AHEAD:
         raise SchemaTooNew(
             f"the schema is number {current}, and this program knows {known}: it is {current - known} versions behind "
-            "and will not touch it; upgrade windlass here; in a clone: git pull && pip install ."
+            "and will not touch it; upgrade Windlass here; in a clone: git pull && pip install ."
         )
 
 

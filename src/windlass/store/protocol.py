@@ -202,7 +202,9 @@ class Store(AdmissionStore, DeliveryStore, FigureStore, LinkStore, OverviewStore
 
     # Workers
 
-    async def register(self, worker: NewWorker) -> None: ...
+    async def register(self, worker: NewWorker) -> None:
+        """Insert the worker's row. Checks the schema, as `open` does: a worker may come back after two upgrades."""
+        ...
 
     async def deregister(self, worker: UUID) -> None:
         """Delete the worker's row; only a worker that holds no job may do it."""

@@ -50,7 +50,7 @@ def migrate(ctx: click.Context, target: str | None, url: str | None, as_sql: boo
 
 async def _print_missing(settings: Settings, *, as_sql: bool, as_json: bool) -> int:
     from windlass.store import dialect_of, make_migrator
-    from windlass.store.migrate import missing, newest
+    from windlass.store.migrate import AHEAD, missing, newest
 
     dialect, migrator = dialect_of(settings.url), make_migrator(settings)
     number = await migrator.current()
@@ -68,7 +68,15 @@ async def _print_missing(settings: Settings, *, as_sql: bool, as_json: bool) -> 
     for step in steps:
         click.echo(f"missing {step.label}")
     if behind:
-        print_note(f"first replace or stop workers that would be two versions behind: {', '.join(behind)}")
+        print_note(
+            f"workers that would be two versions behind: {', '.join(behind)}; first deploy the release between, or "
+            "stop them (windlass workers lists them); then run windlass migrate --check again"
+        )
+    elif 0 < number < newest(dialect) - AHEAD:
+        print_note(
+            f"first replace or stop producers that know schema {number}: they would be two versions behind, and the "
+            "database knows no producers; next: windlass migrate, then start this program"
+        )
     elif steps:
         print_note("workers and producers may run on; next: windlass migrate, then start this program")
     else:

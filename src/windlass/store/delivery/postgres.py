@@ -12,7 +12,7 @@ import asyncpg
 
 from windlass import failpoints
 from windlass.clock import Clock
-from windlass.errors import StoreBusy, StoreError, StoreUnavailable
+from windlass.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from windlass.model.delivery import (
     DeliveredClaim,
     DeliveryMode,
@@ -70,6 +70,14 @@ class PostgresDelivery(PostgresClaims, UndeliveredPart):
                         f"the delivery could not be set: for {SET_WITHIN:g} s there was always a transaction that "
                         "writes jobs; find a long one with `windlass doctor`, end it, and try again"
                     ) from error
+            except StoreRefused as error:
+                if not isinstance(error.__cause__, asyncpg.InsufficientPrivilegeError):
+                    raise
+                command = "setup" if mode is not None else "off"
+                raise StoreRefused(
+                    "only the owner of the schema may make and drop the triggers that write the outbox; run once, with "
+                    f"the owner's URL: windlass broker {command} app.py"
+                ) from error
             await asyncio.sleep(random.uniform(0.5, 1.5) * SET_PAUSE)
 
     async def lease_outbox(self, most: int, lease: float) -> LeasedOutbox:

@@ -121,7 +121,7 @@ def check_schema(settings: Settings, current: int) -> Finding:
         return problem(
             "schema",
             f"number {current}; this program knows {needed} and will not touch it",
-            "upgrade windlass here; in a clone: git pull && pip install .",
+            "upgrade Windlass here; in a clone: git pull && pip install .",
         )
     return ok("schema", f"number {current}, as this program needs")
 

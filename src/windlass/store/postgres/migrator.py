@@ -7,6 +7,7 @@ waits or lasts for longer than a claim can bear: it gives up, rolls back, and is
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import re
 import time
@@ -18,12 +19,14 @@ from typing import Any, TypeVar
 import asyncpg
 
 from windlass.address import read_address
-from windlass.errors import StoreBusy
+from windlass.errors import StoreBusy, StoreError
 from windlass.store.migrate import LAST_WITH_A_STOP, Migration, missing, outdated, refuse_outdated
 from windlass.store.postgres.connections.pool import PIN_LOCALLY, connect, transact, translate_error
 from windlass.store.postgres.partitions import AUDIT, HISTORY
 
 T = TypeVar("T")
+
+log = logging.getLogger("windlass")
 
 LOCK = 0x57494E444C415353  # "WINDLASS": a transaction's advisory lock, which also works behind a pooler
 TRY_LOCK = f"SELECT FROM (VALUES (1)) AS one WHERE pg_catalog.pg_try_advisory_xact_lock({LOCK})"
@@ -33,6 +36,8 @@ LONGEST = 0.9  # seconds for a part, all its locks and statements together: what
 PATIENCE = 60.0  # seconds of tries before a part gives up
 PAUSE = (0.3, 1.0)  # seconds between two tries: what waited behind the locks goes on
 BUILD = 86_400.0  # seconds for an index that is built beside writes
+QUIET = 5.0  # seconds of waiting for others without a word
+AGAIN = 60.0  # seconds until the next word
 
 BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0;"
@@ -51,11 +56,19 @@ SELECT name, coalesce((to_jsonb(workers) ->> 'schema_number')::int, $1::int)
   FROM windlass.workers WHERE NOT dead AND alive_until > windlass.now() ORDER BY started_at
 """
 # Another user's transaction shows no start to a user without the role pg_read_all_stats.
-HOLDERS = """
+SESSIONS = """
 SELECT pid, coalesce(nullif(application_name, ''), backend_type, '?') AS program, usename AS name,
        extract(epoch FROM clock_timestamp() - xact_start)::int AS seconds
   FROM pg_stat_activity
- WHERE pid IN (SELECT pg_locks.pid FROM pg_locks JOIN pg_class ON pg_class.oid = pg_locks.relation
+ WHERE """
+BLOCKERS = f"{SESSIONS} pid = ANY (pg_blocking_pids($1)) ORDER BY xact_start NULLS LAST LIMIT 3"
+MIGRATORS = f"""
+{SESSIONS} pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+                AND classid = {LOCK >> 32} AND objid = {LOCK & 0xFFFFFFFF}
+                AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+HOLDERS = f"""
+{SESSIONS} pid IN (SELECT pg_locks.pid FROM pg_locks JOIN pg_class ON pg_class.oid = pg_locks.relation
                 WHERE pg_locks.granted AND pg_class.relnamespace = 'windlass'::regnamespace
                   AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
    AND pid <> pg_backend_pid() AND coalesce(clock_timestamp() - xact_start > interval '1 second', true)
@@ -74,6 +87,7 @@ class PostgresMigrator:
     def __init__(self, url: str) -> None:
         self.url = url
         self.patience = PATIENCE
+        self.quiet = QUIET
 
     async def current(self) -> int:
         async with self._connected() as connection:
@@ -101,8 +115,9 @@ class PostgresMigrator:
         # Tried again, and not awaited in the server: a statement that waits there holds a snapshot, and an index that
         # the other migrator builds would wait for the end of that statement, for ever.
         # A simple query, answered by its number of rows: `fetchval` would leave a portal open, and its snapshot.
-        while await holder.execute(TRY_LOCK) != "SELECT 1":  # noqa: ASYNC110
-            await asyncio.sleep(LOOK)
+        async with self._telling("another migration has its turn", MIGRATORS):
+            while await holder.execute(TRY_LOCK) != "SELECT 1":  # noqa: ASYNC110
+                await asyncio.sleep(LOOK)
         async with self._connected() as connection:
             number = await transact(connection, "BEGIN", current)
             steps = missing("postgres", number)
@@ -123,7 +138,9 @@ class PostgresMigrator:
         *before, last = step.parts
         for part in before:
             if CONCURRENT.search(part):
-                await self._build(connection, part)
+                what = f"migration {step.label} builds an index, beside workers, and waits for older transactions"
+                async with self._telling(what, BLOCKERS, connection.get_server_pid()):
+                    await self._build(connection, part)
             else:
                 await self._patiently(connection, step, _statements(bound, part))
         await self._patiently(connection, step, _statements(bound, last, step))
@@ -147,18 +164,36 @@ class PostgresMigrator:
                 await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}", timeout=BUILD)
         await connection.execute(part, timeout=BUILD)
 
+    @asynccontextmanager
+    async def _telling(self, what: str, query: str, *arguments: int) -> AsyncIterator[None]:
+        """Name the sessions that the block waits for when it takes long; `query` finds them."""
+        telling = asyncio.create_task(self._tell(what, query, *arguments))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    async def _tell(self, what: str, query: str, *arguments: int) -> None:
+        pause = self.quiet
+        while True:
+            await asyncio.sleep(pause)
+            pause = AGAIN
+            try:
+                async with self._connected() as connection:
+                    named, end = await _sessions(connection, query, *arguments)
+            except StoreError as error:
+                log.warning("%s; these sessions could not be read: %s", what, error)
+            else:
+                if named:
+                    log.warning("%s: %s; waiting for the end of it, or end the first: %s", what, named, end)
+
     async def _explain(self, connection: Any, step: Migration) -> str:
-        holders = await transact(connection, "BEGIN", lambda held: held.fetch(HOLDERS))
-        named = ", ".join(
-            f"{row['program']} (pid {row['pid']}, user {row['name']}"
-            + (f", for {row['seconds']} s)" if row["seconds"] is not None else ")")
-            for row in holders
-        )
-        end = f"SELECT pg_terminate_backend({holders[0]['pid']})" if holders else "windlass doctor"
+        named, end = await _sessions(connection, HOLDERS)
         return (
-            f"migration {step.label} found no lock on its tables in {self.patience:g} s and changed nothing. "
-            f"Transactions that use them: {named or 'none now'}. Wait for their end (a backup holds its locks until it "
-            f"is done) or end the first: {end}. Then run windlass migrate again; workers run on meanwhile"
+            f"migration {step.label} found no lock on its tables in {self.patience:g} s, and this part of it changed "
+            f"nothing. Transactions that use them: {named or 'none now'}. Wait for their end (a backup holds its locks "
+            f"until it is done) or end the first: {end}. Then run windlass migrate again; workers run on meanwhile"
         )
 
 
@@ -183,6 +218,17 @@ def _statements(bound: float, part: str, ends: Migration | None = None) -> Calla
                 )
 
     return run
+
+
+async def _sessions(connection: Any, query: str, *arguments: int) -> tuple[str, str]:
+    """The sessions that a query finds, by name, and the statement that ends the first of them."""
+    rows = await transact(connection, "BEGIN", lambda held: held.fetch(query, *arguments))
+    named = ", ".join(
+        f"{row['program']} (pid {row['pid']}, user {row['name']}"
+        + (f", for {row['seconds']} s)" if row["seconds"] is not None else ")")
+        for row in rows
+    )
+    return named, f"SELECT pg_terminate_backend({rows[0]['pid']})" if rows else "windlass doctor"
 
 
 async def _is_invalid(connection: Any, *, index: str) -> bool:

@@ -91,10 +91,13 @@ class PostgresStore(PostgresDelivery, RescuePart):
         try:
             if not self.pooler and await self._pool.is_pooled():
                 await self._use_pooler()
-            check("postgres", await self._pool.run(current), masked(self.url))
+            await self._check_schema()
         except BaseException:
             await self._pool.close()
             raise
+
+    async def _check_schema(self) -> None:
+        check("postgres", await self._pool.run(current), masked(self.url))
 
     async def _use_pooler(self) -> None:
         """Work as with a declared pooler. If it pools transactions, sessions would mix up their named statements."""
@@ -144,6 +147,7 @@ class PostgresStore(PostgresDelivery, RescuePart):
     # Workers
 
     async def register(self, worker: NewWorker) -> None:
+        await self._check_schema()
         await self._execute(
             query("postgres", "register"),
             worker.id,

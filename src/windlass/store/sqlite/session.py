@@ -81,10 +81,13 @@ class Session(AdmissionPart, SchedulesPart, TypesPart, TokensPart):
     async def open(self) -> None:
         if self._writer is not None:
             return
-        migrate.check("sqlite", await asyncio.to_thread(current, self._path), str(self._path))
+        await self._check_schema()
         await asyncio.to_thread(self._try_to_write)
         self._writer = Writer(self._path, self.clock)
         self._reader = Reader(self._path, self.clock)
+
+    async def _check_schema(self) -> None:
+        migrate.check("sqlite", await asyncio.to_thread(current, self._path), str(self._path))
 
     async def close(self) -> None:
         writer, self._writer = self._writer, None

@@ -89,6 +89,7 @@ class SqliteStore(SqliteDelivery, RescuePart):
     # Workers
 
     async def register(self, worker: NewWorker) -> None:
+        await self._check_schema()
         await self._write(
             lambda connection, now: connection.execute(query("sqlite", "register"), rows.worker_parameters(worker, now))
         )

@@ -388,5 +388,5 @@ def translate_error(error: Exception, address: Address) -> Exception:
 def describe_error(error: Exception) -> str:
     """The driver's error with its SQLSTATE, in one line."""
     said = f"{code_of(error) or type(error).__name__}: {error}".splitlines()[0]
-    roles = "; deploy/postgres/roles.sql has roles with the grants that a producer or a worker needs"
+    roles = "; deploy/postgres/roles.sql has the grants of each part: run it as the owner, also after an upgrade"
     return said + roles if code_of(error) == NO_GRANT else said
