@@ -2,15 +2,15 @@
 
 import {
 	act, allows, ask, bdi, capital, cents, copy, copyButton, count, countdown, destroys, download, draw, facts, follow, get, go, h, href,
-	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, placedIcon, post,
-	progressBar, quiet, relative, repeat, shortId, small, span, state, table, textOf, traceback, url, verbOf, VERBS,
+	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, percent, placedIcon, post,
+	progressBar, quiet, relative, repeat, shared, shell, shortId, small, span, state, table, textOf, traceback, url, verbOf, VERBS,
 } from "../core/kit.js";
 import { rerunDialog } from "./enqueue.js";
 
 /** The mark and the word of an attempt by its outcome; others are said as they are. */
 const OUTCOMES = {
 	succeeded: ["succeeded"], raised: ["failed", "failed"], timeout: ["failed", "timed out"], retry: ["failed", "asked for a retry"], dead: ["dead", "died"], crashed: ["dead"], snoozed: ["waiting"],
-	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"],
+	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "began to wait"],
 };
 const LIFE = {
 	wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate",
@@ -149,7 +149,7 @@ export async function open({ rest }) {
 			const [shape, word = outcome] = OUTCOMES[outcome] ?? ["queued"];
 			const ran = finished_at && started_at ? ` after ${span(seconds(started_at, finished_at))}` : "";
 			const unfold = () => { frames.add(key); draw(); };
-			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · fence ${fence}` : "")],
+			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · ${shared.overview.get(`worker:${worker}`)?.name ?? "a worker"}, fence ${fence}` : "")],
 				error?.type && traceback(error, frames.has(key), unfold));
 		};
 		const running = () => [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`];
@@ -178,17 +178,20 @@ export async function open({ rest }) {
 		const drawn = story?.graph ?? story?.phases;
 		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
 		if (!found.length && !picture) return null;
-		const groups = (story?.groups ?? []).filter((group, n, all) => all.some((each) => each.count > 1))
+		const groups = (found.length > 20 && story?.groups || [])
 			.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`);
 		// All on one axis: from the begin of the first to the end of the last, or now.
 		const lives = found.slice(0, 200).flatMap((link) => link.life ?? []);
 		const begin = Math.min(...lives.map((each) => new Date(each.began_at)));
 		const length = Math.max(...lives.map((each) => new Date(each.began_at) - begin + each.total));
 		const place = (each) => ({ before: new Date(each.began_at) - begin, whole: length });
+		const ended = ({ state, total, processed, error, life: told, why }) => (error && ["failed", "dead"].includes(state) && error)
+			|| why?.text || (total && state === "running" && percent(processed, total)) || (told && span(told.total / 1000));
 		const line = (link) => [link.id, link.state ? state(link.state) : "—", named(jobHref(link.id), link.name || link.type || link.id),
-			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12))];
-		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null,
-			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
+			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12)),
+			h("div.small.quiet.clip", { title: link.error }, bdi(ended(link)))];
+		return panel(found.length ? "Its jobs" : "Its phases", found.length > 0 && count(found.length),
+			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", "", ">"], found.slice(0, 200).map(line), "links")]);
 	};
 
 	const known = () => {
@@ -213,8 +216,7 @@ export async function open({ rest }) {
 			CLI: `windlass jobs show ${id}`, Python: `app.find("${id}")`,
 			curl: `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${id}`)}`,
 		};
-		const input = () => JSON.stringify(job.input).replaceAll("'", "'\\''");
-		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${job.type} --input '${input()}'`;
+		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${shell(job.type)} --input ${shell(JSON.stringify(job.input))}`;
 		const line = ([name, text]) => h("div.copyline", { key: name }, h("span", name),
 			h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`));
 		return panel("Copy as", null, h("div.body", Object.entries(lines).map(line)));
@@ -234,15 +236,15 @@ export async function open({ rest }) {
 	const audit = () => {
 		const line = ({ number, at, action, actor, reason }) =>
 			h("p", { key: number }, small(moment(at)), ` ${inWords(action)}`, actor && [" by ", bdi(actor)], reason && [": ", bdi(reason)]);
-		const none = h("p.quiet.small", "What operators do to it, and its end, is written here.");
-		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line) : none));
+		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line)
+			: h("p.quiet.small", "What operators do to it, and its end, is written here.")));
 	};
 
 	const progress = () => {
 		const { total, processed, failed } = job.progress ?? {};
 		return (total > 0 || processed > 0) && h("div.row",
 			h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`),
-			total > 0 && progressBar(processed, total), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
+			total > 0 && [progressBar(processed, total), small(percent(processed, total))], failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
 	};
 
 	const head = () => h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", bdi(job.type)),
@@ -266,7 +268,7 @@ export async function open({ rest }) {
 			head(), told(), progress(),
 			h("div.with-side.job", { key: "body" },
 				h("div.stack", lifePanel(), links(), attempts(), logs()),
-				h("div.stack", value("input"), value("output", details?.steps?.length ? `steps remembered: ${details.steps.length}` : null),
+				h("div.stack", value("input"), value("output", details?.steps?.length > 0 && `remembers ${details.steps.join(", ")}`.slice(0, 80)),
 					known(), copies(), audit())),
 		],
 	};
