@@ -20,7 +20,7 @@ LOOKS = (
     *((1440, "light", None), (1440, "dark", ["faint"]), (1280, "light", ["wide", "cut"])),
     *((390, "light", None), (390, "dark", ["faint"]), (320, "light", ["wide", "small"])),
 )
-AGO = re.compile(r"ended (now|\d+.s ago)")
+AGO = re.compile(r"ended (now|\d+.s ago|\d.m ago)")
 AHEAD = """
 const Real = Date;
 const ahead = {hours} * 3600e3;

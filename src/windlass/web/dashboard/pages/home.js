@@ -135,7 +135,7 @@ export async function open({ params }) {
 		h("div.grow", h("div", bdi(inWords(action) + (subject ? `: ${subject}` : ""))),
 			h("div.quiet.small", bdi([actor, reason].filter(Boolean).join(": ")))), h("span.quiet.small.nowrap", moment(at)));
 	const changes = () => panel("What changed", null,
-		rows.changes.length ? h("ul.body.changes", rows.changes.map(change)) : h("p.body.quiet", "No operator has changed anything."),
+		rows.changes.length ? h("ul.body.changes", rows.changes.map(change)) : h("p.body.quiet", "No operator changed anything."),
 		{ side: h("a", { href: href("audit") }, "Audit"), key: "changes" });
 
 	const ranges = () => h("span.range", segment("Range", RANGES, range, (value) => go(href("home", { range: value }))));

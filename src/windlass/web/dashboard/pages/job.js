@@ -15,12 +15,11 @@ const OUTCOMES = {
 const LIFE = {
 	wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate",
 	hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", budget: "Waited for its budget",
-	other: "Waited for jobs, a signal or a time", ended: "Was ended",
+	other: "Waited for jobs, signals, times", ended: "Was ended",
 };
 const COUNTS = /^(.*(?:retries|starts) )in [\d.]+\s[a-z]+(?:\s\d+\s[a-z]+)?(.*)$/is;
+const SHOWN = 30; // jobs around a job
 const AGAIN = 2000; // milliseconds between two looks at the log of a job that runs
-
-const seconds = (from, to) => (new Date(to) - new Date(from)) / 1000;
 
 function graph(drawn, current) {
 	const [w, gap, height, rise] = [132, 40, 40, 12];
@@ -147,7 +146,7 @@ export async function open({ rest }) {
 		const made = ({ attempt, fence, outcome, worker, started_at, finished_at, error }) => {
 			const key = `${attempt}-${fence}`;
 			const [shape, word = outcome] = OUTCOMES[outcome] ?? ["queued"];
-			const ran = finished_at && started_at ? ` after ${span(seconds(started_at, finished_at))}` : "";
+			const ran = finished_at && started_at ? ` after ${span((new Date(finished_at) - new Date(started_at)) / 1000)}` : "";
 			const unfold = () => { frames.add(key); draw(); };
 			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · ${shared.overview.get(`worker:${worker}`)?.name ?? "a worker"}, fence ${fence}` : "")],
 				error?.type && traceback(error, frames.has(key), unfold));
@@ -165,8 +164,8 @@ export async function open({ rest }) {
 		if (!lines.length) return null;
 		const text = lines.map(({ at = "", level = "", message = "" }) => `${at} ${level} ${message}`).join("\n");
 		const onscroll = ({ target }) => { follows = target.scrollTop + target.clientHeight >= target.scrollHeight - 8; };
-		const down = (node) => () => { if (follows) node.scrollTop = node.scrollHeight; };
-		const made = (node) => new MutationObserver(down(node)).observe(node, { childList: true });
+		const down = (node) => { if (follows) node.scrollTop = node.scrollHeight; };
+		const made = (node) => new MutationObserver(() => down(node)).observe(node, { childList: true });
 		const line = ({ at, attempt, level, message, ...more }, n) => h("div", { key: n },
 			quiet(at ? moment(at) : `attempt ${attempt}`, " ", level), " ", bdi(message ?? JSON.stringify(more)));
 		return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll, made }, lines.map(line)),
@@ -178,10 +177,11 @@ export async function open({ rest }) {
 		const drawn = story?.graph ?? story?.phases;
 		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
 		if (!found.length && !picture) return null;
-		const groups = (found.length > 20 && story?.groups || [])
-			.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`);
+		const told = story?.groups ?? [];
+		const size = Math.max(found.length, told.reduce((sum, group) => sum + group.count, 0));
+		const groups = told.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`).join(", ");
 		// All on one axis: from the begin of the first to the end of the last, or now.
-		const lives = found.slice(0, 200).flatMap((link) => link.life ?? []);
+		const lives = found.flatMap((link) => link.life ?? []);
 		const begin = Math.min(...lives.map((each) => new Date(each.began_at)));
 		const length = Math.max(...lives.map((each) => new Date(each.began_at) - begin + each.total));
 		const place = (each) => ({ before: new Date(each.began_at) - begin, whole: length });
@@ -190,8 +190,9 @@ export async function open({ rest }) {
 		const line = (link) => [link.id, link.state ? state(link.state) : "—", named(jobHref(link.id), link.name || link.type || link.id),
 			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12)),
 			h("div.small.quiet.clip", { title: link.error }, bdi(ended(link)))];
-		return panel(found.length ? "Its jobs" : "Its phases", found.length > 0 && count(found.length),
-			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", "", ">"], found.slice(0, 200).map(line), "links")]);
+		return panel(found.length ? "Its jobs" : "Its phases", size > 0 && count(size, 10000),
+			[picture, size > SHOWN && h("p.body.second", groups), table(["", "", "", ">"], found.slice(0, SHOWN).map(line), "links"),
+			found.length > SHOWN && h("footer", h("a", { href: jobsOf("parent", id) }, "All its children"))]);
 	};
 
 	const known = () => {
@@ -255,7 +256,7 @@ export async function open({ rest }) {
 		const [, before, after] = (/failed|queued/.test(job.state) && COUNTS.exec(text)) || [];
 		return h("p.story", { key: "story" }, after === undefined ? bdi(text) : [bdi(before), h("strong", countdown(job.run_at)), bdi(after)]);
 	};
-	const lost = "It was discarded, or its history was deleted. What you see is what was known last.";
+	const lost = "It was discarded, or its history was deleted. You see what was known.";
 	return {
 		title: job.type,
 		close: () => { stop(); leave(); },
