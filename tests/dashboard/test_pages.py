@@ -58,6 +58,11 @@ async def test_a_running_job_shows_its_progress_and_its_log(page: Page, stock: S
     await expect(page.get_by_text("3 of 10", exact=True)).to_be_visible()
 
 
+async def test_an_attempt_that_went_well_at_once_is_told(page: Page, stock: Stock) -> None:
+    await visit(page, f"/jobs/{stock['succeeded']}")
+    await expect(page.locator(".steps-line")).to_contain_text("Attempt 1 of 2 succeeded after")
+
+
 async def test_children_and_phases_are_shown(page: Page, served: Served, stock: Stock) -> None:
     await visit(page, f"/jobs/{stock['parent']}")
     await expect(page.locator("section.panel", has_text="Its jobs").get_by_role("row")).to_have_count(3)

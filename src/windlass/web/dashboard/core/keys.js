@@ -137,7 +137,7 @@ export function palette() {
 			event.preventDefault();
 		};
 		const option = ({ shape, text, more }) => [icon(shape), h("bdi.clip", text), more && h("span.push", more)];
-		const props = { placeholder: "Search, or do something", autofocus: true, oninput: type, onkeydown: keydown };
+		const props = { placeholder: "Search or do…", autofocus: true, oninput: type, onkeydown: keydown };
 		return [
 			h("input", { ...comboProps("results", "Search or do", true, chosen), ...props }),
 			listbox("results", "Results", list, chosen, run, option),

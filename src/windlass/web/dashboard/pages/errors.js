@@ -62,6 +62,6 @@ export async function open({ params }) {
 		title: "Errors",
 		close: stop,
 		bar: () => h("span.range", segment("Range", RANGES, since, (value) => go(href("errors", { since: value })))),
-		view: () => panel(null, null, groups.length ? h("div.errors", groups.map(line)) : empty("check", "No error in this range", ["A job that fails appears here with the others that fail in the same way."])),
+		view: () => panel(null, null, groups.length ? h("div.errors", groups.map(line)) : empty("check", "No error in this range", ["Jobs that fail in the same way are one line."])),
 	};
 }

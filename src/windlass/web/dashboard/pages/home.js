@@ -107,11 +107,11 @@ export async function open({ params }) {
 			onpointermove: (event) => cross(event, steps.length, said), onpointerleave: (event) => cross(event, 0) },
 		panel("Ended", `per ${span(rows.step)}`, h("div.body", total
 			? stacked(steps, times, `${count(total)} attempts ended in the range`, marks)
-			: empty("clock", "Nothing ended in this range")),
+			: empty("clock", "Nothing ended")),
 		{ side: legend({ succeeded: "succeeded", failed: "failed, retries", dead: "dead" }, "bars") }),
 		panel("Wait before start", null, h("div.body", waited
 			? lines([line("dead", "wait_p95"), line("ink", "wait_p50")], times, "p95 and p50 of the wait", marks)
-			: empty("clock", "Nothing started in this range")), { side: legend({ dead: "p95", ink: "p50" }, "lines") }));
+			: empty("clock", "Nothing started")), { side: legend({ dead: "p95", ink: "p50" }, "lines") }));
 	};
 
 	const gate = ({ trouble, gate }) => {

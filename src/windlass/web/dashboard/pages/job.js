@@ -154,6 +154,7 @@ export async function open({ rest }) {
 		const running = () => [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`];
 		return panel("Attempts", "newest first", h("div.steps-line",
 			job.state === "running" && job.started_at && entry("now", job.started_at, "running", running()),
+			job.state === "succeeded" && job.attempts?.at(-1)?.fence !== job.fence && made({ ...job, outcome: "succeeded", error: null }),
 			[...(job.attempts ?? [])].reverse().map(made),
 			entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && quiet(" with key ", h("code", job.key))])));
 	};
@@ -238,7 +239,7 @@ export async function open({ rest }) {
 		const line = ({ number, at, action, actor, reason }) =>
 			h("p", { key: number }, small(moment(at)), ` ${inWords(action)}`, actor && [" by ", bdi(actor)], reason && [": ", bdi(reason)]);
 		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line)
-			: h("p.quiet.small", "What operators do to it, and its end, is written here.")));
+			: h("p.quiet.small", "Its end and what operators do are written here.")));
 	};
 
 	const progress = () => {
