@@ -14,7 +14,7 @@ from windlass.model.admission import BudgetRow, Gate, GateKind, GateState, Tenan
 from windlass.model.figures import BOUNDS, DepthRow, FigureRow, bucket_of
 from windlass.model.job import NewJob
 from windlass.model.reports.health import Health, HealthLevel, Snapshot, Trouble
-from windlass.model.rows import DueRow, QueueRow, WorkerRow
+from windlass.model.rows import COUNTED, DueRow, QueueRow, WorkerRow
 from windlass.model.schedule import Declared, ScheduleRow, Timing
 from windlass.policy.reports.health import assess
 
@@ -186,8 +186,18 @@ TABLE: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
             "figures": [*moving("site", 6_000), figure("mail", 2, succeeded=6, dead=3)],
         },
         "One job in 3 of mail dies.",
-        "3 of 9 jobs that ended in the last 10 m are dead.",
+        "3 of 9 jobs that left it in the last 10 m are dead.",
         ["windlass jobs list state:dead queue:mail", "windlass jobs replay state:dead queue:mail"],
+    ),
+    "errors of a phase that most jobs pass": (
+        {
+            "queues": [queue("forming"), queue("site", running=1)],
+            "workers": [worker()],
+            "figures": [*moving("site", 6_000), figure("forming", 2, advanced=87, dead=3)],
+        },
+        "One job in 30 of forming dies.",
+        "3 of 90 jobs that left it in the last 10 m are dead.",
+        ["windlass jobs list state:dead queue:forming", "windlass jobs replay state:dead queue:forming"],
     ),
     "lag": (
         LINKER,
@@ -347,7 +357,15 @@ def test_a_queue_says_when_it_will_be_empty() -> None:
     assert linker.per_second == pytest.approx(4.9)
     assert linker.empty_in == pytest.approx(2_318 / 4.9)
     assert plain(linker.empties) == "7 m 53 s"
+    (counted,) = asked(**LINKER | {"due": {"linker": COUNTED + 1}}).queues
+    assert plain(counted.empties) == "over 34 m 01 s"  # more are due than were counted
     assert (linker.wait_p95, linker.dead_share) == (0.2, 0.0)
+
+
+def test_a_job_that_goes_on_to_its_next_phase_counts_as_one_that_did_not_die() -> None:
+    (site,) = asked(queues=[queue("site")], figures=[figure("site", 1, advanced=8, dead=2)]).queues
+
+    assert site.dead_share == 0.2
 
 
 def test_a_program_that_began_a_minute_ago_is_not_divided_by_ten() -> None:

@@ -105,7 +105,7 @@ def test_the_most_frequent_error_is_the_cause_and_no_secret_is_told(
 
     health = app.health()
 
-    assert health.sentence == "Every job dies: windlass.Dead: no such address, password=[redacted]."
+    assert health.sentence == "Every job dies: Dead: no such address, password=[redacted]."
     assert health.level is HealthLevel.BAD
 
 

@@ -58,10 +58,11 @@
     const beyond = [...document.querySelectorAll("body *")].filter((node) => seen(node) && !node.closest(".scroll, .phases, svg, .skip, .clip") && node.getBoundingClientRect().right > room + 1);
     return document.documentElement.scrollWidth > room ? [`${document.documentElement.scrollWidth} px`, ...beyond.slice(0, 5).map(said)] : [];
   };
+  const cut = () => innerWidth < 1280 ? [] : [...document.querySelectorAll(".scroll")].filter((node) => node.scrollWidth > node.clientWidth + 1 && !node.querySelector("svg[role=group]")).map(said);
   const small = () => [...document.querySelectorAll("button, input, select")].filter(seen).filter((node) => {
     const { width, height } = node.getBoundingClientRect();
     return (width < 24 || height < 24) && !(node.type === "checkbox") && !node.closest(".term");
   }).map(said);
-  const all = { faint, nameless, headings, doubles, wide, small };
+  const all = { faint, nameless, headings, doubles, wide, cut, small };
   return Object.fromEntries((names ?? Object.keys(all)).map((name) => [name, all[name]()]));
 }

@@ -16,7 +16,7 @@ from web.rig import declare as declare_web
 from windlass import Context, NamedCall, Windlass, fixed, limit, phase
 
 INNOCENT = ("Failed to load resource",)  # an answer with a status of 400 or more, which stories ask for
-HEIGHTS = {1440: 900, 390: 844, 320: 640}
+HEIGHTS = {1440: 900, 1280: 800, 390: 844, 320: 640}
 PAGES = {
     "": "Home",
     "jobs": "Jobs",

@@ -20,7 +20,7 @@ CHANGES = {
     "errors": ["Replay 1 dead…"],
     "queues": ["Pause…"],
     "schedules": ["Run now…", "Pause…"],
-    "dead": ["Replay all…", "Discard all…"],
+    "dead": ["Replay all 1…", "Discard all 1…"],
     "tenants": ["Weight…"],
 }
 

@@ -58,9 +58,23 @@ async def test_a_running_job_shows_its_progress_and_its_log(page: Page, stock: S
     await expect(page.get_by_text("3 of 10", exact=True)).to_be_visible()
 
 
-async def test_children_and_phases_are_shown(page: Page, stock: Stock) -> None:
+async def test_an_attempt_that_went_well_at_once_is_told(page: Page, stock: Stock) -> None:
+    await visit(page, f"/jobs/{stock['succeeded']}")
+    await expect(page.locator(".steps-line")).to_contain_text("Attempt 1 of 2 succeeded after")
+
+
+async def test_children_and_phases_are_shown(page: Page, served: Served, stock: Stock) -> None:
     await visit(page, f"/jobs/{stock['parent']}")
     await expect(page.locator("section.panel", has_text="Its jobs").get_by_role("row")).to_have_count(3)
+
+    many = await enqueue(served.app, "crawl", {"pages": 250})
+    await reach(served.app, many, "succeeded")
+    await visit(page, f"/jobs/{many}")
+    children = page.locator("section.panel", has_text="Its jobs")
+    await expect(children.locator("header")).to_contain_text("250")
+    await expect(children.get_by_role("row")).to_have_count(30)
+    await children.get_by_role("link", name="All its children").click()
+    await expect(page.locator(".term")).to_have_text([f"parent:{many}"])
 
     await visit(page, "/queues")
     pipeline = page.locator("section.panel", has_text="Pipeline site")

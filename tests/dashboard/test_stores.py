@@ -78,7 +78,7 @@ async def test_a_bulk_action_counts_exactly_and_asks_for_the_number_above_a_hund
     await visit(page, "/jobs?filter=type:echo%20tenant:bulk")
 
     await page.get_by_label("Choose all that match").check()
-    await page.get_by_role("region", name="Chosen jobs").get_by_role("button", name="Cancel…").click()
+    await page.get_by_role("region", name="Chosen jobs").get_by_role("button", name="Cancel 120…").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_role("heading")).to_have_text("Cancel 120 jobs?")
     await expect(dialog).to_contain_text("type:echo")

@@ -157,7 +157,7 @@ async def _read_cause(store: Store, hide: Hide) -> str | None:
     newest = sorted(ends, key=lambda row: row.number)[-NEWEST_DEAD:]
     jobs = await store.find_many([row.job for row in newest if row.job is not None])
     failures = [(job, failure) for job in jobs.values() if (failure := job.failure()) is not None]
-    texts = Counter(hide(job, str(failure).partition("\n")[0]) for job, failure in failures)
+    texts = Counter(hide(job, str(failure).partition("\n")[0].removeprefix("windlass.")) for job, failure in failures)
     if not texts:
         return None
     cause = texts.most_common(1)[0][0]

@@ -70,7 +70,7 @@ class QueueHealth(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
     oldest: float | None  # seconds for which its oldest due job has waited
     per_second: float  # jobs that ended or went on to their next phase
-    dead_share: float | None  # of the jobs that ended; None: none ended
+    dead_share: float | None  # of the jobs that ended or went on to their next phase; None: there was none
     wait_p95: float | None  # seconds
     growing: bool  # its depth grew for ten minutes
     empty_in: float | None  # seconds until no job is due; 0: none is; None: never, or when its gate is opened

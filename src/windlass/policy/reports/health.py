@@ -195,7 +195,10 @@ def _dying(snapshot: Snapshot, queues: Sequence[QueueHealth]) -> Iterator[Health
 
 
 def _dying_of(figures: Sequence[FigureRow], queue: str, cause: str | None) -> HealthFinding | None:
-    dead, ended = sum(row.dead for row in figures), sum(map(count_ended, figures))
+    dead = sum(row.dead for row in figures)
+    ended = sum(
+        map(count_left if queue else count_ended, figures)
+    )  # most jobs leave a phase's queue for the next phase
     if dead < FEWEST_DEAD or dead <= DEAD_SHARE * ended:
         return None
     among = f" of {queue}" if queue else ""
@@ -207,7 +210,7 @@ def _dying_of(figures: Sequence[FigureRow], queue: str, cause: str | None) -> He
         Trouble.ERRORS,
         f"queue:{queue}" if queue else "",
         said if said.endswith((".", "…")) else f"{said}.",
-        f"{dead:,} of {ended:,} jobs that ended in the last {in_words(WINDOW)} are dead.",
+        f"{dead:,} of {ended:,} jobs that {'left it' if queue else 'ended'} in the last {in_words(WINDOW)} are dead.",
         NextStep(label="Show dead jobs", command=f"windlass jobs list state:dead{where}", kind="show"),
         NextStep(label="Replay dead jobs…", command=f"windlass jobs replay state:dead{where}", kind="change"),
     )

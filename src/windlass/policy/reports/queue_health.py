@@ -22,7 +22,7 @@ def queue_health(snapshot: Snapshot, name: str) -> QueueHealth:
     row = next(row for row in snapshot.queues if row.queue == name)
     figures = [figure for figure in recent(snapshot) if figure.queue == name]
     serving = [worker for worker in snapshot.workers if worker.serves_queue(name)]
-    moved, ended = sum(map(count_left, figures)), sum(map(count_ended, figures))
+    moved, died = sum(map(count_left, figures)), sum(figure.dead for figure in figures)
     rate = moved / _observed(snapshot)
     waiting = next((row for row in snapshot.due if row.queue == name), DueRow(name, 0))
     due, gate = waiting.due, _gate_of(snapshot, name)
@@ -39,23 +39,23 @@ def queue_health(snapshot: Snapshot, name: str) -> QueueHealth:
         counted=waiting.counted,
         oldest=row.lag,
         per_second=rate,
-        dead_share=sum(figure.dead for figure in figures) / ended if ended else None,
+        dead_share=died / moved if moved else None,
         wait_p95=quantile(add_up(figure.waits for figure in figures), 0.95),
         growing=growth is not None,
         empty_in=empty_in,
-        empties=_say_empty(due, gate, empty_in, young=bool(serving) and (row.lag or 0.0) < YOUNG),
+        empties=_say_empty(waiting, gate, empty_in, young=bool(serving) and (row.lag or 0.0) < YOUNG),
         workers_needed=math.ceil((rate + growth) / (rate / len(serving))) if growth and rate and serving else None,
     )
 
 
-def _say_empty(due: int, gate: GateState, empty_in: float | None, *, young: bool) -> str:
-    if not due:
+def _say_empty(row: DueRow, gate: GateState, empty_in: float | None, *, young: bool) -> str:
+    if not row.due:
         return "empty"
     if gate is not GateState.OPEN:
         return "when opened"
     if empty_in is None:
         return "not known yet" if young else "never"
-    return in_words(empty_in)
+    return f"over {in_words(empty_in)}" if row.due > row.counted else in_words(empty_in)
 
 
 def _gate_of(snapshot: Snapshot, queue: str) -> GateState:

@@ -1,14 +1,10 @@
 // The frame of every page: rail, top bar, live clock, theme, keys. A page is a module with `open(context)`.
 
-import { connect, del, follow, get, live, onLive, post, Problem, setPaused } from "./core/data.js";
-import { h, icon, mark, patch } from "./core/dom.js";
-import { clock, count, moment, now } from "./core/format.js";
-import { learnActions, runningActions } from "./core/jobs.js";
-import { keysHelp, startKeys } from "./core/keys.js";
-import { palette } from "./core/palette.js";
-import { go, here, href, startRouter } from "./core/router.js";
-import { allows, draw, onDraw, rowsOf, shared } from "./core/session.js";
-import { dialog, empty, failure, form, iconButton, notice, say, skeleton } from "./core/ui.js";
+import { keysHelp, palette, startKeys } from "./core/keys.js";
+import {
+	allows, clock, connect, count, del, dialog, draw, empty, failure, follow, form, get, go, h, here, href, icon, iconButton, learnActions,
+	live, mark, moment, notice, now, onDraw, onLive, patch, post, Problem, rowsOf, runningActions, say, setPaused, shared, skeleton, startRouter,
+} from "./core/kit.js";
 
 /** The pages: title, icon, and the letter after `g`. */
 export const PAGES = {
@@ -81,8 +77,8 @@ function tabs(current) {
 	const dead = counted.dead();
 	const badge = dead > 0 && h("span.badge", dead > 99 ? "99+" : dead);
 	return h("nav.tabs", { label: "Pages" },
-		TABS.filter((name) => visible().includes(name)).map((name) => link(name, current, name === "errors" && badge)),
-		h("a.item", { href: "#more", onclick: (event) => { event.preventDefault(); more(); } }, icon("more"), "More"));
+		TABS.filter((name) => visible().includes(name)).map((name) => link(name, current)),
+		h("a.item", { href: "#more", onclick: (event) => { event.preventDefault(); more(); } }, icon("more"), "More", badge));
 }
 
 function more() {

@@ -43,7 +43,7 @@ function chart(label, top, times, format, marks, drawn) {
 	const lines = marks.map(({ part, kind, text }) => {
 		const late = part > 0.8;
 		const x = part * W;
-		const label = { x: x + (late ? -4 : 4), y: kind === "gate" ? 14 : 2, "text-anchor": late ? "end" : "start" };
+		const label = { x: x + (late ? -4 : 4), y: kind === "gate" ? 18 : 2, "text-anchor": late ? "end" : "start" };
 		return h(`g.${kind}`, { key: text }, h("line", { x1: x, x2: x, y1: -6, y2: H }), h("text", label, text));
 	});
 	const cross = h("line.cross", { x1: -9, x2: -9, y1: 0, y2: H });

@@ -17,7 +17,7 @@ export class Problem extends Error {
 export function url(path, params = {}) {
 	const made = new URL(path, base);
 	for (const [name, value] of Object.entries(params)) {
-		for (const each of [value].flat()) if (each !== null && each !== undefined && each !== "") made.searchParams.append(name, each);
+		for (const each of [value].flat()) if ((each ?? "") !== "") made.searchParams.append(name, each);
 	}
 	return made;
 }

@@ -25,7 +25,7 @@ export function h(tag, props, ...kids) {
 }
 
 function flatten(kids) {
-	return kids.flat(Infinity).filter((kid) => kid !== null && kid !== undefined && kid !== false && kid !== true);
+	return kids.flat(Infinity).filter((kid) => kid != null && typeof kid !== "boolean");
 }
 
 /** Make the children of an element what the descriptions say, keeping elements with the same key or place. */
@@ -91,7 +91,7 @@ function set(node, name, value, before) {
 		for (const each in { ...before, ...value }) node.style.setProperty(each, value?.[each] ?? null);
 	} else if (name === "value" || name === "checked") {
 		if (node[name] !== (value ?? "")) node[name] = value ?? "";
-	} else if (value === null || value === undefined || value === false) node.removeAttribute(name);
+	} else if (value == null || value === false) node.removeAttribute(name);
 	else node.setAttribute(name, value === true ? "" : String(value));
 }
 
@@ -102,7 +102,7 @@ export const bdi = (text, props = {}) => h("bdi", props, text);
 export const two = (...kids) => h("span.two", kids);
 export const quiet = (...kids) => h("span.quiet", kids);
 export const small = (...kids) => h("span.quiet.small", kids);
-export const named = (href, text) => h("a.name", { href }, bdi(text));
+export const named = (href, text) => h("a.name.clip", { href, title: text }, bdi(text));
 
 // Icons and state marks: shape and word say the state, colour repeats it.
 
@@ -120,3 +120,28 @@ export function mark(tone, shape, text, tinted = true) {
 
 /** The state of a job: its icon and its word; a type's own label replaces the word. */
 export const state = (name, label, tinted = false) => mark(name, name, label ?? name, tinted);
+
+// Who looks, what every page shares, and how a page asks to be drawn again.
+
+const ROLES = ["viewer", "operator", "admin"];
+
+export const shared = { session: null, overview: new Map() };
+
+export const allows = (role) => ROLES.indexOf(shared.session?.role) >= ROLES.indexOf(role);
+
+export const rowsOf = (begin) => [...shared.overview].filter(([key]) => key.startsWith(begin)).map(([, row]) => row);
+
+let render = () => {};
+let drawing = false;
+
+export const onDraw = (does) => { render = does; };
+
+/** Draw with the next frame, once for all that changed until then. */
+export function draw() {
+	if (drawing) return;
+	drawing = true;
+	requestAnimationFrame(() => {
+		drawing = false;
+		render();
+	});
+}

@@ -9,23 +9,21 @@ export const now = () => Date.now() + clock.offset;
 
 /** 1,284; with `most`, 10,000+ above it. */
 export function count(value, most) {
-	if (value === null || value === undefined) return "—";
+	if (value == null) return "—";
 	if (typeof value === "object") return BigInt(value.rawJSON).toLocaleString("en"); // beyond 2^53, see parse()
-	return most !== undefined && value > most ? `${most.toLocaleString("en")}+` : value.toLocaleString("en");
+	return value > most ? `${most.toLocaleString("en")}+` : value.toLocaleString("en");
 }
 
 /** 420 ms, 6.2 s, 38 s, 7 m 52 s, 3 h 12 m, 2 d 4 h. */
 export function span(seconds) {
-	if (seconds === null || seconds === undefined) return "—";
+	if (seconds == null) return "—";
 	const s = Math.max(0, seconds);
-	if (s < 0.9995) return `${Math.round(s * 1000)}${NBSP}ms`;
-	if (s < 9.95) return `${(Math.round(s * 10) / 10).toString()}${NBSP}s`;
-	if (s < 59.5) return `${Math.round(s)}${NBSP}s`;
-	const units = [["d", 86400, "h", 3600], ["h", 3600, "m", 60], ["m", 60, "s", 1]];
-	const [big, size, small, part] = units.find(([, size, , part]) => s >= size - part / 2) ?? units[2];
-	const whole = Math.floor((s + part / 2) / size);
-	const rest = Math.floor(((s + part / 2) % size) / part);
-	return `${whole}${NBSP}${big}${rest ? `${NBSP}${String(rest).padStart(big === "d" ? 1 : 2, "0")}${NBSP}${small}` : ""}`;
+	const say = (number, unit) => `${number}${NBSP}${unit}`;
+	if (s < 0.9995) return say(Math.round(s * 1000), "ms");
+	if (s < 59.5) return say(Math.round(s * (s < 9.95 ? 10 : 1)) / (s < 9.95 ? 10 : 1), "s");
+	const [all, size, unit, small] = s < 3599.5 ? [s, 60, "m", "s"] : s < 86370 ? [s / 60, 60, "h", "m"] : [s / 3600, 24, "d", "h"];
+	const rest = Math.round(all) % size;
+	return say(Math.floor(Math.round(all) / size), unit) + (rest ? NBSP + say(size === 24 ? rest : two(rest), small) : "");
 }
 
 const two = (n) => String(n).padStart(2, "0");
@@ -44,18 +42,27 @@ export function moment(text) {
 	return `${days[get("Day")]} ${get("Date")} ${months[get("Month")]}, ${time}`;
 }
 
-/** 2 m ago, in 38 s, now. */
+const until = (text) => (new Date(text) - now()) / 1000;
+
+/** 2 m ago, in 38 s, now: its largest unit is enough. */
 export function relative(text) {
 	if (!text) return "—";
-	const seconds = (new Date(text).getTime() - now()) / 1000;
-	if (Math.abs(seconds) < 1) return "now";
-	const coarse = Math.abs(seconds) < 10 ? Math.round(Math.abs(seconds)) : Math.abs(seconds);
-	return seconds < 0 ? `${span(coarse)} ago` : `in ${span(coarse)}`;
+	const seconds = until(text);
+	if (Math.abs(seconds) < 0.5) return "now";
+	return seconds < 0 ? `${coarse(seconds)} ago` : `in ${coarse(seconds)}`;
 }
+
+const coarse = (seconds) => span(Math.max(1, Math.round(Math.abs(seconds)))).split(NBSP, 2).join(NBSP);
+
+/** How long ago, for the words before it: paused 2 m. */
+export const ago = (text) => coarse(until(text));
+
+/** The type of an error: Windlass's own are known without its name. */
+export const errorName = (type) => type.replace(/^windlass\./, "");
 
 /** in 38 s; "due now" when the time has come: never a negative number. */
 export function countdown(text) {
-	const seconds = (new Date(text).getTime() - now()) / 1000;
+	const seconds = until(text);
 	return seconds <= 0.5 ? "due now" : `in ${span(Math.ceil(seconds))}`;
 }
 
@@ -65,6 +72,8 @@ export function percent(part, whole) {
 	return `${value && value < 9.95 ? value.toFixed(1) : Math.round(value)}${NBSP}%`;
 }
 
+export const tenth = (value) => String(Math.round(value * 10) / 10);
+
 export const cents = (value) => `${count(value)}${NBSP}${value === 1 ? "cent" : "cents"}`;
 
 export const shortId = (id) => id.slice(-8);
@@ -72,3 +81,6 @@ export const shortId = (id) => id.slice(-8);
 export const inWords = (action) => action.toLowerCase().replaceAll("_", " ");
 
 export const many = (number, word, most) => `${count(number, most)} ${word}${number === 1 ? "" : "s"}`;
+
+/** A word of a command, as a shell reads it. */
+export const shell = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);

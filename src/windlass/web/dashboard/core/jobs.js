@@ -1,10 +1,10 @@
 // What several pages do with jobs: a row's cells, the actions that its state allows, and bulk actions.
 
 import { life } from "./charts.js";
-import { post } from "./data.js";
-import { h, mark, STATES, two } from "./dom.js";
-import { count, countdown, many, moment, now, relative, span } from "./format.js";
-import { confirm, operate, progressBar, say } from "./ui.js";
+import { get, post } from "./data.js";
+import { bdi, draw, h, icon, mark, quiet, STATES, two } from "./dom.js";
+import { ago, count, countdown, many, moment, now, relative, span } from "./format.js";
+import { ask, comboProps, confirm, listbox, operate, progressBar, say } from "./ui.js";
 
 const GONE = "gone for good; the audit keeps who did it.";
 
@@ -43,6 +43,15 @@ export async function act({ id, type }, verb) {
 	say(answer.state === "running" ? "Asked to stop." : `Job ${ACTIONS[verb][0]}.`);
 	return answer;
 }
+
+/** Open a gate after asking; `at` says which one as the API does. */
+export const openGate = (at, text = "Its jobs start at once.") => ask(
+	{ title: `Open ${at.name ? `${at.name} again` : "everything"}?`, text: [text], button: `Open ${at.name ?? "everything"}` },
+	() => post("gates/resume", at), `${capital(at.name ?? "everything")} is open.`);
+
+export const fireNow = (name, text) =>
+	ask({ title: `Run ${name} now?`, text: [text], button: "Run now" },
+		async () => ((await post("schedules/fire", { name })).existing ? "Its job is there already." : "Enqueued."));
 
 // Bulk actions run on the server: closing a page stops none, and every page shows those that run.
 
@@ -115,7 +124,7 @@ export function next({ state, run_at, started_at, updated_at, finished_at, why }
 	if (state === "failed") return cell(["retries ", h("strong", countdown(run_at))], run_at);
 	if (finished_at) return cell(`ended ${relative(finished_at)}`, finished_at);
 	if (state === "queued") return cell(h("strong", countdown(run_at)), run_at);
-	if (state === "running") return cell(`runs since ${relative(started_at).replace(" ago", "")}`, started_at);
+	if (state === "running") return cell(`runs for ${ago(started_at)}`, started_at);
 	return cell(why?.until ? countdown(why.until) : relative(updated_at), updated_at);
 }
 
@@ -126,4 +135,109 @@ export function lifeOf({ state, life: told }) {
 	const parts = told.parts.map(([kind, part]) => [kind, part ?? Math.max(0, total - done)]); // null: until now
 	const length = span(total / 1000);
 	return [life(parts, state, told.text || `${state}, ${length} in all`), two(length)];
+}
+
+// The filter of a page: terms as tokens, a field for the next one, and suggestions from the server.
+
+/** A term of a filter: white space is between them, except inside quotes. */
+const TERM = /(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g;
+
+export const terms = (text) => text.match(TERM) ?? [];
+export const withoutTerm = (text, term) => terms(text).filter((each) => each !== term).join(" ");
+
+const termOf = (text, field) => terms(text).find((term) => term.startsWith(`${field}:`));
+
+export const valuesOf = (text, field) => termOf(text, field)?.slice(field.length + 1).split(",") ?? [];
+
+/** Put a value to a field's term, or take it away: state:failed and state:dead become state:failed,dead. */
+export function toggleValue(text, field, value) {
+	const values = valuesOf(text, field);
+	const next = values.includes(value) ? values.filter((each) => each !== value) : [...values, value];
+	const rest = terms(text).filter((term) => term !== termOf(text, field));
+	return [...rest, ...(next.length ? [`${field}:${next.join(",")}`] : [])].join(" ");
+}
+
+/** The bar of a filter; `fixed` is the page's own part, `change(filter)` opens another. */
+export function filterBar({ filter, fixed = "", change }) {
+	let typed = "";
+	let suggested = [];
+	let chosen = -1;
+	let open = false;
+	let abort = null;
+
+	const set = (next) => {
+		filter = next;
+		typed = "";
+		open = false;
+		change(next);
+	};
+	const close = () => {
+		open = false;
+		draw();
+	};
+	const suggest = async () => {
+		abort?.abort();
+		abort = new AbortController();
+		try {
+			const text = (filter ? `${filter} ` : "") + typed;
+			suggested = (await get("suggestions", { text }, abort.signal)).suggestions;
+			open = true;
+			chosen = -1;
+			draw();
+		} catch {
+			suggested = [];
+		}
+	};
+	const accept = (text) => {
+		typed = text;
+		if (text.endsWith(":")) suggest();
+		else set([...new Set([...terms(filter), text])].join(" "));
+		draw();
+	};
+	/** The suggestion that Enter takes: the chosen one, else the first one that goes on from what is typed. */
+	const offered = () => {
+		if (!open) return null;
+		return suggested[chosen] ?? suggested.find(({ text, kind }) => typed && kind !== "mistake" && text.startsWith(typed));
+	};
+	const keydown = (event) => {
+		const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+		if (step && suggested.length) {
+			open = true;
+			chosen = (chosen + step + suggested.length) % suggested.length;
+			draw();
+		} else if (event.key === "Tab" && !event.shiftKey && typed && offered()) accept(offered().text);
+		else if (event.key === "Enter") {
+			if (offered()) accept(offered().text);
+			else if (typed.trim()) set([filter, typed.trim()].filter(Boolean).join(" "));
+		} else {
+			if (event.key === "Backspace" && !typed && filter) set(terms(filter).slice(0, -1).join(" "));
+			else if (event.key === "Escape") close();
+			return;
+		}
+		event.preventDefault();
+	};
+	/** The term with the mistake, whose place is one in the whole filter. */
+	const wrongTerm = ({ position }) => {
+		const place = position - (fixed ? fixed.length + 1 : 0);
+		return [...filter.matchAll(TERM)].find(({ index, 0: term }) => index <= place && place < index + term.length)?.[0];
+	};
+	const field = () => h("input", {
+		...comboProps("suggestions", "Filter", open, chosen),
+		key: "field", "data-filter": true, value: typed, placeholder: filter ? "" : "Add a filter, or paste an id",
+		oninput: (event) => { typed = event.target.value; suggest(); },
+		onfocus: suggest, onblur: () => setTimeout(close, 200), onkeydown: keydown,
+	});
+	const suggestion = ({ text, said, count: number }) => [bdi(text), said && quiet(said),
+		number != null && h("span.count", count(number, 10000))];
+	const view = (problem, side) => {
+		const wrong = problem && wrongTerm(problem);
+		const token = (term) => h("span.term", { key: term, class: term === wrong ? "wrong" : "" }, h("bdi.clip", term),
+			h("button.bare", { label: `Remove ${term}`, onclick: () => set(withoutTerm(filter, term)) }, icon("cross")));
+		return h("div.filterbar",
+			h("div.box", icon("search"), terms(filter).map(token), field(), side),
+			problem && h("p.mistake", { role: "alert" }, problem.message),
+			open && suggested.length > 0 && h("div.suggestions",
+				listbox("suggestions", "Suggestions", suggested, chosen, ({ text }) => accept(text), suggestion)));
+	};
+	return { set, view };
 }

@@ -9,7 +9,7 @@ export function here() {
 }
 
 export function href(page, params = {}) {
-	const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+	const query = new URLSearchParams(Object.entries(params).filter(([, value]) => (value ?? "") !== ""));
 	return root + (page === "home" ? "" : page) + (query.size ? `?${query}` : "");
 }
 

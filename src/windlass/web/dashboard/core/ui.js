@@ -1,8 +1,7 @@
 // Dialogs, messages, copying, tables, and small parts that several pages have.
 
-import { bdi, h, icon, patch } from "./dom.js";
-import { count, many } from "./format.js";
-import { allows } from "./session.js";
+import { allows, bdi, h, icon, patch } from "./dom.js";
+import { count, errorName, many } from "./format.js";
 
 export function say(text, seconds = 6) {
 	const node = document.createElement("div");
@@ -233,6 +232,6 @@ export function traceback(error, whole, unfold) {
 		if (!library || whole) shown.push(h("span", { key: n, class: /^\s{4}/.test(line) && !library ? "own" : "" }, line, "\n"));
 	}
 	const fold = folded > 0 && h("button.plain.slim", unfold, `… ${many(folded, "frame")} of libraries folded`);
-	return h("div.traceback", h("div", h("bdi.strong", error.type), ": ", bdi(String(error.message).slice(0, 400))),
+	return h("div.traceback", h("div", h("bdi.strong", errorName(error.type)), ": ", bdi(String(error.message).slice(0, 400))),
 		error.traceback && h("pre.small", shown, fold, h("span.last", lines.at(-1))));
 }

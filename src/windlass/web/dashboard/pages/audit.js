@@ -23,14 +23,13 @@ export async function open({ params }) {
 		job ? [named(jobHref(job), type ?? job), h("bdi.two", queue)] : bdi(subject),
 		actor ? h("a", { href: href("audit", { actor }) }, bdi(actor)) : quiet("the engine"),
 		h("bdi.second", reason)];
-	const none = () => empty("book", "Nothing is in the audit", ["What operators do, and how jobs end, is written here."]);
 	const list = () => [table(["When", "What", "Subject", "Actor", "Reason"], rows.map(line), "cards"),
 		page.next && h("footer", h("button.slim", older, "Older"))];
 	return {
 		title: "Audit",
 		view: () => [
 			h("div.search", form(search, h("div.row.wrap", Object.entries(FIELDS).map(field), h("button", { type: "submit" }, "Search")))),
-			panel(null, null, rows.length ? list() : none()),
+			panel(null, null, rows.length ? list() : empty("book", "Nothing is in the audit", ["What operators do, and how jobs end, is written here."])),
 		],
 	};
 }

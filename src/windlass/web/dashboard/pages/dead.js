@@ -11,7 +11,7 @@ export async function open({ params }) {
 	const all = (verb) => h("button", {
 		key: verb, class: destroys(verb) ? "danger" : "", disabled: !list.rows.length,
 		...only("operator", () => bulkAct(verb, list.whole, list.load)),
-	}, `${capital(verb)} all…`);
+	}, `${capital(verb)} all ${list.facets ? list.number() : ""}…`);
 	const chosen = valuesOf(filter, "reason");
 	const chip = ([reason, number]) => {
 		const value = quote(reason);

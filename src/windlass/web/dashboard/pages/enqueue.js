@@ -113,7 +113,7 @@ export async function enqueueDialog() {
 			h("h2", "Enqueue a job"),
 			h("label.field", "Type", h("select", { onchange: choose }, types.map(type))),
 			chosen.description && h("p.quiet.small", chosen.description),
-			chosen.workers === 0 && h("p.small", "No live worker runs this type now: the job waits until one starts."),
+			chosen.workers === 0 && h("p.small", "No live worker runs this type: the job waits for one."),
 			h("div", { key: chosen.name }, input.view(draw)),
 			h("details", h("summary.quiet", "Options"), h("div.stack", ["queue", "tenant", "priority", "delay", "key"].map(option))),
 			input.mistake(),

@@ -1,7 +1,7 @@
 // Errors, one line per fingerprint: what, where, how many, and what became of the jobs; retry the group.
 
 import {
-	bdi, bulkAct, capital, count, draw, empty, get, go, h, href, many, MOST, only, panel, quiet, relative, remember, repeat, segment,
+	bdi, bulkAct, capital, count, draw, empty, errorName, get, go, h, href, many, MOST, only, panel, quiet, relative, remember, repeat, segment,
 	skeleton, spark, state, STATES, traceback, two,
 } from "../core/kit.js";
 
@@ -50,7 +50,7 @@ export async function open({ params }) {
 			.map((name) => h("div", { key: name }, state(name, `${count(states[name])} ${name === "succeeded" ? "went on" : name}`)));
 		const expanded = opened === fingerprint;
 		return [h("div.error", { key: fingerprint, onclick: () => show(fingerprint) },
-			h("div", h("button.bare", { "aria-expanded": String(expanded) }, h("strong", bdi(type)), " ", bdi(message)),
+			h("div", h("button.bare", { "aria-expanded": String(expanded) }, h("strong", bdi(errorName(type))), " ", bdi(message)),
 				h("bdi.two", types.map((each) => each.name).join(", "))),
 			h("span.wide-only", spark(points, "failures over the range", true)),
 			h("strong", many(group.count, "job", group.counted)),
@@ -58,11 +58,10 @@ export async function open({ params }) {
 			h("div.small.second.nowrap", `first ${relative(first)}`, two(`last ${relative(last)}`))),
 		expanded && detail(group)];
 	};
-	const none = () => empty("check", "No error in this range", ["A job that fails appears here with the others that fail in the same way."]);
 	return {
 		title: "Errors",
 		close: stop,
 		bar: () => h("span.range", segment("Range", RANGES, since, (value) => go(href("errors", { since: value })))),
-		view: () => panel(null, null, groups.length ? h("div.errors", groups.map(line)) : none()),
+		view: () => panel(null, null, groups.length ? h("div.errors", groups.map(line)) : empty("check", "No error in this range", ["Jobs that fail in the same way are one line."])),
 	};
 }

@@ -1,8 +1,8 @@
 // Home: one sentence, then figures, then rows. Most visits end after the sentence.
 
 import {
-	ask, bar, bdi, bulkAct, copy, count, cross, draw, empty, follow, go, h, href, icon, inWords, jobsOf, lines, mark, moment, named, only,
-	panel, percent, post, segment, skeleton, small, span, spark, stacked, table,
+	bar, bdi, bulkAct, copy, count, cross, draw, empty, fireNow, follow, go, h, href, icon, inWords, jobsOf, lines, mark, moment, named, only,
+	openGate, panel, percent, segment, skeleton, small, span, spark, stacked, table, tenth,
 } from "../core/kit.js";
 
 const RANGES = [["15m", "15 min"], ["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
@@ -14,7 +14,6 @@ const TROUBLES = {
 	late: ["dead", "alert"], gate: ["plain", "pause"], budget: ["failed", "hold"],
 };
 
-const tenth = (value) => String(Math.round(value * 10) / 10);
 const whole = (value) => count(Math.round(value), 10000);
 
 /** How a figure is read: its title, its value, its unit, and a difference. */
@@ -27,23 +26,25 @@ const FIGURES = {
 	run: ["Run", span, () => "p95", span],
 };
 
-/** What a button of a finding does: it shows jobs, opens a gate after asking, or copies the command. */
-async function doStep(step, finding) {
-	const [kind, name] = (finding.name ?? "").split(/:(.*)/s);
-	const [, verb, filter] = /^windlass jobs (\w+) ['"]?(.*?)['"]?$/.exec(step.command) ?? [];
-	if (step.kind === "show") {
-		if (kind === "schedule") go(href("schedules", { name }));
-		else go(verb === "list" ? href("jobs", { filter }) : kind ? jobsOf(kind, name) : href("jobs"));
-	} else if (step.kind === "change" && finding.trouble === "gate" && kind) {
-		const question = { title: `Open ${name || "everything"} again?`, text: [finding.evidence, "Its jobs start at once."], button: "Open" };
-		await ask(question, () => post("gates/resume", name ? { kind, name } : { kind: "all" }), "Open again.");
-	} else if (verb === "replay" || verb === "retry") await bulkAct(verb, filter);
-	else copy(step.command, "Command copied");
+/** A command of a shell without its quotes. */
+const plain = (command) => command.split(`'"'"'`).map((part) => part.replaceAll("'", "")).join("'");
+
+/** What a button of a finding does, by its command: it shows, asks and does it, or copies the command. */
+async function doStep({ command }, evidence) {
+	const [, verb, rest] = /^windlass (\w+ ?\w*) ?(.*)$/s.exec(plain(command)) ?? [];
+	const [, kind, name] = /^--(\w+) ?(.*)$/s.exec(rest) ?? [];
+	if (verb === "jobs list") go(href("jobs", { filter: rest }));
+	else if (verb === "jobs replay") await bulkAct("replay", rest);
+	else if (verb === "gates resume") await openGate(name ? { kind, name } : { kind }, evidence);
+	else if (verb === "schedules fire") await fireNow(rest, evidence);
+	else if (verb === "budgets set") go(href("tenants"));
+	else if (verb === "doctor") go(href("workers"));
+	else copy(command, "Command copied");
 }
 
-function steps(actions, finding, size) {
+function steps(actions, evidence, size) {
 	return actions.map((step, n) => {
-		const does = () => doStep(step, finding);
+		const does = () => doStep(step, evidence);
 		const props = step.kind === "change" ? only("operator", does) : { onclick: does };
 		const key = { key: step.label, class: size ?? (n === 0 ? "primary" : ""), title: step.command };
 		return h("button", { ...key, ...props }, step.kind === "copy" && icon("copy"), step.label);
@@ -59,23 +60,20 @@ export async function open({ params }) {
 		const { trouble, name, sentence, evidence, actions } = found;
 		return h("div.finding", { key: trouble + name },
 			h("span.label", mark(...(TROUBLES[trouble] ?? ["plain", "alert"]), trouble)),
-			h("p.grow", h("strong", bdi(sentence)), " ", h("span.second", bdi(evidence))), steps(actions.slice(0, 1), found, "slim"));
+			h("p.grow", h("strong", bdi(sentence)), " ", h("span.second", bdi(evidence))), steps(actions.slice(0, 1), evidence, "slim"));
 	};
 	const health = () => {
-		const { level, sentence, evidence, actions, queues, findings } = rows.health;
-		const worst = queues.find((queue) => queue.trouble);
-		const top = { name: worst ? `queue:${worst.queue}` : "", trouble: worst?.trouble, evidence };
+		const { level, sentence, evidence, actions, findings } = rows.health;
 		return h("section.panel", { key: "health", "aria-live": "polite" },
 			h("div.health", mark(...LEVELS[level], "", false), h("div.grow", h("p.say", bdi(sentence)), h("p.second", bdi(evidence))),
-				h("div.push.row.wrap", steps(actions.slice(0, 2), top))),
+				h("div.push.row.wrap", steps(actions.slice(0, 2), evidence))),
 			findings.map(finding));
 	};
 
 	const figures = () => {
-		const { level, findings, queues } = rows.health;
-		const troubles = new Set([...findings, ...queues].map((each) => each.trouble));
-		const behind = troubles.has("behind");
-		const bad = level !== "well" && { due: behind || troubles.has("no worker"), errors: troubles.has("errors"), wait: behind };
+		const { sentence, findings, queues } = rows.health;
+		const has = (...names) => [...findings, ...queues].some(({ trouble }) => names.includes(trouble));
+		const bad = { due: has("behind", "no worker"), errors: has("errors") || / dies\b/.test(sentence), wait: has("behind") };
 		const figure = ({ name, value, before, points, said }) => {
 			const [title, shown, unit, difference] = FIGURES[name];
 			const same = value === null || before === null || value === before;
@@ -109,11 +107,11 @@ export async function open({ params }) {
 			onpointermove: (event) => cross(event, steps.length, said), onpointerleave: (event) => cross(event, 0) },
 		panel("Ended", `per ${span(rows.step)}`, h("div.body", total
 			? stacked(steps, times, `${count(total)} attempts ended in the range`, marks)
-			: empty("clock", "Nothing ended in this range")),
+			: empty("clock", "Nothing ended")),
 		{ side: legend({ succeeded: "succeeded", failed: "failed, retries", dead: "dead" }, "bars") }),
 		panel("Wait before start", null, h("div.body", waited
 			? lines([line("dead", "wait_p95"), line("ink", "wait_p50")], times, "p95 and p50 of the wait", marks)
-			: empty("clock", "Nothing started in this range")), { side: legend({ dead: "p95", ink: "p50" }, "lines") }));
+			: empty("clock", "Nothing started")), { side: legend({ dead: "p95", ink: "p50" }, "lines") }));
 	};
 
 	const gate = ({ trouble, gate }) => {
@@ -130,15 +128,14 @@ export async function open({ params }) {
 		queue.dead_share === null ? "—" : percent(queue.dead_share, 1),
 		h("span.nowrap", { class: queue.empties === "never" ? "bad" : "" }, queue.empties)];
 	const heads = ["Queue", "Gate", ">Due", "~Depth", "~Running", ">~Per s", ">Oldest due", ">~p95 wait", ">~Dead", ">Empty in"];
-	const none = () => empty("stack", "No queue yet", ["Enqueue a job from your program."]);
 	const queues = () =>
-		panel("Queues", "worst first", rows.queues.length ? table(heads, rows.queues.map(line), "dense") : none(), { key: "queues" });
+		panel("Queues", "worst first", rows.queues.length ? table(heads, rows.queues.map(line), "dense") : empty("stack", "No queue yet", ["Enqueue a job from your program."]), { key: "queues" });
 
 	const change = ({ number, at, action, subject, actor, reason }) => h("li.row", { key: number }, icon("book"),
 		h("div.grow", h("div", bdi(inWords(action) + (subject ? `: ${subject}` : ""))),
 			h("div.quiet.small", bdi([actor, reason].filter(Boolean).join(": ")))), h("span.quiet.small.nowrap", moment(at)));
 	const changes = () => panel("What changed", null,
-		rows.changes.length ? h("ul.body.changes", rows.changes.map(change)) : h("p.body.quiet", "No operator has changed anything."),
+		rows.changes.length ? h("ul.body.changes", rows.changes.map(change)) : h("p.body.quiet", "No operator changed anything."),
 		{ side: h("a", { href: href("audit") }, "Audit"), key: "changes" });
 
 	const ranges = () => h("span.range", segment("Range", RANGES, range, (value) => go(href("home", { range: value }))));

@@ -2,25 +2,24 @@
 
 import {
 	act, allows, ask, bdi, capital, cents, copy, copyButton, count, countdown, destroys, download, draw, facts, follow, get, go, h, href,
-	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, placedIcon, post,
-	progressBar, quiet, relative, repeat, shortId, small, span, state, table, textOf, traceback, url, verbOf, VERBS,
+	icon, inWords, jobHref, jobsOf, json, labelOf, life, mark, moment, MOST, named, notice, now, only, panel, parse, percent, placedIcon, post,
+	progressBar, quiet, relative, repeat, shared, shell, shortId, small, span, state, table, textOf, traceback, url, verbOf, VERBS,
 } from "../core/kit.js";
 import { rerunDialog } from "./enqueue.js";
 
 /** The mark and the word of an attempt by its outcome; others are said as they are. */
 const OUTCOMES = {
 	succeeded: ["succeeded"], raised: ["failed", "failed"], timeout: ["failed", "timed out"], retry: ["failed", "asked for a retry"], dead: ["dead", "died"], crashed: ["dead"], snoozed: ["waiting"],
-	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "waits"],
+	released: ["queued", "was given back"], cancelled: ["cancelled", "was cancelled"], waiting: ["waiting", "began to wait"],
 };
 const LIFE = {
 	wait: "Waited for a processor", run: "Ran", backoff: "Backed off", limit: "Waited at limits", gate: "Behind a gate",
 	hold: "Was held", sleep: "Slept", jobs: "Waited for its jobs", signal: "Waited for a signal", budget: "Waited for its budget",
-	other: "Waited for jobs, a signal or a time", ended: "Was ended",
+	other: "Waited for jobs, signals, times", ended: "Was ended",
 };
 const COUNTS = /^(.*(?:retries|starts) )in [\d.]+\s[a-z]+(?:\s\d+\s[a-z]+)?(.*)$/is;
+const SHOWN = 30; // jobs around a job
 const AGAIN = 2000; // milliseconds between two looks at the log of a job that runs
-
-const seconds = (from, to) => (new Date(to) - new Date(from)) / 1000;
 
 function graph(drawn, current) {
 	const [w, gap, height, rise] = [132, 40, 40, 12];
@@ -147,14 +146,15 @@ export async function open({ rest }) {
 		const made = ({ attempt, fence, outcome, worker, started_at, finished_at, error }) => {
 			const key = `${attempt}-${fence}`;
 			const [shape, word = outcome] = OUTCOMES[outcome] ?? ["queued"];
-			const ran = finished_at && started_at ? ` after ${span(seconds(started_at, finished_at))}` : "";
+			const ran = finished_at && started_at ? ` after ${span((new Date(finished_at) - new Date(started_at)) / 1000)}` : "";
 			const unfold = () => { frames.add(key); draw(); };
-			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · fence ${fence}` : "")],
+			return entry(key, started_at ?? finished_at, shape, [number(attempt), ` ${word}${ran}`, quiet(worker ? ` · ${shared.overview.get(`worker:${worker}`)?.name ?? "a worker"}, fence ${fence}` : "")],
 				error?.type && traceback(error, frames.has(key), unfold));
 		};
 		const running = () => [number(job.attempt), ` runs for ${span((now() - new Date(job.started_at)) / 1000)}`];
 		return panel("Attempts", "newest first", h("div.steps-line",
 			job.state === "running" && job.started_at && entry("now", job.started_at, "running", running()),
+			job.state === "succeeded" && job.attempts?.at(-1)?.fence !== job.fence && made({ ...job, outcome: "succeeded", error: null }),
 			[...(job.attempts ?? [])].reverse().map(made),
 			entry("enqueued", job.created_at, "queued", [h("strong", "Enqueued"), job.key && quiet(" with key ", h("code", job.key))])));
 	};
@@ -165,8 +165,8 @@ export async function open({ rest }) {
 		if (!lines.length) return null;
 		const text = lines.map(({ at = "", level = "", message = "" }) => `${at} ${level} ${message}`).join("\n");
 		const onscroll = ({ target }) => { follows = target.scrollTop + target.clientHeight >= target.scrollHeight - 8; };
-		const down = (node) => () => { if (follows) node.scrollTop = node.scrollHeight; };
-		const made = (node) => new MutationObserver(down(node)).observe(node, { childList: true });
+		const down = (node) => { if (follows) node.scrollTop = node.scrollHeight; };
+		const made = (node) => new MutationObserver(() => down(node)).observe(node, { childList: true });
 		const line = ({ at, attempt, level, message, ...more }, n) => h("div", { key: n },
 			quiet(at ? moment(at) : `attempt ${attempt}`, " ", level), " ", bdi(message ?? JSON.stringify(more)));
 		return panel("Log", `${count(lines.length)} lines`, h("div.log", { tabindex: "0", onscroll, made }, lines.map(line)),
@@ -178,17 +178,22 @@ export async function open({ rest }) {
 		const drawn = story?.graph ?? story?.phases;
 		const picture = drawn?.nodes.length > 1 && graph(drawn, job.id);
 		if (!found.length && !picture) return null;
-		const groups = (story?.groups ?? []).filter((group, n, all) => all.some((each) => each.count > 1))
-			.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`);
+		const told = story?.groups ?? [];
+		const size = Math.max(found.length, told.reduce((sum, group) => sum + group.count, 0));
+		const groups = told.map(({ name, type, count: number, state = "" }) => `${name || type} × ${count(number)} ${state}`).join(", ");
 		// All on one axis: from the begin of the first to the end of the last, or now.
-		const lives = found.slice(0, 200).flatMap((link) => link.life ?? []);
+		const lives = found.flatMap((link) => link.life ?? []);
 		const begin = Math.min(...lives.map((each) => new Date(each.began_at)));
 		const length = Math.max(...lives.map((each) => new Date(each.began_at) - begin + each.total));
 		const place = (each) => ({ before: new Date(each.began_at) - begin, whole: length });
+		const ended = ({ state, total, processed, error, life: told, why }) => (error && ["failed", "dead"].includes(state) && error)
+			|| why?.text || (total && state === "running" && percent(processed, total)) || (told && span(told.total / 1000));
 		const line = (link) => [link.id, link.state ? state(link.state) : "—", named(jobHref(link.id), link.name || link.type || link.id),
-			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12))];
-		return panel(found.length ? "Its jobs" : "Its phases", found.length ? count(found.length) : null,
-			[picture, groups.length > 0 && h("p.body.second", groups.join(", ")), table(["", "", ""], found.slice(0, 200).map(line))]);
+			link.life ? life(link.life.parts, link.state, link.life.text ?? "", place(link.life)) : small(link.id.slice(-12)),
+			h("div.small.quiet.clip", { title: link.error }, bdi(ended(link)))];
+		return panel(found.length ? "Its jobs" : "Its phases", size > 0 && count(size, 10000),
+			[picture, size > SHOWN && h("p.body.second", groups), table(["", "", "", ">"], found.slice(0, SHOWN).map(line), "links"),
+			found.length > SHOWN && h("footer", h("a", { href: jobsOf("parent", id) }, "All its children"))]);
 	};
 
 	const known = () => {
@@ -213,8 +218,7 @@ export async function open({ rest }) {
 			CLI: `windlass jobs show ${id}`, Python: `app.find("${id}")`,
 			curl: `curl -H "Authorization: Bearer $TOKEN" ${url(`jobs/${id}`)}`,
 		};
-		const input = () => JSON.stringify(job.input).replaceAll("'", "'\\''");
-		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${job.type} --input '${input()}'`;
+		if (!job.redacted?.length && !job.left_out?.input) lines.Again = `windlass enqueue -a app.py ${shell(job.type)} --input ${shell(JSON.stringify(job.input))}`;
 		const line = ([name, text]) => h("div.copyline", { key: name }, h("span", name),
 			h("code.clip.grow", text.slice(0, 300)), copyButton(text, `Copy ${name}`));
 		return panel("Copy as", null, h("div.body", Object.entries(lines).map(line)));
@@ -234,15 +238,15 @@ export async function open({ rest }) {
 	const audit = () => {
 		const line = ({ number, at, action, actor, reason }) =>
 			h("p", { key: number }, small(moment(at)), ` ${inWords(action)}`, actor && [" by ", bdi(actor)], reason && [": ", bdi(reason)]);
-		const none = h("p.quiet.small", "What operators do to it, and its end, is written here.");
-		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line) : none));
+		return panel("Audit", null, h("div.body", details?.audit?.length ? details.audit.map(line)
+			: h("p.quiet.small", "Its end and what operators do are written here.")));
 	};
 
 	const progress = () => {
 		const { total, processed, failed } = job.progress ?? {};
 		return (total > 0 || processed > 0) && h("div.row",
 			h("strong.nowrap", total ? `${count(processed)} of ${count(total)}` : `${count(processed)} done`),
-			total > 0 && progressBar(processed, total), failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
+			total > 0 && [progressBar(processed, total), small(percent(processed, total))], failed > 0 && h("span.mark.s-failed", `${count(failed)} failed`));
 	};
 
 	const head = () => h("div.row.wrap", { key: "head" }, state(job.state, job.label, true), h("h2.clip.big", bdi(job.type)),
@@ -253,7 +257,7 @@ export async function open({ rest }) {
 		const [, before, after] = (/failed|queued/.test(job.state) && COUNTS.exec(text)) || [];
 		return h("p.story", { key: "story" }, after === undefined ? bdi(text) : [bdi(before), h("strong", countdown(job.run_at)), bdi(after)]);
 	};
-	const lost = "It was discarded, or its history was deleted. What you see is what was known last.";
+	const lost = "It was discarded, or its history was deleted. You see what was known.";
 	return {
 		title: job.type,
 		close: () => { stop(); leave(); },
@@ -266,7 +270,7 @@ export async function open({ rest }) {
 			head(), told(), progress(),
 			h("div.with-side.job", { key: "body" },
 				h("div.stack", lifePanel(), links(), attempts(), logs()),
-				h("div.stack", value("input"), value("output", details?.steps?.length ? `steps remembered: ${details.steps.length}` : null),
+				h("div.stack", value("input"), value("output", details?.steps?.length > 0 && `remembers ${details.steps.join(", ")}`.slice(0, 80)),
 					known(), copies(), audit())),
 		],
 	};

@@ -1,8 +1,8 @@
 // The list of jobs: one filter, facets, rows that do not move, and actions on one or on all that match.
 
 import {
-	act, ALL_VERBS, allows, bdi, bulkAct, capital, commandButton, copy, count, destroys, dialog, draw, empty, failure, filterBar, follow, get,
-	go, h, href, icon, jobHref, lifeOf, next, Problem, quote, repeat, say, skeleton, state, STATES, terms, toggleValue,
+	act, ALL_VERBS, allows, bdi, bulkAct, capital, commandButton, copy, count, destroys, dialog, draw, empty, errorName, failure, filterBar, follow, get,
+	go, h, href, icon, jobHref, lifeOf, next, Problem, quote, repeat, say, shell, skeleton, state, STATES, terms, toggleValue,
 	two, valuesOf, verbOf, VERBS, withoutTerm,
 } from "../core/kit.js";
 import { enqueueDialog, rerunDialog } from "./enqueue.js";
@@ -120,14 +120,14 @@ async function jobList(filter, fixed, nothing) {
 	const line = (job, n) => {
 		const { id, type, error, why } = job;
 		const picked = all || chosen.has(id);
-		const said = error && job.state !== "queued" ? `${error.type}: ${error.message}` : (why?.text ?? "");
+		const said = error && job.state !== "queued" ? `${errorName(error.type)}: ${error.message}` : (why?.text ?? "");
 		const name = ["hoverable", n === cursor && "cursor", job.gone && "gone"].filter(Boolean).join(" ");
 		const box = { type: "checkbox", label: `Choose ${type} ${id}`, checked: picked, onchange: () => choose(id) };
 		return h("tr", { key: id, class: name, "aria-selected": String(picked) },
 			h("td.c-box", h("input", box)),
 			h("td.c-state", state(job.state, job.label)),
 			h("td.c-type", h("a.name", { href: jobHref(id) }, h("bdi.clip.block", type)), h("bdi.two.clip", job.hint ?? id.slice(-12))),
-			h("td.c-queue", bdi(job.queue), h("bdi.two", job.tenant)),
+			h("td.c-queue", h("bdi.clip.block", job.queue), h("bdi.two.clip", job.tenant)),
 			h("td.c-why.quiet.small", h("bdi.clip.block", { title: said }, said.slice(0, 200))),
 			h("td.c-attempt", `${job.attempt}/${job.max_attempts}`),
 			h("td.c-life", lifeOf(job)),
@@ -163,7 +163,7 @@ async function jobList(filter, fixed, nothing) {
 		const entry = (field, value, number, shown) => h("button.bare", {
 			key: value, title: "Alt-click excludes", "aria-pressed": String(valuesOf(filter, field).includes(quote(value))),
 			onclick: (event) => toggle(field, value, event.altKey),
-		}, shown, number !== undefined && h("span.count", count(number, facets?.counted)));
+		}, shown, number != null && h("span.count", count(number, facets?.counted)));
 		const group = (field, entries) => entries.length > 0 && h("div", { key: field }, h("h2", capital(field)), entries);
 		const values = (field) => Object.entries(facets[`${field}s`]).slice(0, 8)
 			.map(([value, number]) => entry(field, value, number, h("bdi.clip", value)));
@@ -174,13 +174,14 @@ async function jobList(filter, fixed, nothing) {
 	const bulkBar = () => {
 		if ((!all && !chosen.size) || !allows("operator")) return null;
 		const picked = rows.filter((row) => all || chosen.has(row.id));
-		const verbs = new Set(picked.flatMap((row) => VERBS[row.state]));
+		const counted = all && facets ? Object.entries(facets.states) : picked.map((row) => [row.state, 1]);
+		const able = (verb) => counted.reduce((sum, [name, size]) => sum + (VERBS[name].includes(verb) && size), 0);
 		const bulk = (verb) => bulkAct(verb, all ? whole : `id:${[...chosen].join(",")}`, load);
 		const button = (verb) =>
-			h("button.slim", { key: verb, class: destroys(verb) ? "danger" : "", onclick: () => bulk(verb) }, `${capital(verb)}…`);
+			h("button.slim", { key: verb, class: destroys(verb) ? "danger" : "", onclick: () => bulk(verb) }, `${capital(verb)} ${count(able(verb), facets?.counted)}…`);
 		return h("div.bulkbar", { role: "region", label: "Chosen jobs" },
 			h("strong", all ? `All that match${facets ? `: ${number()}` : ""}` : `${count(chosen.size)} chosen`),
-			ALL_VERBS.filter((verb) => verbs.has(verb)).map(button),
+			ALL_VERBS.filter(able).map(button),
 			!all && chosen.size === 1 && h("button.slim", () => edit(picked[0]), icon("pen"), "Edit, run again…"),
 			!all && h("button.plain.slim", () => chooseAll(true), "Choose all that match"),
 			h("button.plain.slim", () => chooseAll(false), "Clear"));
@@ -219,7 +220,7 @@ export async function open({ params }) {
 		list.facets && `${list.number()} jobs`, list.took !== null && h("span.wide-only", ` ${Math.round(list.took)} ms`),
 		filter && h("button.bare.close", { label: "Clear the filter", onclick: () => bar.set("") }, icon("cross")),
 		h("button.slim.wide-only", () => copy(location.href, "Link copied"), "Copy link"),
-		commandButton(`windlass jobs list ${filter && `'${filter}'`}`.trim(), "Copy as CLI", { class: "slim wide-only" }));
+		commandButton(`windlass jobs list ${filter && shell(filter)}`.trim(), "Copy as CLI", { class: "slim wide-only" }));
 	return {
 		...page,
 		title: "Jobs",

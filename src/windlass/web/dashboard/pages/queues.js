@@ -1,15 +1,13 @@
 // Queues and phases: what waits, what keeps it, who works on it; gates, limits, tenants.
 
 import {
-	allows, ask, bar, bdi, byWhom, capital, commandButton, count, draw, dueCell, empty, get, h, icon, jobHref, jobsOf, many, mark, named,
-	operate, panel, percent, post, quiet, REASON, reasonOf, relative, remember, repeat, rowsOf, shared, shortId, span, table, tell, two,
+	ago, allows, ask, bar, bdi, byWhom, capital, commandButton, count, draw, dueCell, empty, get, h, icon, jobHref, jobsOf, many, mark, named,
+	openGate, operate, panel, percent, post, quiet, REASON, reasonOf, relative, remember, repeat, rowsOf, shared, shell, shortId, span, table, tell, tenth, two,
 } from "../core/kit.js";
 
 const EVERY = 5000;
 const PROCESSORS = { idle: ["queued", "queued"], busy: ["running", "running"], error: ["dead", "dead"] };
 const OPEN = "open";
-
-const ago = (text) => relative(text).replace(" ago", "");
 
 function gateMark(row, gate) {
 	if (row.gate === OPEN) return !row.workers && row.due ? mark("dead", "alert", "no worker") : mark("plain", "check", OPEN, false);
@@ -21,7 +19,7 @@ export function processorTable(processors, more = () => null) {
 	const line = (each) => [`${each.worker}${each.name}`,
 		[bdi(each.short ?? each.name, { title: each.name }), more(each)],
 		mark(...PROCESSORS[each.state], each.state, false),
-		each.job && h("a.clip", { href: jobHref(each.job) }, bdi(each.type ?? shortId(each.job))),
+		each.job && h("a.clip", { href: jobHref(each.job) }, each.short ? h("code", shortId(each.job)) : bdi(each.type ?? shortId(each.job))),
 		each.since && each.state !== "idle" && quiet(ago(each.since))];
 	return processors.length > 0 && table(["", "", "", ">"], processors.map(line), "processors");
 }
@@ -42,11 +40,11 @@ function phaseCard(phase, workers) {
 	return h("section.panel.phase", { key: phase.pipeline + phase.phase },
 		h("div.body",
 			h("div.row", h("strong", bdi(phase.phase)), phase.queue && h("span.quiet.small.push", "queue ", bdi(phase.queue))),
-			h("p.small", h("strong", count(phase.due, 10000)), " due · ", h("strong", String(Math.round((phase.per_minute ?? 0) * 10) / 10)),
+			h("p.small", h("strong", count(phase.due, 10000)), " due · ", h("strong", tenth(phase.per_minute)),
 				" per min · p95 ", h("strong", span(phase.run_p95)),
 				phase.error_rate > 0 && [" · ", h("span.bad", `${percent(phase.error_rate, 1)} die`)]),
-			h("p.small.quiet", `${count(phase.succeeded)} succeeded, ${count(phase.failed)} failed, ${count(phase.dead)} dead · `,
-				`${count(phase.in_memory)} in memory`),
+			h("p.small.quiet", `${percent(phase.success_rate, 1)} of ${many(phase.succeeded + phase.failed + phase.dead, "attempt")} succeeded · `,
+				`${count(phase.retries)} retried · ${count(phase.dead)} dead · ${count(phase.in_memory)} in memory`),
 			h("div.row", bar(busy, busy + idle + error),
 				h("span.small", `${count(busy)} busy, ${count(idle)} idle`, error > 0 && h("span.bad", `, ${error} error`)))),
 		crowd && h("div.body.crowd", processors.map(dot)),
@@ -57,11 +55,11 @@ async function limitDialog(key) {
 	remember({ limit: key });
 	const use = await get("limits/use", { key });
 	const line = (cell) => (job) => [job.id, named(jobHref(job.id), job.type), bdi(job.tenant), quiet(cell(job))];
-	const list = (title, jobs, cell) => h("div", h("h3", `${title} (${count(jobs.length)})`),
+	const list = (title, jobs, cell) => h("div", h("h3", title),
 		jobs.length ? table(["", "", ">"], jobs.slice(0, 10).map(line(cell))) : h("p.quiet", "None."));
 	await tell((close) => h("div.stack", { onclick: (event) => event.target.closest("a") && close() }, h("h2", bdi(key)),
 		list("Hold it", use.holders, (job) => job.since && relative(job.since)),
-		list("Wait for it", use.waiters, (job) => relative(job.run_at))));
+		list("Next in line", use.waiters, (job) => relative(job.run_at))));
 	remember({ limit: null });
 }
 
@@ -84,9 +82,6 @@ export async function open({ params }) {
 	const pause = (name, text, at, danger) =>
 		ask({ title: `Pause ${name}?`, text: [text], fields: [REASON], button: `Pause ${name}`, danger },
 			(typed) => post("gates/pause", { ...at, ...reasonOf(typed) }), `${capital(name)} is paused.`);
-	const resume = (name, text, at) =>
-		ask({ title: `Open ${name}${at.name ? " again" : ""}?`, text: [text], button: `Open ${name}` },
-			() => post("gates/resume", at), `${capital(name)} is open.`);
 
 	const pipeline = (name) => {
 		const workers = rowsOf("worker:").filter((worker) => worker.state !== "dead");
@@ -99,8 +94,8 @@ export async function open({ params }) {
 
 	const queueButton = ({ queue, workers, due, gate }) => {
 		const at = { kind: "queue", name: queue };
-		if (!workers && due) return commandButton(`windlass worker app.py --queue ${queue}`, "Copy start", { class: "slim primary" });
-		if (gate !== OPEN) return operate("Open…", () => resume(queue, "Its jobs start at once.", at));
+		if (!workers && due) return commandButton(`windlass worker app.py --queue ${shell(queue)}`, "Copy start", { class: "slim primary" });
+		if (gate !== OPEN) return operate("Open…", () => openGate(at));
 		return operate("Pause…", () => pause(queue, "Running jobs finish, new ones are accepted and wait.", at));
 	};
 	const queueLine = (row) => [row.queue,
@@ -109,13 +104,15 @@ export async function open({ params }) {
 		dueCell(row), ...["running", "failed", "dead"].map((name) => count(row[name], row.counted)), span(row.lag), queueButton(row)];
 	const queues = () => {
 		const rows = rowsOf("queue:").sort(worse);
-		const none = () => empty("stack", "No queue has a job yet", ["A queue appears with its first job."]);
 		const heads = ["Queue", "Gate", ">Due", ">Running", ">~Failed", ">~Dead", ">Oldest due", ">"];
-		return panel("Queues", rows.length ? "worst first" : null, rows.length ? table(heads, rows.map(queueLine), "cards") : none());
+		return panel("Queues", "worst first", rows.length ? table(heads, rows.map(queueLine), "cards") : empty("stack", "No queue has a job yet", ["A queue appears with its first job."]));
 	};
 
-	const room = ({ held, free_in: free, used }, most) => {
+	const pace = ({ burst, period }) => (period < 1 ? `${tenth(burst / period)} per s` : `${burst} per ${span(period)}`);
+	/** When there is room; of a rate that jobs wait for, when all of them have started. */
+	const room = ({ held, free_in: free, used, period, waiting }, most) => {
 		if (held > 0) return mark("failed", "hold", `held ${span(held)}`);
+		if (period && waiting) return `all in ${span((waiting * period) / most)}`;
 		if (free > 0) return `in ${span(free)}`;
 		return used >= most ? "full" : "room";
 	};
@@ -123,7 +120,7 @@ export async function open({ params }) {
 		const most = row.most ?? row.burst;
 		return [row.key,
 			[h("button.plain.slim.text", () => limitDialog(row.key), h("bdi.mono", row.key)),
-				two(row.period ? `rate, ${most} per ${span(row.period)}` : `limit ${most}`)],
+				two(row.period ? `rate, ${pace(row)}` : `limit ${most}`)],
 			[bar(row.used, most ?? 1, row.held > 0 ? "failed" : "running"), two(`${count(row.used)} of ${count(most)}`)],
 			h("strong", count(row.waiting)), room(row, most)];
 	};
@@ -139,11 +136,9 @@ export async function open({ params }) {
 	};
 
 	const all = { kind: "all" };
-	const pauseAll = () => pause("everything", "No job starts until it is opened again. Running jobs finish.", all, true);
-	const openAll = () => resume("everything", "What is paused by itself stays so.", all);
 	const everything = () => ((gate("all", "")?.state ?? OPEN) === OPEN
-		? h("button.wide-only", pauseAll, "Pause everything…")
-		: h("button", openAll, "Open everything…"));
+		? h("button.wide-only", () => pause("everything", "No job starts until it is opened again. Running jobs finish.", all, true), "Pause everything…")
+		: h("button", () => openGate(all, "What is paused by itself stays so."), "Open everything…"));
 	return {
 		title: "Queues and phases",
 		close: stop,

@@ -1,7 +1,7 @@
 // Schedules in plain words: when they fire next, what became of the last ticks; run now, pause.
 
 import {
-	allows, ask, bdi, byWhom, commandButton, countdown, draw, empty, get, h, icon, jobHref, json, mark, moment, notice, operate, panel,
+	allows, ask, bdi, byWhom, commandButton, countdown, draw, empty, fireNow, get, h, icon, jobHref, json, mark, moment, notice, operate, panel,
 	post, quiet, REASON, reasonOf, relative, remember, repeat, say, shortId, span, table, tickLine, two,
 } from "../core/kit.js";
 
@@ -52,8 +52,7 @@ export async function open({ params }) {
 		await change("resume", row);
 		say(`${row.name} goes on with its next tick.`);
 	};
-	const fire = (row) => ask({ title: `Run ${row.name} now?`, text: [`It enqueues ${row.type}. Its ticks do not change.`], button: "Run now" },
-		async () => ((await change("fire", row)).existing ? "Its job is there already." : "Enqueued."));
+	const fire = async ({ name, type }) => (await fireNow(name, `It enqueues ${type}. Its ticks do not change.`)) && read();
 	const edit = (row) => ask({
 		title: `Edit ${row.name}`, text: ["This overrides what the program declares, until it is reset."], button: "Save",
 		fields: [["cron", "Cron expression", row.cron], ["queue", "Queue", row.queue]],
@@ -85,13 +84,12 @@ export async function open({ params }) {
 		h("td.right", h("span.row.end", operate("Run now…", () => fire(row)),
 			row.paused ? operate("Resume", () => resume(row)) : operate("Pause…", () => pause(row)))));
 
-	const none = () => panel(null, null, empty("clock", "No schedule is declared", [h("code", SAMPLE)],
-		[commandButton(SAMPLE, "Copy Python", { class: "primary" })]));
 	const lateNotice = ([first, ...others]) => first && notice("late", mark("dead", "alert", "", false),
 		`${first.name} is ${span(first.late)} late.`, others.length > 0 && `${others.length} more are late, too.`);
 	const list = () => [
 		lateNotice(rows.filter((row) => row.late && !row.paused)),
 		h("section.panel", table(HEADS, rows.flatMap((row) => [line(row), opened === row.name && detail(row)]), "cards schedules"),
 			h("footer.wide-only", "a bar fired, a diamond was skipped or missed, a ring is to come"))];
-	return { title: "Schedules", close: stop, view: () => (rows.length ? list() : none()) };
+	return { title: "Schedules", close: stop, view: () => (rows.length ? list() : panel(null, null, empty("clock", "No schedule is declared", [h("code", SAMPLE)],
+		[commandButton(SAMPLE, "Copy Python", { class: "primary" })]))) };
 }

@@ -38,7 +38,6 @@ export async function open() {
 		row.open ? mark("plain", "check", `${cents(row.left)} left`, false) : mark("failed", "hold", `spent, opens ${moment(row.until)}`),
 		h("span.row.end", button("Change…", () => budget(row)), button("Remove…", () => drop(row)))];
 	const heads = ["Tenant", ">Weight", ">Due", ">Running", ">~Parked", ">Oldest due", ">Cost, 24 h", ">"];
-	const none = () => empty("people", "No budget is set", ["A budget says what a tenant or a queue may cost per day."]);
 
 	return {
 		title: "Tenants, budgets",
@@ -47,7 +46,7 @@ export async function open() {
 		view: () => [
 			panel("Tenants", "of the last 24 hours",
 				tenants.length ? table(heads, tenants.map(tenantLine), "cards") : empty("people", "No tenant has a job")),
-			panel("Budgets", null, budgets.length ? table(["Budget", "Spent", "Left", ">"], budgets.map(budgetLine), "cards") : none()),
+			panel("Budgets", null, budgets.length ? table(["Budget", "Spent", "Left", ">"], budgets.map(budgetLine), "cards") : empty("people", "No budget is set", ["A budget says what a tenant or a queue may cost per day."])),
 		],
 	};
 }

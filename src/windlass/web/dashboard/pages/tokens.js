@@ -31,12 +31,11 @@ export async function open() {
 		mark("plain", row.live ? "check" : "cancelled", row.live ? "live" : row.state, false),
 		[relative(row.created_at), h("bdi.two", row.created_by)], row.expires_at ? moment(row.expires_at) : "never",
 		row.live && h("button.slim", () => revoke(row), "Revoke…")];
-	const none = () => empty("key", "There is no token", ["On this machine the dashboard is open until the first one is created."]);
 	return {
 		title: "Tokens",
 		bar: () => h("button", create, "Create…"),
 		view: () => panel(null, null, tokens.length
 			? table(["Name", "Role", ">Tenant", ">State", ">Created", ">Expires", ">"], tokens.map(line), "cards left")
-			: none()),
+			: empty("key", "There is no token", ["On this machine the dashboard is open until the first one is created."])),
 	};
 }

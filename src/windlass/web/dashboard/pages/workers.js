@@ -25,11 +25,10 @@ function workerPanel({ id, name, state, started_at, alive_until, version, runnin
 }
 
 export async function open() {
-	const none = () => panel(null, null, empty("chip", "No worker has been started", [],
-		[commandButton("windlass worker app.py", "Copy start command", { class: "primary" })]));
 	const view = () => {
 		const rows = rowsOf("worker:").sort(worse);
-		return rows.length ? h("div.tiles", rows.map(workerPanel)) : none();
+		return rows.length ? h("div.tiles", rows.map(workerPanel)) : panel(null, null, empty("chip", "No worker has been started", [],
+		[commandButton("windlass worker app.py", "Copy start command", { class: "primary" })]));
 	};
 	return { title: "Workers", view };
 }
