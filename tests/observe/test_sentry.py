@@ -18,6 +18,7 @@ import sentry_sdk
 from windlass import Context, Windlass, fixed
 from windlass.errors import JobUnsuccessful
 from windlass.observe.log_lines import LogSubscriber
+from windlass.observe.logs import ROUTINE
 from windlass.observe.sentry import instrument
 from windlass.policy.fingerprint import fingerprint
 
@@ -94,19 +95,24 @@ async def fail(job: Any) -> None:
 
 
 async def test_every_failed_attempt_is_captured_and_the_last_one_has_its_breadcrumb(
-    app: Windlass, server: SentryServer
+    app: Windlass, server: SentryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Given a worker that logs, when a job fails until it is dead, then no line of a start is its breadcrumb."""
+    caplog.set_level(logging.INFO, "windlass")
     instrument(app)
 
     @app.job(queue="mail", max_attempts=2, retry=fixed(0))
     async def send(ctx: Context, n: int) -> None:
         raise ConnectionError("refused by 10.0.0.1")
 
-    async with app.worker():
+    worker = app.worker()
+    worker.subscribe(LogSubscriber())
+    async with worker:
         job = await send.options(tenant="ann").aenqueue(1)
         await fail(job)
         first, last = await server.events(2)
 
+    assert any(record.name == ROUTINE for record in caplog.records)
     tags = {"job.id": str(job.id), "job.type": "send", "job.queue": "mail"}
     assert first["tags"] == {**tags, "job.attempt": "1"}
     assert last["tags"] == {**tags, "job.attempt": "2"}

@@ -75,9 +75,8 @@ class LogSubscriber:
         match event:
             case AttemptStarted():
                 if self._routine.admits():
-                    job = event.job
-                    text, fields = "%s started, %s job=%s", job_fields("attempt_started", job)
-                    log.info(text, job.type, attempt_of(job), job.id, extra=fields | {"processor": event.processor})
+                    job, fields = event.job, job_fields("attempt_started", event.job) | {"processor": event.processor}
+                    self._routine.write("%s started, %s job=%s", (job.type, attempt_of(job), job.id), fields)
                 else:
                     self._routine.count_start()
             case AttemptEnded() | JobChanged() | LeasesLost():
@@ -134,6 +133,9 @@ class LogSubscriber:
         if error is not None:
             error, trace = self._redaction.texts_about(end.job.input, error, trace or "")
         values: tuple[object, ...] = (end.job.type, describe_end(end, state, error), end.job.id)
+        if level == logging.INFO:
+            self._routine.write("%s %s job=%s", values, _end_fields(end, state, error))
+            return
         text, exception = "%s %s job=%s", end.exception if state in (State.FAILED, State.DEAD) else None
         if state in (State.FAILED, State.DEAD) and exception is None and trace:
             text, values = f"{text}\n%s", (*values, trace)

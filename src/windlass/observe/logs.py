@@ -26,7 +26,8 @@ FORMATS = ("text", "json")
 LONGEST_RECORD = 32 * 1024  # characters; the middle of a longer one is cut
 INDENT = "    "  # of the further lines of a record
 ENGINE = "windlass"  # the logger of the engine
-GUARDED = (ENGINE, "windlass.job", "windlass.connection")
+ROUTINE = "windlass.attempts"  # of attempts that go well: an error tracker can leave out these alone
+GUARDED = (ENGINE, ROUTINE, "windlass.job", "windlass.connection")
 
 # Control characters, lone surrogates, line and paragraph separators, invisible characters and changes of direction.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -87,7 +88,7 @@ def is_own(record: logging.LogRecord) -> bool:
 
     To look for secrets in each line of each job would cost more than to write it.
     """
-    return record.name == ENGINE and (
+    return record.name in (ENGINE, ROUTINE) and (
         record.levelno < logging.WARNING or getattr(record, "kind", "") == "attempt_ended"
     )
 
@@ -138,7 +139,7 @@ def _plain(value: object) -> object:
 
 
 def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shorten(text: str) -> str:

@@ -22,6 +22,7 @@ from windlass.model.job import Job
 from windlass.model.trace import read_traceparent
 from windlass.observe.events import AttemptEnded, JobsRescued
 from windlass.observe.instruments import Instrument, Watch
+from windlass.observe.logs import ROUTINE
 from windlass.observe.monitors import Monitors
 from windlass.observe.scrub import WITHHELD, Scrubber
 from windlass.observe.subscribers import Subscriber
@@ -29,6 +30,7 @@ from windlass.policy.fingerprint import fingerprint
 
 try:
     import sentry_sdk
+    from sentry_sdk.integrations.logging import ignore_logger
     from sentry_sdk.scope import Scope, add_global_event_processor, use_isolation_scope, use_scope
     from sentry_sdk.utils import event_from_exception
 except ImportError as error:
@@ -49,6 +51,7 @@ def instrument(app: Windlass) -> Sentry:
     app._registry.instruments.add(sentry)
     app._registry.subscribers.append(Subscriber(sentry.on_event, (JobsRescued,)))
     add_global_event_processor(sentry.on_log_record)
+    ignore_logger(ROUTINE)  # a breadcrumb of each line would cost more than the line, and no failure needs it
     return sentry
 
 
@@ -121,6 +124,8 @@ class LateScope(Scope):
     def __getattr__(self, name: str) -> Any:
         if "_late" not in vars(self):
             raise AttributeError(name)
+        if name == "client":  # asked with each line of the log, and no fork has another one
+            return vars(self)["_late"][0].client
         origin, begin = vars(self).pop("_late")
         forked, own = copy(origin), object.__getattribute__
         for slot in Scope.__slots__:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import termios
 import tty
@@ -36,7 +37,8 @@ LEAST_JOBS = 5  # lines
 SHARES = (4, 3, 3)  # lines of queues, phases and workers in 24 lines
 FIXED = 7  # lines: the sentence, what it rests on, four headings, the keys
 TALLEST = 200  # jobs that are read
-ARROWS = {b"\x1b[A": "k", b"\x1b[B": "j", b"\x1bOA": "k", b"\x1bOB": "j"}
+ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1bOA": "k", "\x1bOB": "j"}
+KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)  # a read may bring several: of an arrow that is held
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -59,6 +61,7 @@ class TopScreen:
         self._in_jobs = False  # the arrows move in the jobs, and else in the queues
         self._rows = {False: 0, True: 0}
         self._said = ""
+        self._trouble = ""  # why the last read failed
         self._asked_cancel: str | None = None  # the job of the first c
         self._ended = asyncio.Event()
         self._again = asyncio.Event()
@@ -93,11 +96,21 @@ class TopScreen:
         try:
             running = await app.ajobs("state:running", count=TALLEST)
             failed = await app.ajobs("state:failed,dead", count=TALLEST)
-            self._seen = Seen(
+            seen = Seen(
                 await app.ahealth(), await app.aqueues(), await app.aphases(), await app.aworkers(), [*running, *failed]
             )
         except WindlassError as error:  # what was read last stays on the screen
-            self._said = f"the store cannot be read: {error}"
+            self._trouble = f"the store cannot be read: {error}"
+        else:
+            self._trouble, self._seen = "", self._keep_choice(seen)
+
+    def _keep_choice(self, seen: Seen) -> Seen:
+        """Jobs come and go while the operator looks at one: a key acts on the job that was chosen."""
+        chosen = self._chosen_job()
+        if chosen is not None:
+            ids = [row.id for row in seen.jobs]
+            self._rows[True] = ids.index(chosen.id) if chosen.id in ids else self._rows[True]
+        return seen
 
     # Keys
 
@@ -105,8 +118,8 @@ class TopScreen:
         keys = os.read(terminal, 64)
         if not keys:
             self._ended.set()
-        for key in [ARROWS[keys]] if keys in ARROWS else keys.decode("utf-8", "ignore"):
-            self._press(key)
+        for key in KEY.findall(keys.decode("utf-8", "ignore")):
+            self._press(ARROWS.get(key, key))
         self._draw()
 
     def _press(self, key: str) -> None:
@@ -183,12 +196,13 @@ class TopScreen:
         """As many lines as the terminal has, none longer than it is wide."""
         seen = self._seen
         if seen is None:
-            return [_line(self._said or "reading…", width)]
+            return [_line(self._trouble or self._said or "reading…", width)]
+        said = self._trouble or self._said
         more = max(0, height - FIXED - sum(SHARES) - LEAST_JOBS) // 3
         queues, phases, workers = (share + more // 2 for share in SHARES)
         lines = [
             _line(seen.health.sentence, width, STYLES[seen.health.level]),
-            _line(self._said or seen.health.evidence, width, "bold" if self._said else "dim"),
+            _line(said or seen.health.evidence, width, "bold" if said else "dim"),
             *_table(QUEUES, seen.queues, queues, width, _queue_line),
             *_table(PHASES, seen.phases, phases, width, _phase_line),
             *_table(WORKERS, seen.workers, workers, width, _worker_line),
