@@ -26,7 +26,7 @@ from windlass.web.caller import Caller, needs
 from windlass.web.live.bulk import BulkAction, BulkActions
 from windlass.web.live.feed import Source
 from windlass.web.live.waiting import Awaited
-from windlass.web.service.filters import checked_filter, guesses, shows
+from windlass.web.service.filters import checked_filter, compares_documents, guesses, shows
 from windlass.web.service.pages import LEFT_OUT, PageService
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ class ApiService(PageService):
         return {**document, "redacted": hidden}
 
     def _summaries(self, rows: Sequence[JobRow], guessed: Filter | None) -> list[Document]:
-        documents = [(row, self._redacted(row.document())) for row in rows]
+        whole = guessed is not None and compares_documents(guessed)
+        documents = [(row, self._redacted(row.document(), whole=whole)) for row in rows]
         shown = [(row, each) for row, each in documents if guessed is None or shows(each, guessed)]
         return [
             {**_summary(each), "hint": self._hint(row, each), "life": open_life_document(row.life())}
