@@ -134,6 +134,27 @@ async def test_a_parent_shows_no_secret_of_a_child_and_a_story_no_part_of_one(se
     assert "RuntimeError: at [redacted]" in stories[parent.id]
 
 
+async def test_a_refusal_and_a_dry_run_show_no_secret_that_a_key_repeats(served: Served) -> None:
+    """Given a dead job whose unique key is its password, and another job that holds the key now."""
+
+    @served.app.job(unique="password", max_attempts=1)
+    async def login(password: str, wait: str = "") -> None:
+        raise Dead("no")
+
+    dead = await login.aenqueue(CANARY)
+    async with served.app.worker():
+        await until(served.app, str(dead.id), State.DEAD)
+    await login.options(delay="1h").aenqueue(CANARY, "more")
+    operator = served.client(await served.token())
+
+    tried = await operator.post(f"/jobs/{dead.id}/dry-run", json={})
+    refused = [await operator.post(f"/jobs/{dead.id}/{verb}", json={}) for verb in ("replay", "rerun")]
+
+    assert "key [redacted]" in tried.text
+    assert [answer.status_code for answer in refused] == [409, 409]
+    assert not any(CANARY in answer.text for answer in (tried, *refused))
+
+
 GUESSES = [
     f"input.password:{CANARY[:4]}*",
     f"output.token:{CANARY}",

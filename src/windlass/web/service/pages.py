@@ -159,7 +159,9 @@ class PageService(LetterService):
         """What a replay of a job with this input would meet; nothing is written."""
         handle, record = await self._find(caller, id)
         input = await self._restored(caller, record, input)
-        return {"checks": [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]}
+        checks = [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]
+        # A key may repeat a secret.
+        return await asyncio.to_thread(self._without_echoes, record, {"checks": checks})
 
     async def _restored(self, caller: Caller, record: Job, input: Document | None) -> Document | None:
         """An input that was edited where secrets are hidden, with the job's own secrets in their places."""
