@@ -145,7 +145,7 @@ async def test_a_child_that_dies_is_named_with_its_error(app: Windlass) -> None:
     @app.job
     async def forgiving(ctx: Context) -> list[Any]:
         a, b = (ctx.spawn(name, endings.child.call(name)) for name in "ab")
-        with pytest.raises(ChildrenFailed, match=r"1 of 2 .* b \(dead: RuntimeError: b failed\)"):
+        with pytest.raises(ChildrenFailed, match=r"1 of 2 .* b \(dead: RuntimeError\)"):
             await ctx.wait([a, b])
         assert b.error is not None
         return [a.status, a.result, a.error, b.status, b.result, b.error.message]

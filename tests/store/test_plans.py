@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from windlass.model.filter import parse
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
+from windlass.store.parts.search import SQLITE, listing
 from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import Floor
-from windlass.store.sql import ordered_query
+from windlass.store.sql import ordered_query, search_query
 from windlass.store.sqlite.connections.file import connect as open_file
 from windlass.store.sqlite.migrator import SqliteMigrator
+from windlass.store.sqlite.rows import named, numbered
 
 from .plans import (
     ALL_LANES,
@@ -363,3 +366,25 @@ async def test_on_a_file_a_claim_sorts_nothing(file: sqlite3.Connection) -> None
     assert not [step for step in steps if "TEMP B-TREE" in step]
     lane = "(queue=? AND phase_rank=? AND priority=? AND tenant=? AND <expr>=? AND (run_at,id)>(?,?) AND run_at<?)"
     assert any(lane in step for step in steps)
+
+
+async def test_on_a_file_a_list_by_state_reads_no_job_of_another_state(file: sqlite3.Connection) -> None:
+    """Given 2,000 queued jobs, when dead ones are listed, then it takes as many steps as without them."""
+    name, condition, names, parameters = listing(parse("state:dead"), SQLITE, 4, None)
+    statement = numbered(search_query("sqlite", name, condition, names))
+
+    def count_steps() -> int:
+        steps: list[None] = []
+        file.set_progress_handler(lambda: steps.append(None), 1)
+        file.execute(statement, named((0, 50, None, *parameters))).fetchall()
+        file.set_progress_handler(None, 0)
+        return len(steps)
+
+    without = count_steps()
+    file.execute(
+        "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2000)"
+        " INSERT INTO windlass_jobs (id, type, input, run_at, created_at, updated_at)"
+        " SELECT printf('%032x', n), 'usual', '{}', 0, 0, 0 FROM number"
+    )
+
+    assert count_steps() < without + 500

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from windlass import Dead, State, Windlass
+from windlass import Context, Dead, State, Windlass
 from windlass.declare.named_calls import NamedCall
 
 from .rig import CANARY, Served, events, serving
@@ -48,12 +48,13 @@ async def everything_shown(served: Served, token: str, jobs: dict[str, str]) -> 
     client = served.client(token)
     shown: dict[str, str] = {}
     lists = ("/jobs", "/audit", "/schedules", "/types", "/tenants", "/limits", "/limits/use?key=host", "/workers")
-    texts = ("/suggestions?text=error:", "/suggestions?text=reason:", "/suggestions?text=key:", "/facets")
-    for path in (*lists, *texts, "/errors", "/health", "/overview?range=1h"):
+    typed = ("error:", "reason:", "key:", "-error:", "-reason:", "-key:", "error:a,", "reason:a,", "key:a,")
+    texts = tuple(f"/suggestions?text={text}" for text in typed)
+    for path in (*lists, *texts, "/facets", "/errors", "/health", "/overview?range=1h"):
         shown[path] = (await client.get(path)).text
     for id in jobs.values():
-        for path in (f"/jobs/{id}", f"/jobs/{id}/details", f"/jobs/{id}/result", f"/jobs/{id}/events"):
-            shown[path] = (await client.get(path)).text
+        for part in ("", "/details", "/story", "/result", "/events"):
+            shown[f"/jobs/{id}{part}"] = (await client.get(f"/jobs/{id}{part}")).text
     for name in LISTS:
         async with client.stream("GET", "/stream", params={"list": name}) as stream:
             shown[f"/stream {name}"] = repr(await anext(events(stream)))
@@ -106,6 +107,54 @@ async def test_only_an_admin_changes_what_stands_beside_a_hidden_value(served: S
     assert [json.loads(text) for text in inputs] == [{"to": to, "password": CANARY} for to in ("evil", "ann")]
 
 
+async def test_a_parent_shows_no_secret_of_a_child_and_a_story_no_part_of_one(served: Served) -> None:
+    """Given children whose errors repeat their input, one so late that its line in a story ends inside the secret."""
+
+    @served.app.job(max_attempts=1)
+    async def login(url: str, password: str) -> None:
+        raise RuntimeError(url + password)
+
+    @served.app.job(max_attempts=1)
+    async def crawl(ctx: Context) -> None:
+        await ctx.wait(ctx.spawn_many("login", [login.call(url, CANARY) for url in ("at ", "x" * 103)]))
+
+    parent = await crawl.aenqueue()
+    async with served.app.worker():
+        await until(served.app, str(parent.id), State.DEAD)
+        for child in await served.app.ajobs("type:login"):
+            await until(served.app, str(child.id), State.DEAD)
+    jobs = await served.app.ajobs("type:login,crawl")
+    viewer = served.client(await served.token("viewer"))
+
+    stories = {job.id: (await viewer.get(f"/jobs/{job.id}/story")).text for job in jobs}
+    pages = [(await viewer.get(f"/jobs/{job.id}")).text for job in jobs]
+
+    assert len(jobs) == 3
+    assert not any(CANARY[:2] in text for text in (*stories.values(), *pages))
+    assert "RuntimeError: at [redacted]" in stories[parent.id]
+
+
+async def test_a_refusal_and_a_dry_run_show_no_secret_that_a_key_repeats(served: Served) -> None:
+    """Given a dead job whose unique key is its password, and another job that holds the key now."""
+
+    @served.app.job(unique="password", max_attempts=1)
+    async def login(password: str, wait: str = "") -> None:
+        raise Dead("no")
+
+    dead = await login.aenqueue(CANARY)
+    async with served.app.worker():
+        await until(served.app, str(dead.id), State.DEAD)
+    await login.options(delay="1h").aenqueue(CANARY, "more")
+    operator = served.client(await served.token())
+
+    tried = await operator.post(f"/jobs/{dead.id}/dry-run", json={})
+    refused = [await operator.post(f"/jobs/{dead.id}/{verb}", json={}) for verb in ("replay", "rerun")]
+
+    assert "key [redacted]" in tried.text
+    assert [answer.status_code for answer in refused] == [409, 409]
+    assert not any(CANARY in answer.text for answer in (tried, *refused))
+
+
 GUESSES = [
     f"input.password:{CANARY[:4]}*",
     f"output.token:{CANARY}",
@@ -151,6 +200,49 @@ async def test_without_the_right_to_reveal_a_guess_tells_nothing(served: Served)
         for begin, (filter, count) in product((CANARY[:3], CANARY, "*canary", "zzz"), filters):
             told = await seen(client, filter.format(begin), count=count)
             assert told == [[], None, {}, [], 403, *bulk], (role, filter, begin)
+
+
+async def test_a_filter_finds_no_job_by_what_is_hidden_in_its_input(served: Served) -> None:
+    """Given a secret in a URL, beside its name and in a text that repeats it, when a filter guesses it or excludes it,
+    then the job is left out, and the one that hides nothing there is found."""
+
+    @served.app.job
+    async def visit(url: str, headers: list[dict[str, str]], names: dict[str, int], password: str) -> None: ...
+
+    secret = {
+        "url": f"http://u:{CANARY}@a.org",
+        "headers": [{"name": "x-token", "value": CANARY}],
+        "names": {CANARY: 1},
+    }
+    plain = {"url": "http://a.org", "headers": [{"name": "x-agent", "value": "b"}], "names": {"b": 1}}
+    calls = [NamedCall("visit", {**each, "password": CANARY}, {"delay": "1h"}) for each in (secret, plain)]
+    hides, shows = [str(job.id) for job in await served.app.aenqueue_named(calls)]
+    viewer, operator, admin = [served.client(await served.token(role)) for role in ("viewer", "operator", "admin")]
+    found = {
+        "input.url:*a.org": [shows],
+        "-input.url:zzz": [shows],
+        "input.headers.0.value:*": [shows],
+        "-input.headers.0.value:zzz": [shows],
+        "input.names.b:1": [shows],
+        "-input.names.b:zzz": [shows],
+        f"input.url:*{CANARY[:3]}*": [],
+        f"input.headers.0.value:{CANARY}": [],
+        f"input.names.{CANARY}:1": [],
+        "input.names.b:1..": [shows],
+    }
+
+    for filter, expected in found.items():
+        for client in (viewer, operator):
+            page = (await client.get("/jobs", params={"filter": f"type:visit {filter}"})).json()
+            assert [job["id"] for job in page["jobs"]] == expected, filter
+            live = (await client.get("/lists", params={"list": "jobs", "filter": f"type:visit {filter}"})).json()
+            assert list(live["lists"]["jobs"]) == expected, filter
+            counted = await client.get("/facets", params={"filter": filter})
+            assert counted.status_code == (200 if ".." in filter else 403), filter
+        bulk = await operator.post("/jobs/bulk", json={"verb": "cancel", "filter": filter, "dry_run": True})
+        assert bulk.json()["matched"] == len(expected), filter
+    everything = (await admin.get("/jobs", params={"filter": "input.url:*a.org"})).json()
+    assert {job["id"] for job in everything["jobs"]} == {hides, shows}
 
 
 async def test_only_an_admin_excludes_by_a_text_that_may_repeat_a_secret(served: Served) -> None:

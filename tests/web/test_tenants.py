@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ import pytest
 from windlass import Context, State, unique
 
 from .rig import CANARY, Served, events
-from .samples import call, operations
+from .samples import call, operations, text_parameters
 from .tables import dump, execute
 from .test_doors import until
 
@@ -78,11 +79,15 @@ async def town(served: Served) -> Town:
 
 
 async def settle(served: Served, client: httpx.AsyncClient, tenant: str) -> list[str]:
-    """New jobs of a tenant, one in each state of STATES: their ids."""
-    one = {"type": "send", "input": {"to": f"{tenant}obs"}}
+    """New jobs of a tenant, one in each state of STATES: their ids. Those that failed are in one group of errors."""
+    text = f"{tenant}obs"
+    one = {"type": "send", "input": {"to": text}, "queue": text}
     stored = (await client.post("/jobs/batch", json={"jobs": [one] * len(STATES)})).json()["jobs"]
+    failure = json.dumps({"type": text, "message": text, "attempt": 1})
+    failed = f", error = '{failure}', fingerprint = '{text}', error_at = created_at, reason = '{text}'"
     for job, state in zip(stored, STATES, strict=True):
-        execute(served.app, f"UPDATE windlass.jobs SET status = '{state}' WHERE {is_job(job['id'])}")
+        more = failed if state in ("failed", "dead") else ""
+        execute(served.app, f"UPDATE windlass.jobs SET status = '{state}'{more} WHERE {is_job(job['id'])}")
     return [job["id"] for job in stored]
 
 
@@ -103,6 +108,29 @@ async def test_every_route_answers_as_if_the_other_tenants_job_did_not_exist(tow
 
     assert len(with_id) == 15
     assert dump(town.served.app) == before
+
+
+async def test_no_read_shows_what_another_tenant_has(town: Town) -> None:
+    """Every parameter of every read in the OpenAPI document, filled in with what is b's and with what lists values."""
+    everyone, own, foreign = town.served.client(await town.served.token("admin")), town.jobs["a"][3], town.jobs["b"][3]
+    texts = ("b", "bobs", foreign, *(f"{name}:" for name in ("tenant", "queue", "error", "reason", "input.to", "id")))
+    texts += tuple(f"{name}:{value}" for name, value in (("tenant", "*"), ("error", "bo"), ("fingerprint", "bobs")))
+    reads = {name: about for name, about in (await operations(town.served)).items() if name.startswith("GET")}
+    shown = 0
+
+    for name in reads.keys() - SYSTEM:
+        for params in [{}, *({place: text} for place in text_parameters(reads[name]) for text in texts)]:
+            if "list" in name:  # a live list: its listeners share one read
+                await call(everyone, name, own, **params)
+            reply = await call(town.a, name, own, **params)
+            assert reply.status in (200, 403, 404, 422), (name, params)
+            told = reply.text
+            for sent in params.values():  # a suggestion repeats what was typed, and a page its filter
+                told = told.replace(sent, "") if len(sent) > 1 else told
+            assert reply.status != 200 or not town.names_b(told), (name, params, reply.text)
+            shown += own in reply.text
+
+    assert shown >= 10
 
 
 async def test_what_concerns_every_tenant_is_refused(town: Town) -> None:
@@ -181,7 +209,7 @@ async def test_the_audit_budgets_and_tenants_show_the_callers_own(town: Town) ->
     assert [row["tenant"] for row in tenants] == ["a"]
 
 
-async def test_details_link_to_no_job_of_another_tenant(town: Town) -> None:
+async def test_details_and_a_story_link_to_no_job_of_another_tenant(town: Town) -> None:
     job, own, foreign = town.jobs["a"][0], town.jobs["a"][1], town.jobs["b"][0]
     for name, other in (("mine", own), ("theirs", foreign)):
         at = f"(SELECT created_at FROM windlass.jobs WHERE {is_job(job)})"
@@ -191,9 +219,13 @@ async def test_details_link_to_no_job_of_another_tenant(town: Town) -> None:
 
     shown = (await town.a.get(f"/jobs/{job}/details")).json()["links"]
     whole = (await everyone.get(f"/jobs/{job}/details")).json()["links"]
+    told, all_told = [await client.get(f"/jobs/{job}/story") for client in (town.a, everyone)]
 
     assert [(link["name"], link["id"]) for link in shown] == [("mine", own)]
     assert {link["id"] for link in whole} == {own, foreign}
+    assert [link["id"] for link in told.json()["links"]] == [own]
+    assert not town.names_b(told.text)
+    assert foreign in all_told.text
 
 
 async def test_a_bulk_cancel_leaves_a_child_of_another_tenant_alone(served: Served) -> None:

@@ -89,9 +89,12 @@ class Child(Generic[R_co]):
         self._stored = True
 
     def _summary(self) -> str:
-        """For an error message: `fetch (dead: ValueError: no)`."""
-        error = self.error
-        why = "" if error is None else f": {str(error)[:200]}"
+        """For an error message: `fetch (dead: ValueError)`.
+
+        The message of the child's error is left out. It may repeat a secret of the child's input, which is hidden where
+        the child is shown, and the child may be another tenant's.
+        """
+        why = "" if self.error is None else f": {self.error.type.rpartition('.')[2]}"
         return f"{self.name} ({self._state()}{why})"
 
     def _state(self) -> str:

@@ -5,13 +5,16 @@ Everything that is read is bounded. Of a job with 10,000 children, 200 are liste
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
+
+import msgspec
 
 from windlass.model.reports.story import GraphNode, JobGraph, JobLink, JobStory, LifeKind, LinkGroup, Relation
 from windlass.model.rows import COUNTED, JobDetails, WaitReason
@@ -57,10 +60,15 @@ def _list_steps(memory: Recollection) -> list[str]:
     return sorted(name for name in memory.steps if name == name.strip() and "/ " not in name)
 
 
-async def read_story(store: Store, job: Job) -> JobStory:
-    """The story of a job. Its parts are read one after the other, and may be some milliseconds apart."""
+async def read_story(store: Store, job: Job, hide: Callable[[Job], Job] | None = None) -> JobStory:
+    """The story of a job. Its parts are read one after the other, and may be some milliseconds apart.
+
+    `hide` takes the secrets out of the errors of the jobs around it. The caller does so with the job itself.
+    """
     circle = Circle(job)
     await circle.read(store)
+    if hide is not None:
+        await circle.hide_errors(store, hide)
     groups = await store.link_groups(job.id, most=COUNTED + 1) if circle.own else []
     linked = [circle.jobs[id] for id in circle.listed() if id in circle.jobs]
     reasons = await read_reasons(store, [job, *linked])
@@ -139,6 +147,14 @@ class Circle:
                 break
         if self.job.parent is not None:
             self._join_family(self.job.parent, self.job.id)
+
+    async def hide_errors(self, store: Store, hide: Callable[[Job], Job]) -> None:
+        """An error may repeat a secret of its own job's input, which was not read so far."""
+        failed = [id for id in self.listed() if id in self.jobs and self.jobs[id].error is not None]
+        for start in range(0, len(failed), SHOWN):  # inputs may be large
+            for id, job in (await store.find_many(failed[start : start + SHOWN])).items():
+                shown = await asyncio.to_thread(hide, job)
+                self.jobs[id] = msgspec.structs.replace(self.jobs[id], error=shown.error, reason=shown.reason)
 
     def _place(self, job: UUID, name: str | None, other: UUID) -> None:
         """Note one relative of this job, or of another job of its graph."""

@@ -50,7 +50,10 @@ class TokenCalls:
         return await self._client.aask(lambda store: store.tokens())
 
     async def arevoke_token(self, name_or_id: str | UUID) -> TokenRow:
-        """Refuse a token from now on: `app.revoke_token("ci")`. Raises TokenNotFound, also for a revoked one."""
+        """Refuse a token: `app.revoke_token("ci")`. Raises TokenNotFound, also for a revoked one.
+
+        A server of the HTTP API that has just seen the token learns it within 5 seconds.
+        """
         named, actor = checked_reference(name_or_id), self._client.settings.acting
         return await self._client.aask(lambda store: store.revoke_token(named, actor=actor))
 

@@ -55,6 +55,10 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     partial: str  # what was typed of the key or the value, without its quote
     rest: str  # the filter with spaces in place of the term: places stay the same
 
+    def alone(self, text: str) -> str:
+        """The term of a suggested value without a minus and without the values before it: `-error:a,b` is `error:b`."""
+        return f"{self.field}:{text.removeprefix(self.lead)}"
+
 
 def term_at(text: str, cursor: int) -> Typed:
     """The term that ends or stands at the cursor; an empty one between terms."""

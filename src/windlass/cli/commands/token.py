@@ -134,11 +134,14 @@ def _expiry_cell(moment: datetime | None, now: datetime) -> Cell:
     return Cell(text, raw=moment.isoformat())
 
 
-@token.command("revoke", short_help="Refuse a token from now on.")
+@token.command("revoke", short_help="Refuse a token.")
 @click.argument("token", metavar="NAME|ID")
 @store_options
 def revoke(token: str, app: str | None, url: str | None, as_json: bool) -> None:
-    """Refuse the token with this name or id from now on. This cannot be undone: create a new one instead."""
+    """Refuse the token with this name or id. This cannot be undone: create a new one instead.
+
+    A server that has just seen the token learns it within 5 seconds, and ends the token's streams within 20.
+    """
     from windlass.methods.tokens import checked_reference
 
     named = checked_reference(token)
@@ -148,4 +151,4 @@ def revoke(token: str, app: str | None, url: str | None, as_json: bool) -> None:
         print_json(row.document())
         return
     print_text(f"token {row.name} is revoked", style="green")
-    print_detail("a request with it is refused from now on; a new token may have its name")
+    print_detail("every server refuses it within 5 seconds; a new token may have its name")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from windlass.documents import Document
 from windlass.errors import AccessDenied
-from windlass.model.filter import Filter, Term, parse
+from windlass.model.filter import Filter, Kind, Term, parse
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
 from windlass.policy.failure import CRASHED, EXHAUSTED, PERMANENT
@@ -23,7 +25,7 @@ def checked_filter(redaction: Redaction, caller: Caller, filter: str) -> Filter:
     term = None if caller.role is Role.ADMIN else redaction.refused_term(parsed)
     if term is not None:
         raise AccessDenied(f"{term.text} compares a hidden value, and only an admin may do that; leave it out")
-    excludes = (term for term in _guessing(parsed) if term.negated)
+    excludes = (term for term in _guessing(parsed) if term.negated and term.kind is not Kind.JSON)
     if caller.role is not Role.ADMIN and (left := next(excludes, None)) is not None:
         raise AccessDenied(f"{left.text} may exclude by a hidden value, and only an admin may do that; leave it out")
     return parsed
@@ -37,24 +39,48 @@ def guesses(caller: Caller, filter: Filter) -> bool:
     return caller.role is not Role.ADMIN and bool(_guessing(filter))
 
 
+def compares_documents(filter: Filter) -> bool:
+    """Whether a job's input or output has to be read to tell what the job shows."""
+    return any(term.kind is Kind.JSON for term in _guessing(filter))
+
+
 def _guessing(filter: Filter) -> list[Term]:
-    """The terms that compare a text that may repeat a secret. The engine's own reasons repeat none."""
+    """The terms that compare a text that may be hidden or repeat a secret. The engine's own reasons and ranges of
+    numbers are none."""
 
-    def is_plain(term: Term) -> bool:
-        return term.column == "reason" and all(
-            len(value.pieces) == 1 and value.pieces[0] in PLAIN for value in term.values
-        )
+    def may_repeat(term: Term) -> bool:
+        if term.kind is Kind.JSON:
+            return term.comparison == "="
+        plain = all(len(value.pieces) == 1 and value.pieces[0] in PLAIN for value in term.values)
+        return term.column in GUESSED and not (term.column == "reason" and plain)
 
-    return [term for term in filter.terms if term.column in GUESSED and not is_plain(term)]
+    return [term for term in filter.terms if may_repeat(term)]
 
 
 def shows(job: Document, filter: Filter) -> bool:
     """Whether what the filter asks for is in what is shown of the job."""
-    return all(_is_in(term, _shown_text(job, term.column)) for term in filter.terms if term.column in GUESSED)
+    return all(
+        not _is_hidden(job[term.column], term.path) if term.kind is Kind.JSON else _is_in(term, _shown_text(job, term))
+        for term in _guessing(filter)
+    )
 
 
-def _shown_text(job: Document, column: str) -> str:
-    value = job.get(column) or ""
+def _is_hidden(shown: Any, path: Sequence[str]) -> bool:
+    """Whether something is hidden at this place of an input or output. Where a name is hidden, nothing tells which."""
+    for step in path:
+        if isinstance(shown, dict):
+            if step not in shown:
+                return any(HIDDEN in name for name in shown)
+            shown = shown[step]
+        elif isinstance(shown, list) and step.isdecimal() and int(step) < len(shown):
+            shown = shown[int(step)]
+        else:
+            break
+    return HIDDEN in str(shown)
+
+
+def _shown_text(job: Document, term: Term) -> str:
+    value = job.get(term.column) or ""
     text = f"{value.get('type')}: {value.get('message')}" if isinstance(value, dict) else str(value)
     return text.replace(HIDDEN, "\0")  # its letters are not the job's
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from windlass.web.caller import Caller, needs
 from windlass.web.live.bulk import BulkAction, BulkActions
 from windlass.web.live.feed import Source
 from windlass.web.live.waiting import Awaited
-from windlass.web.service.filters import checked_filter, guesses, shows
+from windlass.web.service.filters import checked_filter, compares_documents, guesses, shows
 from windlass.web.service.pages import LEFT_OUT, PageService
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ApiService(PageService):
     @needs(Role.OPERATOR, tenants=True)
     async def operate(self, caller: Caller, id: UUID, verb: Verb) -> Document:
         """Cancel, retry, replay, resume or discard one job."""
-        handle = await self._handle(caller, id)
+        handle, record = await self._find(caller, id)
         calls = {
             Verb.CANCEL: handle.acancel,
             Verb.RETRY: handle.aretry,
@@ -134,7 +134,8 @@ class ApiService(PageService):
             Verb.RESUME: handle.aresume,
             Verb.DISCARD: handle.adiscard,
         }
-        state = await calls[verb]()
+        with self._hiding(record):
+            state = await calls[verb]()
         if verb in OF_DEAD:
             await self._remove_copies({id})
         return {"id": id, "state": state}
@@ -144,7 +145,8 @@ class ApiService(PageService):
         """Run a job again as a new one, perhaps with another input, whose hidden values stay those of the job."""
         handle, record = await self._find(caller, id)
         input = await self._restored(caller, record, input)
-        made = await handle.arerun(input, discard=discard)
+        with self._hiding(record):
+            made = await handle.arerun(input, discard=discard)
         if discard:
             await self._remove_copies({id})
         return self._accepted(made, None)
@@ -238,6 +240,14 @@ class ApiService(PageService):
 
     # What they share
 
+    @contextlib.contextmanager
+    def _hiding(self, record: Job) -> Iterator[None]:
+        """A refusal names the job's key, which may repeat a secret."""
+        try:
+            yield
+        except TransitionRefused as error:
+            raise TransitionRefused(str(self._redaction.about(record.document(), str(error)))) from error
+
     async def _page(self, filter: Filter, caller: Caller, count: int, below: UUID | None) -> Document:
         guessed = filter if guesses(caller, filter) else None
         size = count if guessed is None else max(count, PAGE)
@@ -262,7 +272,8 @@ class ApiService(PageService):
         return {**document, "redacted": hidden}
 
     def _summaries(self, rows: Sequence[JobRow], guessed: Filter | None) -> list[Document]:
-        documents = [(row, self._redacted(row.document())) for row in rows]
+        whole = guessed is not None and compares_documents(guessed)
+        documents = [(row, self._redacted(row.document(), whole=whole)) for row in rows]
         shown = [(row, each) for row, each in documents if guessed is None or shows(each, guessed)]
         return [
             {**_summary(each), "hint": self._hint(row, each), "life": open_life_document(row.life())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from windlass.documents import (
 )
 from windlass.errors import AccessDenied, JobNotFound
 from windlass.methods.reads import PAGE
+from windlass.methods.story import read_story
 from windlass.model.filter import parse
 from windlass.model.token import Role
 from windlass.payload.redact import HIDDEN
@@ -81,14 +82,16 @@ class PageService(LetterService):
         typed = term_at(text, cursor)
         found = await self._app.asuggest(text, cursor, tenant=caller.tenant)
         if found and found[0].kind != "mistake":
+            stored = {each.text: parse(typed.alone(each.text)) for each in found if not each.said}
+            shown: Collection[str]
             try:
                 rest = self._counted(caller, typed.rest)
             except AccessDenied:
-                return {"suggestions": []}
-            if typed.field in GUESSED:
-                stored = {each.text: parse(each.text) for each in found if each.count is not None}
-                shown = await self._shown(caller, rest, stored)
-                found = [each for each in found if each.count is None or each.text in shown]
+                shown = set()  # which values there are would tell
+            else:
+                guessed = typed.field in GUESSED
+                shown = await self._shown(caller, rest, stored) if guessed else stored.keys()
+            found = [each for each in found if each.said or each.text in shown]
         plain = [each for each in found if self._redaction.text(each.text) == each.text]
         return {"suggestions": [msgspec.structs.asdict(each) for each in plain]}
 
@@ -100,9 +103,10 @@ class PageService(LetterService):
         jobs = await asyncio.to_thread(lambda: [self._redacted(row.document()) for row in rows])
         return {text for text, value in values.items() if any(shows(job, value) for job in jobs)}
 
-    def _redacted(self, document: Document) -> Document:
-        """A job of a list. Without a text that could repeat a part of them, input and output are left out unread."""
-        if all(document[name] is None for name in ("error", "reason", "key")):
+    def _redacted(self, document: Document, *, whole: bool = False) -> Document:
+        """A job of a list. Without a text that could repeat a part of them, input and output are left out unread; the
+        `whole` job has them."""
+        if not whole and all(document[name] is None for name in ("error", "reason", "key")):
             document = {name: value for name, value in document.items() if name not in LEFT_OUT}
         return self._redaction.job(document)[0]
 
@@ -135,18 +139,29 @@ class PageService(LetterService):
     @needs(Role.VIEWER, tenants=True)
     async def story(self, caller: Caller, id: UUID) -> Document:
         """A job in words, where its time went, and the jobs around it."""
-        handle, record = await self._find(caller, id)
-        document = msgspec.to_builtins(story_document(await handle.astory()))
+        record = await self._record(caller, id)
+        shown = await asyncio.to_thread(self._with_shown_error, record)
+        story = await self._app._client.aask(lambda store: read_story(store, shown, self._with_shown_error))
+        document = msgspec.to_builtins(story_document(story))
         if caller.tenant is not None:
             _narrow(document, caller.tenant)
         return await asyncio.to_thread(self._without_echoes, record, document)
+
+    def _with_shown_error(self, job: Job) -> Job:
+        """The job with its error and its reason as everyone sees them. A story cuts them: in a part of a secret no
+        text would find it."""
+        told = self._redaction.job(job.document())[0]
+        error = None if job.error is None else msgspec.json.encode(told["error"]).decode()
+        return msgspec.structs.replace(job, error=error, reason=told["reason"])
 
     @needs(Role.OPERATOR, tenants=True)
     async def dry_run(self, caller: Caller, id: UUID, input: Document | None) -> Document:
         """What a replay of a job with this input would meet; nothing is written."""
         handle, record = await self._find(caller, id)
         input = await self._restored(caller, record, input)
-        return {"checks": [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]}
+        checks = [msgspec.structs.asdict(check) for check in await handle.adry_run(input)]
+        # A key may repeat a secret.
+        return await asyncio.to_thread(self._without_echoes, record, {"checks": checks})
 
     async def _restored(self, caller: Caller, record: Job, input: Document | None) -> Document | None:
         """An input that was edited where secrets are hidden, with the job's own secrets in their places."""
@@ -161,7 +176,7 @@ class PageService(LetterService):
         """A filter whose matches are counted: a count by the text of errors would tell what is hidden."""
         parsed = checked_filter(self._redaction, caller, filter)
         if guesses(caller, parsed):
-            raise AccessDenied("only an admin gets counts by the text of errors, reasons and keys")
+            raise AccessDenied("only an admin gets counts by the text of inputs, outputs, errors, reasons and keys")
         return parsed
 
     async def _handle(self, caller: Caller, id: UUID) -> JobHandle[object]:

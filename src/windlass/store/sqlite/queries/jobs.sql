@@ -93,28 +93,30 @@ ORDER BY id DESC LIMIT ?2
 -- Jobs as in search, where a filter names states or queues. Each state is read by its own index, and not by id: the only
 -- dead job among a million may be the oldest one. Up to 5,000 queued jobs are read by the index of claims;
 -- more are sought by id. That passes younger jobs of other states: it is slow where each queued job is older than many jobs.
+-- Which states are asked for is in the LIMIT: SQLite would compare it in WHERE for each row of an index, and 0 reads none.
 --   ?1 now   ?2 page   ?3 begin below this id (null: at the newest)   ?4 states, a JSON array
 --   ?5 … the filter's own, then those of its queues
 WITH claimable AS MATERIALIZED (
     SELECT 'queued' IN (SELECT value FROM json_each(?4)) AND count(*) <= 5000 AS few FROM (
         SELECT * FROM (SELECT 1 FROM windlass_jobs AS jobs
-                        WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND {in_claim_index} AND {names} LIMIT 5001)
+                        WHERE {in_claim_index} AND {names}
+                        LIMIT 5001 * ('queued' IN (SELECT value FROM json_each(?4))))
         UNION ALL
         SELECT * FROM (SELECT 1 FROM windlass_jobs AS jobs
-                        WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND coalesce(parked_on, '') <> '' AND {names}
-                        LIMIT 5001))
+                        WHERE coalesce(parked_on, '') <> '' AND {names}
+                        LIMIT 5001 * ('queued' IN (SELECT value FROM json_each(?4)))))
 )
 SELECT * FROM (
     SELECT {columns} FROM windlass_jobs AS jobs
-     WHERE 'failed' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'failed' AND {in_page})
+     WHERE {aside_newest} AND jobs.status = 'failed' AND {in_page} * ('failed' IN (SELECT value FROM json_each(?4))))
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM windlass_jobs AS jobs
-     WHERE 'waiting' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'waiting' AND {in_page})
+     WHERE {aside_newest} AND jobs.status = 'waiting' AND {in_page} * ('waiting' IN (SELECT value FROM json_each(?4))))
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM windlass_jobs AS jobs
-     WHERE 'dead' IN (SELECT value FROM json_each(?4)) AND {aside_newest} AND jobs.status = 'dead' AND {in_page})
+     WHERE {aside_newest} AND jobs.status = 'dead' AND {in_page} * ('dead' IN (SELECT value FROM json_each(?4))))
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM (SELECT * FROM windlass_jobs WHERE 'running' IN (SELECT value FROM json_each(?4)) AND status = 'running' LIMIT -1 OFFSET 0) AS jobs
@@ -122,23 +124,26 @@ SELECT * FROM (
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM windlass_jobs AS jobs
-     WHERE 'queued' IN (SELECT value FROM json_each(?4)) AND NOT (SELECT few FROM claimable) AND jobs.status = 'queued' AND {in_page})
+     WHERE jobs.status = 'queued'
+       AND {in_page} * ('queued' IN (SELECT value FROM json_each(?4)) AND NOT (SELECT few FROM claimable)))
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM (SELECT * FROM windlass_jobs AS jobs
-             WHERE (SELECT few FROM claimable) AND {in_claim_index} AND {names} LIMIT -1 OFFSET 0) AS jobs
+             WHERE {in_claim_index} AND {names} LIMIT -(SELECT few FROM claimable) OFFSET 0) AS jobs
      WHERE jobs.status = 'queued' AND {in_page})
 UNION ALL
 SELECT * FROM (
     SELECT {columns} FROM (SELECT * FROM windlass_jobs AS jobs
-             WHERE (SELECT few FROM claimable) AND coalesce(parked_on, '') <> '' AND {names} LIMIT -1 OFFSET 0) AS jobs
+             WHERE coalesce(parked_on, '') <> '' AND {names} LIMIT -(SELECT few FROM claimable) OFFSET 0) AS jobs
      WHERE jobs.status = 'queued' AND {in_page})
 UNION ALL
 SELECT * FROM (
-    SELECT {columns} FROM windlass_history AS jobs WHERE 'succeeded' IN (SELECT value FROM json_each(?4)) AND jobs.status = 'succeeded' AND {in_page})
+    SELECT {columns} FROM windlass_history AS jobs
+     WHERE jobs.status = 'succeeded' AND {in_page} * ('succeeded' IN (SELECT value FROM json_each(?4))))
 UNION ALL
 SELECT * FROM (
-    SELECT {columns} FROM windlass_history AS jobs WHERE 'cancelled' IN (SELECT value FROM json_each(?4)) AND jobs.status = 'cancelled' AND {in_page})
+    SELECT {columns} FROM windlass_history AS jobs
+     WHERE jobs.status = 'cancelled' AND {in_page} * ('cancelled' IN (SELECT value FROM json_each(?4))))
 ORDER BY id DESC LIMIT ?2
 
 -- name: search_ids
