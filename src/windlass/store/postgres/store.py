@@ -301,7 +301,7 @@ class PostgresStore(PostgresDelivery, RescuePart):
                 if not transaction.committed and reports_read_only(connection):
                     await self._pool.expire()  # here, because a handler may swallow the error
                 if not transaction.ended:
-                    await _roll_back(transaction)
+                    await transaction.give_up()
                 if transaction.committed:
                     self.wake_later(transaction.queues)
                 if transaction.spoilt:
@@ -391,11 +391,3 @@ class PostgresStore(PostgresDelivery, RescuePart):
 def _is_unreadable(error: Exception) -> bool:
     """Whether a row exists and cannot be read: a time out of range, or a document of another shape."""
     return not isinstance(error, StoreError) or isinstance(error.__cause__, OverflowError)
-
-
-async def _roll_back(transaction: PostgresTransaction) -> None:
-    """A connection that cannot is spoilt: it is closed, or a thread that lost its lease still uses it."""
-    try:
-        await transaction.rollback()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-        transaction.spoilt = True

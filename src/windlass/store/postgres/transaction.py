@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+import asyncpg
+
 from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.model.flow import Memory
@@ -127,3 +129,10 @@ class PostgresTransaction:
     async def rollback(self) -> None:
         self.ended = True
         await self._connection.execute(f"ROLLBACK; {self._reset}")
+
+    async def give_up(self) -> None:
+        """Roll back. A connection that cannot is spoilt: it is closed, or a thread that lost its lease still uses it."""
+        try:
+            await self.rollback()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self.spoilt = True
