@@ -131,7 +131,7 @@ class PostgresTransaction:
         await self._connection.execute(f"ROLLBACK; {self._reset}")
 
     async def give_up(self) -> None:
-        """Roll back. A connection that cannot is spoilt: it is closed, or a thread that lost its lease still uses it."""
+        """Roll back. A connection that cannot is spoilt: it is closed, or a thread without a lease still uses it."""
         try:
             await self.rollback()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
