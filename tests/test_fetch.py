@@ -105,6 +105,7 @@ async def test_no_spelling_of_an_inner_address_is_reached(server: Server) -> Non
             "a b",
             f"http://{64 * 'a'}.org/",
             "http://a.org:65536/",
+            "http://127.0.0.1:-1/",
         ):
             with pytest.raises(FetchRefused):
                 await fetcher.get(url)

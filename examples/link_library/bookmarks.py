@@ -60,7 +60,7 @@ def canonical(address: str) -> str:
         text = str(url.copy_with(raw_path=url.raw_path or b"/", host=url.raw_host.decode().rstrip(".")))
     except (InvalidURL, UnicodeError) as error:
         raise ValueError(str(error)) from error
-    is_page = url.scheme in ("http", "https") and url.host and "%" not in url.host and (url.port or 0) <= HIGHEST
+    is_page = url.scheme in ("http", "https") and url.host and "%" not in url.host and 0 <= (url.port or 0) <= HIGHEST
     if not is_page or len(text) > LONGEST:
         raise ValueError(f"{address[:100]!r} is no address of a web page")
     return text

@@ -242,8 +242,8 @@ def _parse(url: str, seen: list[str]) -> URL:
         raise FetchRefused(f"{url[:200]!r} is no address: {error}") from None
     if given.scheme not in ("http", "https") or not given.host:
         raise FetchRefused(f"{url[:200]!r} is not fetched: an address begins with http:// or https://, and has a host")
-    if (given.port or 0) > HIGHEST:
-        raise FetchRefused(f"{url[:200]!r} is no address: a port is {HIGHEST} at most")
+    if not 0 <= (given.port or 0) <= HIGHEST:
+        raise FetchRefused(f"{url[:200]!r} is no address: a port is {HIGHEST} at most, and not below 0")
     if str(given) in seen:
         raise FetchRefused(f"{seen[0]} redirects in a circle, back to {given}")
     return given
