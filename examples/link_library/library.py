@@ -24,7 +24,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from bookmarks import Bookmark, NoBookmarks, domain_of, read_bookmarks
 from enrich import Blocked, look_up
 from tables import candidates, imports, links, make_engine, metadata, placements
-from windlass import Context, Dead, FetchRefused, JobHandle, JobNotFound, State, TransitionRefused, Windlass, limit, unique
+from windlass import (
+    Context,
+    Dead,
+    FetchRefused,
+    JobHandle,
+    JobNotFound,
+    State,
+    TransitionRefused,
+    Windlass,
+    limit,
+    unique,
+)
 
 TOKENS = dict(pair.split(":", 1) for pair in os.environ.get("LIBRARY_TOKENS", "ann:ann-demo,bob:bob-demo").split(","))
 DEAD_AFTER = int(os.environ.get("LIBRARY_DEAD_AFTER", "1"))  # refusals by a site until its link is dead

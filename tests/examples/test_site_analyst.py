@@ -93,8 +93,7 @@ def test_bad_sites_and_bad_models_end_in_words(monkeypatch: pytest.MonkeyPatch, 
         (analyst, _),
     ):
         refused = [
-            http.post("/sites", json={"website": bad}).status_code
-            for bad in (*REFUSED, f"http://a.org/{2_000 * 'a'}")
+            http.post("/sites", json={"website": bad}).status_code for bad in (*REFUSED, f"http://a.org/{2_000 * 'a'}")
         ]
         found = {website: http.post("/sites", json={"website": website}).json()["id"] for website in wrong}
         missing = http.post("/sites", json={"website": f"{sites}/missing"}).json()["id"]

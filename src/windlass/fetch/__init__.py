@@ -45,7 +45,7 @@ META = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.IGNORECASE)
 NEAR = 1_024  # bytes in which a page names its charset, by the standard of HTML
 BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 CHARSETS = ("ascii", "big5", "cp", "euc", "gb", "iso", "koi8", "mac", "shift", "tis", "utf-8", "utf-16")
-"""How the codecs of the web begin in Python: its `punycode` takes minutes for a page, `unicode_escape` makes surrogates."""
+"""How the web's codecs begin in Python: its `punycode` takes minutes for a page, `unicode_escape` makes surrogates."""
 AGENT = "Mozilla/5.0 (compatible; Windlass)"
 
 
