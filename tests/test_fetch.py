@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from windlass import ConfigError, FetchFailed, FetchRefused
-from windlass.fetch import Fetcher
+from windlass.fetch import Fetcher, Page
 from windlass.fetch.addresses import is_public
 
 HERE = "127.0.0.1"
@@ -105,6 +105,7 @@ async def test_no_spelling_of_an_inner_address_is_reached(server: Server) -> Non
             "a b",
             f"http://{64 * 'a'}.org/",
             "http://a.org:65536/",
+            "http://127.0.0.1:-1/",
         ):
             with pytest.raises(FetchRefused):
                 await fetcher.get(url)
@@ -146,6 +147,8 @@ async def test_each_redirect_is_checked(server: Server) -> None:
     for n in range(9):
         server.redirect(f"/{n}", f"/{n + 1}")
     server.redirect("/once", "/page?q=1")
+    server.answers["/umlaut"] = "HTTP/1.1 302 Found\r\nLocation: /ä\r\nContent-Length: 0\r\n\r\n".encode()
+    server.page("/%C3%A4", b"there")
     server.page("/page?q=1", b"there", "Content-Type: Text/HTML; charset=latin-1")
     wrong = {
         "/inside": "10.0.0.1, which is not public",
@@ -158,6 +161,7 @@ async def test_each_redirect_is_checked(server: Server) -> None:
             with pytest.raises(FetchRefused, match=why):
                 await fetcher.get(server.url(path))
         page = await fetcher.get(server.url("/once"))
+        assert (await fetcher.get(server.url("/umlaut"))).url == server.url("/%C3%A4")
 
     async with Fetcher(allow=[HERE], total=ENOUGH, redirects=0) as fetcher:
         first = await fetcher.get(server.url("/once"))
@@ -178,6 +182,9 @@ async def test_no_body_is_larger_than_the_limit_after_decompression(server: Serv
     server.answers["/endless"] = endless
     server.page("/bomb", bomb, "Content-Encoding: gzip")
     server.page("/twice", gzip.compress(bomb), "Content-Encoding: gzip, gzip")
+    server.page("/lines", gzip.compress(bomb), "Content-Encoding: gzip", "Content-Encoding: gzip")
+    server.page("/half", gzip.compress(b"whole" * 99)[:-9], "Content-Encoding: gzip")
+    server.page("/none", b"", "Content-Encoding: gzip")
     server.page("/zlib", zlib.compress(b"small"), "Content-Encoding: deflate")
     server.page("/broken", b"no gzip", "Content-Encoding: gzip")
     async with Fetcher(allow=[HERE], largest=100_000, total=ENOUGH, idle=ENOUGH) as fetcher:
@@ -186,11 +193,29 @@ async def test_no_body_is_larger_than_the_limit_after_decompression(server: Serv
                 await fetcher.get(server.url(path))
             page = await fetcher.get(server.url(path), cut=True)
             assert (len(page.body), page.cut) == (100_000, True)
-        with pytest.raises(FetchRefused, match="encoded as 'gzip, gzip'"):
-            await fetcher.get(server.url("/twice"))
-        with pytest.raises(FetchFailed):
-            await fetcher.get(server.url("/broken"))
+        for path in ("/twice", "/lines"):
+            with pytest.raises(FetchRefused, match="encoded as 'gzip, gzip'"):
+                await fetcher.get(server.url(path), cut=True)
+        for path in ("/broken", "/half"):
+            with pytest.raises(FetchFailed):
+                await fetcher.get(server.url(path), cut=True)
+        assert (await fetcher.get(server.url("/none"))).body == b""
         assert (await fetcher.get(server.url("/zlib"))).text() == "small"
+
+
+def test_a_page_names_its_charset() -> None:
+    def text(body: bytes, field: str = "text/html") -> str:
+        return Page(url="http://a.org/", status=200, headers={"content-type": field}, body=body).text()
+
+    assert text("ä".encode("latin-1"), 'text/html; charset="ISO-8859-1"') == "ä"
+    assert text('<meta charset="shift_jis">日本'.encode("shift_jis")).endswith("日本")
+    assert text('<META http-equiv=x content="text/html; charset=latin-1">ä'.encode("latin-1")).endswith("ä")
+    assert [text("ä".encode(name), "text/html; charset=ascii") for name in ("utf-8-sig", "utf-16")] == ["ä", "ä"]
+    assert [text(b"\xc3\xa4\xff", f"text/html; charset={name}") for name in ("", "no", "a\0b")] == ["ä\ufffd"] * 3
+    # Python has codecs that are none of the web: one takes minutes for a page, another makes what is no text.
+    assert [text(b"\\ud800-a", f"text/html; charset={name}") for name in ("unicode_escape", "punycode")] == [
+        "\\ud800-a"
+    ] * 2
 
 
 async def test_a_server_that_drips_or_says_nothing_or_breaks_off_fails_in_time(server: Server) -> None:

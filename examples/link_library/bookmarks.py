@@ -37,8 +37,11 @@ class NoBookmarks(ValueError):
 def read_bookmarks(file: bytes) -> Iterator[Bookmark]:
     """All bookmarks of a file, in order. Its encoding is that of its BOM, else UTF-8, else what its META tag names."""
     reader = _Reader()
-    reader.feed(_decode(file).replace("\0", "\ufffd"))  # PostgreSQL stores no NUL
-    reader.close()
+    try:
+        reader.feed(_decode(file).replace("\0", "\ufffd"))  # PostgreSQL stores no NUL
+        reader.close()
+    except (AssertionError, ValueError) as error:  # of the parser, for `<![` and for a number of 5,000 digits
+        raise NoBookmarks(f"the file is no export of bookmarks: {error}") from error
     if not reader.is_export:
         raise NoBookmarks("the file is no export of bookmarks: it has no list (<DL>) and no link")
     for folder, title, address in reader.found:
@@ -57,10 +60,11 @@ def canonical(address: str) -> str:
             url = url.copy_with(query=None)
         elif len(kept) < len(url.params.multi_items()):
             url = url.copy_with(params=kept)
-        text = str(url.copy_with(raw_path=url.raw_path or b"/", host=url.raw_host.decode().rstrip(".")))
+        host = url.raw_host.decode().rstrip(".")
+        text = str(url.copy_with(raw_path=url.raw_path or b"/", host=host))
     except (InvalidURL, UnicodeError) as error:
         raise ValueError(str(error)) from error
-    is_page = url.scheme in ("http", "https") and url.host and "%" not in url.host and (url.port or 0) <= HIGHEST
+    is_page = url.scheme in ("http", "https") and host and "%" not in url.host and 0 <= (url.port or 0) <= HIGHEST
     if not is_page or len(text) > LONGEST:
         raise ValueError(f"{address[:100]!r} is no address of a web page")
     return text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import NamedTuple
 
-from httpx2 import URL
+from httpx2 import URL, InvalidURL
 from protego import Protego
 from selectolax.lexbor import LexborHTMLParser
 
@@ -16,7 +18,9 @@ from windlass import FetchRefused
 from windlass.fetch import Fetcher, Page
 
 AGENT = "link_library"
-LARGEST = 500_000  # bytes of a page: enough for its head
+LARGEST = 200_000  # bytes of a page: enough for its head
+TAGS = 1_000  # of a page that are read: for thousands of open tags a parser can need gigabytes and minutes
+TAG = re.compile("<[a-z]", re.IGNORECASE)
 HOPS = 5  # redirects within a domain
 KEPT = 3_600.0  # seconds for which a process remembers a robots.txt
 MOST = 10_000  # of them
@@ -103,23 +107,33 @@ async def _rules(fetcher: Fetcher, link: URL) -> Protego:
 
 
 def _read(page: Page) -> Found:
-    if "html" not in page.media_type:
-        return Found("", "", "", "", page.media_type)
-    tree = LexborHTMLParser(page.body)
+    type = page.media_type[:200]
+    if "html" not in type:
+        return Found("", "", "", "", type)
+    text = page.text()
+    end = next(islice(TAG.finditer(text), TAGS, None), None)
+    tree = LexborHTMLParser(text[: end.start()] if end else text)
 
     def of(selector: str, attribute: str) -> str:
         node = tree.css_first(selector)
         return ((node.attributes.get(attribute) or "") if node else "").strip()[:1_000]
 
     title = tree.css_first("title")
-    icon = of('link[rel~="icon" i]', "href") or "/favicon.ico"
     return Found(
         title=" ".join(title.text().split())[:500] if title else "",
         description=of('meta[name="description" i]', "content"),
-        icon=str(URL(page.url).join(icon))[:1_000] if not icon.startswith("data:") else "",
+        icon=_icon(page.url, of('link[rel~="icon" i]', "href") or "/favicon.ico"),
         language=of("html", "lang")[:35],
-        type=of('meta[property="og:type"]', "content") or page.media_type,
+        type=of('meta[property="og:type"]', "content")[:200] or type,
     )
+
+
+def _icon(url: str, place: str) -> str:
+    try:
+        icon = str(URL(url).join(place))
+    except (InvalidURL, ValueError):  # the page is a page all the same
+        return ""
+    return icon if icon.startswith("http") and len(icon) <= 1_000 else ""
 
 
 async def _answer(host: str, port: int) -> list[str]:

@@ -24,7 +24,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from bookmarks import Bookmark, NoBookmarks, domain_of, read_bookmarks
 from enrich import Blocked, look_up
 from tables import candidates, imports, links, make_engine, metadata, placements
-from windlass import Context, Dead, FetchRefused, JobHandle, State, TransitionRefused, Windlass, limit, unique
+from windlass import (
+    Context,
+    Dead,
+    FetchRefused,
+    JobHandle,
+    JobNotFound,
+    State,
+    TransitionRefused,
+    Windlass,
+    limit,
+    unique,
+)
 
 TOKENS = dict(pair.split(":", 1) for pair in os.environ.get("LIBRARY_TOKENS", "ann:ann-demo,bob:bob-demo").split(","))
 DEAD_AFTER = int(os.environ.get("LIBRARY_DEAD_AFTER", "1"))  # refusals by a site until its link is dead
@@ -39,13 +50,18 @@ engine = make_engine(app.settings.url)
 # The jobs
 
 
-@app.job(queue="imports", labels={"cancelled": "canceled", "dead": "failed"})
+@app.job(
+    queue="imports",
+    labels={"cancelled": "canceled", "dead": "failed"},
+    isolation="process",  # Python's parser needs hours for some files, and a thread cannot be stopped
+    memory="2G",
+)
 async def import_bookmarks(ctx: Context) -> int:
     id = str(ctx.job.id)
     async with engine.connect() as connection:
         user, file = (await connection.execute(sa.select(imports.c.user_id, imports.c.file).filter_by(id=id))).one()
     try:
-        found = await asyncio.to_thread(lambda: list(read_bookmarks(file)))
+        found = list(read_bookmarks(file))
     except NoBookmarks as error:
         raise Dead(str(error)) from error
     ctx.progress(0, total=len(found), failed=0)
@@ -203,7 +219,11 @@ async def cancel(id: UUID, user: User) -> Import:
 
 
 @api.get("/links")
-async def show_links(user: User, below: str = "", count: Annotated[int, Query(ge=1, le=1_000)] = 100) -> LinkPage:
+async def show_links(
+    user: User,
+    below: Annotated[str, Query(pattern=r"^[^\x00]*$")] = "",
+    count: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> LinkPage:
     """A page of the user's links by address, one row per folder. `next` of a page is `below` of the page after it."""
     place = sa.tuple_(placements.c.url, placements.c.id)
     chosen = sa.select(placements.c.id, placements.c.folder, links).join(links).where(placements.c.user_id == user)
@@ -231,7 +251,10 @@ async def own(id: UUID, user: str) -> JobHandle[Any]:
         owner = await connection.scalar(sa.select(imports.c.user_id).filter_by(id=str(id)))
     if owner != user:
         raise HTTPException(404, "there is no such import")
-    return await app.afind(id)
+    try:
+        return await app.afind(id)
+    except JobNotFound as error:  # its history has ended
+        raise HTTPException(404, str(error)) from None
 
 
 async def view(job: JobHandle[Any], user: str) -> Import:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -47,7 +46,12 @@ engine = create_async_engine(f"{DRIVERS[scheme]}://{place}")
 # The phases
 
 
-@app.job(unique=unique("website", states="unfinished"))
+@app.job(
+    unique=unique("website", states="unfinished"),
+    isolation="process",  # a page of some KB can cost a parser gigabytes and minutes
+    memory="512M",
+    timeout="5m",
+)
 async def analyse(ctx: Context, website: str) -> Site:
     async with Fetcher(allow=ALLOW) as fetcher:
         try:
@@ -57,7 +61,7 @@ async def analyse(ctx: Context, website: str) -> Site:
     ctx.log("fetched %d bytes, status %d", len(page.body), page.status)
     if page.status >= 400:
         raise RuntimeError(f"{page.url} answered {page.status}")
-    return await asyncio.to_thread(extract, page.body, url=page.url, status=page.status)
+    return extract(page.text(), url=page.url, status=page.status)
 
 
 @app.job
@@ -180,4 +184,4 @@ if __name__ == "__main__":
         if "OPENAI_BASE_URL" not in os.environ:
             os.environ["OPENAI_BASE_URL"] = stack.enter_context(ModelServer()).url
             print("OPENAI_BASE_URL is not set: a stand-in answers, which is no model")
-        uvicorn.run(api, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))
+        uvicorn.run("analyst:api", host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))

@@ -54,6 +54,12 @@ class Sites(BaseHTTPRequestHandler):
                 self.wfile.write(b"<title>endless</title>")
                 while True:
                     self.wfile.write(b"x" * 65_536)
+            case "long":
+                long = 300_000 * "long "
+                self._send(200, f'<title>long</title><h1>{long}</h1><a href="/{long}">x</a><p>{long}'.encode())
+            case "grows":  # 25 KB that a parser makes millions of nodes of: each <p> has all the <b> again
+                bold = "".join(f"<b id={n}>" for n in range(1_500))
+                self._send(200, f"<p>{bold}</p>{1_500 * '<p>x</p>'}".encode())
             case _:
                 self._send(404, b"")
 

@@ -37,6 +37,11 @@ MOVED = {
     "away.example/": "file:///etc/passwd",
 }
 """Addresses that redirect."""
+ODD = {
+    "old.example": '<meta charset="latin-1"><link rel="icon" href="http://[::1"><title>Größe</title>'.encode("latin-1"),
+    "deep.example": b"<title>deep</title>" + b"<b>" * 2_000 + b'<meta name="description" content="too late">',
+}
+"""Pages of sites that are not as they should be."""
 
 pytestmark = [pytest.mark.usefixtures("on_path"), pytest.mark.long]
 
@@ -87,6 +92,7 @@ class Web:
         body = b'<html lang="en"><title>Page</title><meta name="description" content="About"><p>text</p></html>'
         if host.startswith("shy.") and to.path == "/robots.txt":
             status, body = 200, b"User-agent: *\nDisallow: /private\n"
+        body = ODD.get(host.partition(":")[0], body)
         location = MOVED.get(host.partition(":")[0] + to.path, "")
         to.send_response(302 if location else status)
         if location:
@@ -164,7 +170,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Iterator[Library]:
-    given = {"LIBRARY_ALLOW": "127.0.0.1", "LIBRARY_ANSWER": "127.0.0.1", "WINDLASS_URL": url, "WINDLASS_LEASE": "3s"}
+    given = {"LIBRARY_ALLOW": "127.0.0.1", "LIBRARY_ANSWER": "127.0.0.1", "WINDLASS_URL": url, "WINDLASS_LEASE": "6s"}
     for name, value in (given | {"WINDLASS_SWEEP": "1s", "WINDLASS_POLL": "200ms"}).items():
         monkeypatch.setenv(name, value)
     module = importlib.import_module("library")
@@ -215,15 +221,17 @@ def test_each_link_is_enriched_once_and_no_domain_has_more_than_two_guests(libra
 
 def test_refusals_are_dead_for_ever_and_make_candidates(library: Library, web: Web) -> None:
     refused = [web.url("grim.example"), web.url("shy.example", "/private")]
-    bad = ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "", "http://"]
+    bad = ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "", "http://", "http://./"]
     library.start_worker()
     report = library.ended(library.upload(export({"a": [*refused, *bad]})))
     until(lambda: library.app.counts()["dead"] == 2)
     library.ended(library.upload(export({"mine": refused}), BOB), BOB)
     broken = library.ended(library.upload(b""))
 
-    assert (report["total_items"], report["processed_items"], report["failed_items"]) == (7, 2, 5)
+    assert (report["total_items"], report["processed_items"], report["failed_items"]) == (8, 2, 6)
     assert (broken["status"], "no export of bookmarks" in broken["last_error"]) == ("failed", True)
+    library.app.find(broken["id"]).discard()
+    assert library.http.get(f"/imports/{broken['id']}", headers=ANN).status_code == 404
     listed = library.http.get("/block-candidates", headers=BOB).json()
     assert {(row["domain"], row["reason"], row["links"]) for row in listed} == {
         ("grim.example", "the site answered 403", 1),
@@ -271,6 +279,15 @@ def test_a_redirect_to_another_domain_is_a_link_of_its_own(library: Library, web
     }
 
 
+def test_odd_pages_are_read_as_far_as_they_can_be(library: Library, web: Web) -> None:
+    library.start_worker()
+    library.ended(library.upload(export({"a": [web.url(host) for host in ODD]})))
+    until(lambda: library.app.counts()["succeeded"] == 3)
+    rows = {row["title"]: (row["icon"], row["description"]) for row in library.links()}
+
+    assert rows == {"Größe": ("", ""), "deep": (web.url("deep.example", "/favicon.ico"), "")}
+
+
 def test_names_that_no_index_holds_are_imported(library: Library) -> None:
     """Given folders and addresses of great length, a NUL and `/` in names, then each placement is listed once."""
     noise = random.Random(7)
@@ -285,6 +302,7 @@ def test_names_that_no_index_holds_are_imported(library: Library) -> None:
 
     assert (report["status"], report["processed_items"]) == ("succeeded", 8)
     rows = library.links(count=2)
+    assert library.http.get("/links", params={"below": "n\0l"}, headers=ANN).status_code == 422
     assert Counter(row["folder"] for row in rows) == {folder[:500]: 2, "x%2Fy": 2, "n\ufffdl": 2, "%s": 1}
 
 
@@ -312,7 +330,7 @@ def test_bookmark_files_of_all_kinds_are_read() -> None:
     assert len(list(read.read_bookmarks(named.replace("Shift_JIS", "no").encode("shift_jis")))) == 1
     many = 100_000 if SCALE > 1 else 2_000
     assert len(list(read.read_bookmarks(export({"a": ["http://a.org/"] * many}).encode()))) == many
-    for empty in (b"", b"\xef\xbb\xbf", b"%PDF-1.4 \x00\xff"):
+    for empty in (b"", b"\xef\xbb\xbf", b"%PDF-1.4 \x00\xff", b"<DL><![<", b"<DL>&#" + b"1" * 5_000 + b";"):
         with pytest.raises(read.NoBookmarks):
             list(read.read_bookmarks(empty))
     spellings = [
@@ -322,7 +340,8 @@ def test_bookmark_files_of_all_kinds_are_read() -> None:
         "http://u:p@bücher.example./?",
     ]
     assert {read.canonical(each) for each in spellings} == {"http://xn--bcher-kva.example/"}
-    for wrong in ("http://a%20b/", "http://a.example:65536/", "http://[::1", "http://a.example/" + 2_000 * "a"):
+    ports = [f"http://a.example:{port}/" for port in (-1, 65536)]
+    for wrong in ("http://a%20b/", "http://../", *ports, "http://[::1", "http://a.example/" + 2_000 * "a"):
         with pytest.raises(ValueError, match=r"."):
             read.canonical(wrong)
     domains = ["http://a.b.example.co.uk/", "http://127.0.0.1:8000/", "http://x.github.io/", "http://localhost/"]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,10 @@ COUNT = 200 if SCALE > 1 else 12
 PATIENCE = 300.0  # seconds until a story gives up
 FAST = {"POLL": "100ms", "UNTOUCHED": "0", "ASSIGN_EVERY": "50ms", "GRACE": "5s"}
 """The timetable of the steady pace, hundreds of times faster."""
+
+REFUSED = ("file:///etc/passwd", "http://", "", "http://a%20b/", "http://a.org:65536/", "http://a.org:-1/", "http://./")
+CUT = {"endless": "endless", "bomb": "boom", "long": "long"}
+"""Sites of which the beginning is read, and their titles."""
 
 pytestmark = [pytest.mark.usefixtures("on_path"), pytest.mark.long]
 
@@ -88,17 +93,16 @@ def test_bad_sites_and_bad_models_end_in_words(monkeypatch: pytest.MonkeyPatch, 
         (analyst, _),
     ):
         refused = [
-            http.post("/sites", json={"website": bad}).status_code
-            for bad in ("file:///etc/passwd", "http://", "", "http://a%20b/", "http://a.org:65536/")
+            http.post("/sites", json={"website": bad}).status_code for bad in (*REFUSED, f"http://a.org/{2_000 * 'a'}")
         ]
         found = {website: http.post("/sites", json={"website": website}).json()["id"] for website in wrong}
         missing = http.post("/sites", json={"website": f"{sites}/missing"}).json()["id"]
-        cut = [http.post("/sites", json={"website": f"{sites}/{name}"}).json()["id"] for name in ("endless", "bomb")]
+        cut = [http.post("/sites", json={"website": f"{sites}/{name}"}).json()["id"] for name in CUT]
         for website, why in wrong.items():
             report = ended(http, found[website])
             assert (report["state"], why in report["error"]) == ("failed", True), report
         assert "answered 404" in ended(http, missing)["error"]
-        for id, title in zip(cut, ("endless", "boom"), strict=True):
+        for id, title in zip(cut, CUT.values(), strict=True):
             report = ended(http, id)
             assert (report["page"]["title"], report["state"]) == (title, "failed")
             assert "nothing did not answer as it was asked to" in report["error"]
@@ -111,7 +115,7 @@ def test_bad_sites_and_bad_models_end_in_words(monkeypatch: pytest.MonkeyPatch, 
             )
             assert (report["answers"], report["page"]["title"]) == ([], f"Ropes {model}")
 
-    assert refused == [422] * 5
+    assert refused == [422] * 8
 
 
 def test_an_answer_that_was_paid_for_is_not_asked_for_again(
@@ -130,3 +134,14 @@ def test_an_answer_that_was_paid_for_is_not_asked_for_again(
     assert (report["state"], len(report["answers"])) == ("completed", 2)
     assert [model for model, _ in server.asked] == ["stand-in", "broken", "broken"]
     assert report["cents"] == 2  # of two attempts, each rounded up
+
+
+def test_a_page_that_grows_in_the_parser_ends_its_own_process_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sites: str
+) -> None:
+    with running(monkeypatch, f"sqlite:///{tmp_path / 'jobs.db'}", "eager", WINDLASS_MAX_ATTEMPTS="1") as (http, _):
+        ids = [http.post("/sites", json={"website": f"{sites}/{name}"}).json()["id"] for name in ("grows", "good/1")]
+        grown, good = (ended(http, id) for id in ids)
+
+    assert (grown["state"], "more than its limit of 512 MiB" in grown["error"]) == ("failed", True), grown
+    assert good["state"] == "completed"

@@ -12,6 +12,8 @@ proxy of the environment is not used: it would resolve the name itself.
 from __future__ import annotations
 
 import asyncio
+import codecs
+import re
 import socket
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -39,6 +41,11 @@ LARGEST = 2 * 2**20  # bytes of a body, decompressed
 CHUNK = 2**16  # bytes that a decompressor returns at a time, whatever it could return
 HIGHEST = 65_535  # port
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+META = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.IGNORECASE)
+NEAR = 1_024  # bytes in which a page names its charset, by the standard of HTML
+BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+CHARSETS = ("ascii", "big5", "cp", "euc", "gb", "iso", "koi8", "mac", "shift", "tis", "utf-8", "utf-16")
+"""How the web's codecs begin in Python: its `punycode` takes minutes for a page, `unicode_escape` makes surrogates."""
 AGENT = "Mozilla/5.0 (compatible; Windlass)"
 
 
@@ -70,12 +77,16 @@ class Page:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def text(self) -> str:
-        """The body as text, in the charset of the content type, else UTF-8; what is no text becomes `�`."""
+        """The body as text. Its charset is that of a BOM, else of the content type, else of a META tag, else UTF-8.
+
+        What is no text becomes `�`.
+        """
+        for bom, charset in BOMS:
+            if self.body.startswith(bom):
+                return self.body.decode(charset, "replace")
         charset = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
-        try:
-            return self.body.decode(charset or "utf-8", "replace")
-        except (LookupError, ValueError):
-            return self.body.decode("utf-8", "replace")
+        named = None if charset else META.search(self.body[:NEAR])
+        return self.body.decode(_codec(named[1].decode() if named else charset), "replace")
 
 
 class Fetcher:
@@ -158,22 +169,26 @@ class Fetcher:
             scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path or b"/"
         )
         async with self._pool.stream("GET", place, headers=headers, extensions={"timeout": limits}) as answer:
-            fields = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+            lines = [(name.decode("latin-1").lower(), _decode(value)) for name, value in answer.headers]
+            fields, coding = dict(lines), ", ".join(value for name, value in lines if name == "content-encoding")
             if self._redirects and answer.status in REDIRECTS and fields.get("location"):
                 return _join(target, fields["location"])
-            body, is_cut = await self._read(answer.aiter_stream(), fields.get("content-encoding", ""), target, cut=cut)
+            body, is_cut = await self._read(answer.aiter_stream(), coding, target, cut=cut)
         return Page(url=str(target), status=answer.status, headers=fields, body=body, cut=is_cut, hops=tuple(hops))
 
     async def _read(self, chunks: AsyncIterator[bytes], coding: str, url: URL, *, cut: bool) -> tuple[bytes, bool]:
         """The decompressed body, and whether it went on."""
-        body, unpack = bytearray(), _unpacker(coding.strip().lower(), url)
+        body, inflate, is_whole = bytearray(), _decompressor(coding.strip().lower(), url), True
         async for chunk in chunks:
-            for piece in unpack(chunk):
+            for piece in (chunk,) if inflate is None else _inflate(inflate, chunk):
                 body += piece
                 if len(body) > self._largest:
                     if cut:
                         return bytes(body[: self._largest]), True
                     raise FetchRefused(f"the body of {url} is larger than {self._largest:,} bytes")
+            is_whole = inflate is None or inflate.eof
+        if not is_whole:
+            raise FetchFailed(f"{url} cannot be fetched: its compressed body ends in the middle")
         return bytes(body), False
 
 
@@ -227,11 +242,28 @@ def _parse(url: str, seen: list[str]) -> URL:
         raise FetchRefused(f"{url[:200]!r} is no address: {error}") from None
     if given.scheme not in ("http", "https") or not given.host:
         raise FetchRefused(f"{url[:200]!r} is not fetched: an address begins with http:// or https://, and has a host")
-    if (given.port or 0) > HIGHEST:
-        raise FetchRefused(f"{url[:200]!r} is no address: a port is {HIGHEST} at most")
+    if not 0 <= (given.port or 0) <= HIGHEST:
+        raise FetchRefused(f"{url[:200]!r} is no address: a port is {HIGHEST} at most, and not below 0")
     if str(given) in seen:
         raise FetchRefused(f"{seen[0]} redirects in a circle, back to {given}")
     return given
+
+
+def _decode(value: bytes) -> str:
+    """A field as text. Many servers send `Location` in UTF-8, and a browser reads it so."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _codec(charset: str) -> str:
+    """The codec of a charset that the web uses, else UTF-8."""
+    try:
+        name = codecs.lookup(charset).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if name.startswith(CHARSETS) else "utf-8"
 
 
 def _join(base: URL, location: str) -> str:
@@ -241,17 +273,16 @@ def _join(base: URL, location: str) -> str:
         raise FetchRefused(f"{base} redirects to {location[:200]!r}, which is no address: {error}") from None
 
 
-def _unpacker(coding: str, url: URL) -> Callable[[bytes], Iterable[bytes]]:
-    """What decompresses a body piece by piece. Only one coding: two of them multiply what a bomb expands to."""
+def _decompressor(coding: str, url: URL) -> zlib._Decompress | None:
+    """What decompresses a body. Only one coding: two of them multiply what a bomb expands to."""
     if coding in ("", "identity"):
-        return lambda chunk: (chunk,)
+        return None
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise FetchRefused(f"{url} is encoded as {coding[:50]!r}; gzip and deflate were asked for")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
+    return zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
 
-    def unpack(chunk: bytes) -> Iterable[bytes]:
-        while chunk and not inflate.eof:
-            yield inflate.decompress(chunk, CHUNK)
-            chunk = inflate.unconsumed_tail
 
-    return unpack
+def _inflate(inflate: zlib._Decompress, chunk: bytes) -> Iterable[bytes]:
+    while chunk and not inflate.eof:
+        yield inflate.decompress(chunk, CHUNK)
+        chunk = inflate.unconsumed_tail
