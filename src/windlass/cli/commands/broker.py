@@ -157,12 +157,12 @@ def check(ctx: click.Context, app: str | None, url: str | None, as_json: bool) -
     settings = load_settings(url, app)
     address = broker_url(settings)
     found = call_store(settings, lambda store: examine(store, settings, address, _program_queues(app)))
-    findings = sorted(found, key=lambda each: each.ok)
+    findings = sorted((_with_program(each, app) for each in found), key=lambda each: each.ok)
     healthy = all(finding.ok for finding in findings)
     if as_json:
         print_json({"broker": masked_broker(address), "healthy": healthy, "findings": findings})
     else:
-        _print_findings(findings, app)
+        _print_findings(findings)
     ctx.exit(0 if healthy else REFUSED)
 
 
@@ -249,7 +249,17 @@ async def _dead_letters_finding(dispatcher: JobDispatcher) -> Finding:
     return Finding(ok=True, subject="dead letters", text=letters, advice="windlass dead" if count else None)
 
 
-def _print_findings(findings: Iterable[Finding], app: str | None) -> None:
+def _with_program(finding: Finding, app: str | None) -> Finding:
+    """The advice as it can be typed: without the program, a setup does not know the queues that hold no job yet."""
+    import msgspec
+
+    if app is None or finding.advice is None:
+        return finding
+    advice = finding.advice.replace("app.py", app).replace("windlass broker setup", f"windlass broker setup {app}")
+    return msgspec.structs.replace(finding, advice=advice)
+
+
+def _print_findings(findings: Iterable[Finding]) -> None:
     from windlass.cli.show.live_log import uses_colour
 
     on_terminal = sys.stdout.isatty()
@@ -258,7 +268,7 @@ def _print_findings(findings: Iterable[Finding], app: str | None) -> None:
     margin = " " * (len("problem") + 2 + width + 2)
     for each in shown:
         level = "ok" if each.ok else "problem"
-        advice = name_command((each.advice or "").replace("app.py", app or "app.py"))
+        advice = name_command(each.advice or "")
         if not on_terminal:
             click.echo("\t".join(map(escape_text, (level, each.subject, each.text, advice))))
             continue

@@ -32,6 +32,8 @@ CLOSE_LIMIT = 3.0  # seconds for a goodbye
 PAUSES = (0.2, 10.0)  # seconds between two attempts: the first, and the longest
 
 logger = logging.getLogger(__name__)
+# Where a program sets up no logging, as a command, Python would print the library's lines beside Windlass's own error.
+logging.getLogger("aiormq").addHandler(logging.NullHandler())
 
 
 class RabbitLink:
