@@ -240,12 +240,10 @@ def _consumer_finding(depth: QueueDepth) -> Finding:
 
 
 async def _dead_letters_finding(dispatcher: JobDispatcher) -> Finding:
-    from windlass.methods.dead_letters import MOST_LETTERS
     from windlass.transport.protocol import Finding
 
-    count = len(await dispatcher.dead_letters(MOST_LETTERS))
-    more = " or more" if count >= MOST_LETTERS else ""
-    letters = f"{count:,}{more} message{'' if count == 1 else 's'} in the dead-letter queue"
+    count = await dispatcher.count_dead_letters()
+    letters = f"{count:,} message{'' if count == 1 else 's'} in the dead-letter queue"
     return Finding(ok=True, subject="dead letters", text=letters, advice="windlass dead" if count else None)
 
 
