@@ -60,6 +60,8 @@ def test_a_check_names_what_is_missing_and_what_to_run(cli_store: CliStore, brok
         return {each["subject"]: each["text"] for each in found if not each["ok"]}
 
     assert before["healthy"] is False
+    advice = {each["advice"] for each in before["findings"] if each["subject"] in ("delivery", "queue mail")}
+    assert f"windlass broker setup {program}" in advice  # without it, a setup does not know queues that hold no job
     assert "writes no outbox" in wrong(before)["delivery"]
     assert "delivery" not in wrong(after)
     held = "how many are not acknowledged is not known" if "amqp" in broker.url else "0 not acknowledged"
@@ -170,6 +172,8 @@ def test_a_broker_that_is_down_is_named_without_its_password(file_cli_store: Cli
     (down,) = [each for each in json.loads(check.stdout)["findings"] if each["subject"] == "connection"]
     assert down["advice"].startswith("start it, or correct broker (WINDLASS_BROKER)")
     assert "secret" not in setup.stderr + check.stdout
+    shown, _ = file_cli_store.run_in_terminal("broker", "setup", WINDLASS_BROKER=url)
+    assert shown.startswith("windlass: ")  # no line of the client library comes before it
     assert file_cli_store.call(lambda store: store.delivery()) is None
 
 

@@ -176,6 +176,7 @@ BROKEN: list[tuple[str, object]] = [
     ("tracing", None),
     ("header.job_id", "no uuid"),
     ("header.job_id", 7),
+    ("header.job_id", "0af7651916cd43dd8448eb211c80319c"),
     ("header.type", ""),
     ("header.type", 1),
     ("header.type", "x" * 201),
@@ -184,6 +185,8 @@ BROKEN: list[tuple[str, object]] = [
     ("header.created_at", "yesterday"),
     ("header.created_at", 1_735_041_600),
     ("header.created_at", "2024-12-24T12:00:00"),
+    ("header.created_at", "2024-12-24 12:00:00Z"),
+    ("header.created_at", "2024-12-24T12:00:00+00:00"),
     ("header.attempt", 0),
     ("header.attempt", -1),
     ("header.attempt", 1.5),
@@ -210,8 +213,7 @@ def test_a_broken_field_is_refused_by_the_code_and_by_the_schema(path: str, valu
 
     with pytest.raises(EnvelopeError):
         decode(payload)
-    if (path, value) != ("header.created_at", "2024-12-24T12:00:00"):  # some checkers of formats read it as a time
-        assert not jsonschema_rs.is_valid(envelope.schema(), json.loads(payload), validate_formats=True)
+    assert not jsonschema_rs.is_valid(envelope.schema(), json.loads(payload), validate_formats=True)
 
 
 def nested(levels: int) -> object:
@@ -237,7 +239,7 @@ def nested(levels: int) -> object:
         (b'{"header": ' + b"9" * 5_000 + b"}", "number that is too long"),
         (changed("header.version", "2.0"), "version '2.0', and this program reads 1.0"),
         (changed("header.attempt", 4), "attempt 4, and max_attempts is 3"),
-        (changed("header.created_at", "2024-12-24T12:00:00+02:00"), "not in UTC"),
+        (changed("header.created_at", "2024-12-24T12:00:00+02:00"), "in UTC, with a Z"),
         (changed("header.type", "a\0b"), "control character"),
         (changed("body", {"a": "b\0"}), r"\$\.body\.a contains U\+0000"),
         (changed("body", {"a\0": 1}), r"U\+0000"),

@@ -171,8 +171,9 @@ async def test_the_next_host_is_tried_when_the_first_is_down() -> None:
 
 
 async def test_an_alarm_ends_a_dispatch_after_a_while_and_consumers_go_on(
-    server: with_rabbitmq.RabbitServer, monkeypatch: pytest.MonkeyPatch
+    server: with_rabbitmq.RabbitServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The log and a check name the alarm: a worker polls meanwhile, and shows nothing else of it."""
     monkeypatch.setattr(broker_queues, "ANSWER_LIMIT", 0.5)
     async with opened(server.url, limit=3.0) as bench, bench.transport.consume(["mail"], prefetch=10) as consumer:
         await bench.send(2)
@@ -182,6 +183,13 @@ async def test_an_alarm_ends_a_dispatch_after_a_while_and_consumers_go_on(
         with pytest.raises(BrokerUnavailable, match="rabbitmq-diagnostics alarms"):
             async with asyncio.timeout(LIMIT):
                 await bench.send()
+        assert [each.levelname for each in caplog.records if "rabbitmq-diagnostics alarms" in each.getMessage()] == [
+            "WARNING"
+        ]
+        async with opened(server.url) as another:
+            found = {each.subject: each for each in await another.transport.check(["mail"])}
+        assert not found["publishing"].ok
+        assert "rabbitmq-diagnostics alarms" in str(found["publishing"].advice)
         await consumer.acknowledge(received)
 
         await asyncio.to_thread(server.control, "set_vm_memory_high_watermark", "0.4")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Annotated, Any
 from uuid import UUID
@@ -26,6 +26,7 @@ from windlass.payload import profile
 VERSION = "1.0"
 LARGEST = profile.LARGEST + 8 * 1024  # bytes: the largest input, and room for a header whose type has 200 characters
 MOST_ATTEMPTS = 2**31 - 1  # what the column of the store holds
+WRITTEN_AT = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z$")
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.DOTALL)
 NO_TRACE, NO_SPAN = "0" * 32, "0" * 16  # W3C: all zeros mean that there is none
 
@@ -41,7 +42,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     job_id: UUID
     type: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
     version: Annotated[str, msgspec.Meta(pattern=rf"^{re.escape(VERSION)}$")]
-    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    created_at: Annotated[datetime, msgspec.Meta(tz=True, extra_json_schema={"pattern": WRITTEN_AT.pattern})]
     attempt: Attempt  # that this delivery is for; the first is 1
     max_attempts: Attempt
 
@@ -118,6 +119,7 @@ def decode(payload: bytes) -> Envelope:
     except InvalidInput as problem:
         raise EnvelopeError(f"the message is no envelope: {problem}") from None
     _check_header(envelope.header)
+    _check_texts(document["header"], envelope.header)
     return envelope
 
 
@@ -193,8 +195,14 @@ def _check_header(header: Header) -> None:
         raise EnvelopeError("the envelope has attempts beyond 32 bits")
     if problem := name_problem(header.type):
         raise EnvelopeError(f"the envelope has a type that {problem}")
-    if header.created_at.utcoffset() != timedelta(0):
-        raise EnvelopeError("the envelope has a created_at that is not in UTC; write it with a Z at its end")
+
+
+def _check_texts(written: dict[str, Any], header: Header) -> None:
+    """msgspec reads more forms of a time and of a UUID than the schema has: other readers would refuse them."""
+    if not WRITTEN_AT.fullmatch(written["created_at"]):
+        raise EnvelopeError("the envelope has a created_at unlike 2024-12-24T12:00:00Z; write it in UTC, with a Z")
+    if written["job_id"].lower() != str(header.job_id):
+        raise EnvelopeError("the envelope has a job_id without its hyphens")
 
 
 def _tracing(row: OutboxRow, attempt: int) -> Tracing:

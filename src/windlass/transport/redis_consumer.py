@@ -9,6 +9,7 @@ repeated, and the store's claim refuses the second one.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -59,6 +60,14 @@ def dead_fields(payload: bytes, reason: str, queue: str, job: UUID | None) -> di
     """The fields of a dead letter."""
     fields = {"payload": payload, "reason": reason, "queue": queue, "at": datetime.now(UTC).isoformat()}
     return fields if job is None else {**fields, "job": str(job)}
+
+
+def payload_of(fields: dict[bytes, bytes]) -> bytes:
+    """The message. An entry of another program may have other fields: then all of them, so that none is lost."""
+    if b"payload" in fields:
+        return fields[b"payload"]
+    texts = {name.decode(errors="replace"): value.decode(errors="backslashreplace") for name, value in fields.items()}
+    return json.dumps(texts, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 class RedisConsumer(Consumer):
@@ -175,7 +184,8 @@ class RedisConsumer(Consumer):
         async def read(client: Any) -> list[Delivery]:
             streams: dict[Any, Any] = {key: "0"}  # 0: what is pending here, instead of what is new
             answer = await client.xreadgroup(GROUP, self._name, streams, count=most)
-            return [_delivery(key, id, fields) for _, entries in answer or () for id, fields in entries]
+            # An entry without fields was deleted while it was pending.
+            return [_delivery(key, id, fields) for _, entries in answer or () for id, fields in entries if fields]
 
         return await self._link.run(read)
 
@@ -287,5 +297,4 @@ def _tag(delivery: Delivery) -> Tag:
 def _delivery(key: str, id: bytes, fields: dict[bytes, bytes], count: int = 1) -> Delivery:
     name, _, level = key.rpartition(":")
     queue = name.removeprefix("windlass:{").removesuffix("}")
-    payload = (fields or {}).get(b"payload", b"")
-    return Delivery(payload=payload, queue=queue, level=Level(level), tag=(key, id), count=count)
+    return Delivery(payload=payload_of(fields), queue=queue, level=Level(level), tag=(key, id), count=count)

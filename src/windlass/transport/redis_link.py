@@ -253,5 +253,5 @@ def is_away(error: Exception) -> bool:
 
 def short(error: Exception) -> str:
     """The text of an error, without the command that the library puts before it."""
-    text = " ".join(str(error).rpartition("caused error: ")[2].split()) or type(error).__name__
+    text = " ".join(str(error).rpartition("caused error: ")[2].split()).rstrip(".") or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]}…"

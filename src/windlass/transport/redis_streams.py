@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.broker_address import BrokerAddress
 from windlass.transport.protocol import LEVELS, DeadLetter, Finding, JobDispatcher, Message, QueueDepth
-from windlass.transport.redis_consumer import DEAD, GROUP, RedisConsumer, dead_fields, stream_of
+from windlass.transport.redis_consumer import DEAD, GROUP, RedisConsumer, dead_fields, payload_of, stream_of
 from windlass.transport.redis_link import RedisLink
 
 RECLAIM_AFTER = 60.0  # seconds that a delivery may be held; see redis_consumer.py
@@ -214,7 +214,7 @@ def _dead_letter(id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     milliseconds = int(id.partition(b"-")[0])
     return DeadLetter(
         id=id.decode(),
-        payload=fields.get(b"payload", b""),
+        payload=payload_of(fields),
         reason=texts.get(b"reason", "another program wrote this entry"),
         queue=texts.get(b"queue") or None,
         at=_time(fields.get(b"at", b"")) or datetime.fromtimestamp(milliseconds / 1000, UTC),
@@ -246,7 +246,8 @@ def _durability_finding(has_aof: bool) -> Finding:
         "the append-only file is off: when Redis dies, deliveries are lost. That costs time, never a job: workers find "
         "the jobs in the store by their fallback poll. Buckets of rates that are kept in Redis begin full"
     )
-    return Finding(ok=False, subject="append-only file", text=text, advice="redis-cli CONFIG SET appendonly yes")
+    advice = "redis-cli CONFIG SET appendonly yes && redis-cli CONFIG REWRITE"
+    return Finding(ok=False, subject="append-only file", text=text, advice=advice)
 
 
 def _eviction_finding(policy: str, most: int) -> Finding:

@@ -60,9 +60,9 @@ def audit(
     The actions on a job are JOB_SUCCEEDED (or the job type's own action), JOB_EXHAUSTED_RETRIES, JOB_DEAD,
     JOB_CANCELLED, JOB_CANCEL_REQUESTED, JOB_RETRIED, JOB_REPLAYED, JOB_RESUMED, JOB_DISCARDED and JOB_REVEALED. The
     rows of GATE_PAUSED, GATE_DRAINED, GATE_RESUMED, LIMIT_HELD, LIMIT_RELEASED, BUDGET_SET, BUDGET_DROPPED,
-    TENANT_WEIGHED, TOKEN_… and SCHEDULE_… name the gate, key, budget, tenant, token or schedule instead of a job. A row
-    without an actor was written by the engine. In a pipe: one line per row, with tabs between the columns and the time
-    in UTC.
+    TENANT_WEIGHED, TOKEN_…, SCHEDULE_…, DEAD_LETTER_… and DELIVERY_SET name the gate, key, budget, tenant, token,
+    schedule, letter or delivery instead of a job. A row without an actor was written by the engine. In a pipe: one line
+    per row, with tabs between the columns and the time in UTC.
     """
     settings = load_settings(url, app)
     id = None if job is None else _parse_job(ctx, settings, job)

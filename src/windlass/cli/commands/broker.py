@@ -157,12 +157,12 @@ def check(ctx: click.Context, app: str | None, url: str | None, as_json: bool) -
     settings = load_settings(url, app)
     address = broker_url(settings)
     found = call_store(settings, lambda store: examine(store, settings, address, _program_queues(app)))
-    findings = sorted(found, key=lambda each: each.ok)
+    findings = sorted((_with_program(each, app) for each in found), key=lambda each: each.ok)
     healthy = all(finding.ok for finding in findings)
     if as_json:
         print_json({"broker": masked_broker(address), "healthy": healthy, "findings": findings})
     else:
-        _print_findings(findings, app)
+        _print_findings(findings)
     ctx.exit(0 if healthy else REFUSED)
 
 
@@ -240,16 +240,24 @@ def _consumer_finding(depth: QueueDepth) -> Finding:
 
 
 async def _dead_letters_finding(dispatcher: JobDispatcher) -> Finding:
-    from windlass.methods.dead_letters import MOST_LETTERS
     from windlass.transport.protocol import Finding
 
-    count = len(await dispatcher.dead_letters(MOST_LETTERS))
-    more = " or more" if count >= MOST_LETTERS else ""
-    letters = f"{count:,}{more} message{'' if count == 1 else 's'} in the dead-letter queue"
+    count = await dispatcher.count_dead_letters()
+    letters = f"{count:,} message{'' if count == 1 else 's'} in the dead-letter queue"
     return Finding(ok=True, subject="dead letters", text=letters, advice="windlass dead" if count else None)
 
 
-def _print_findings(findings: Iterable[Finding], app: str | None) -> None:
+def _with_program(finding: Finding, app: str | None) -> Finding:
+    """The advice as it can be typed: without the program, a setup does not know the queues that hold no job yet."""
+    import msgspec
+
+    if app is None or finding.advice is None:
+        return finding
+    advice = finding.advice.replace("app.py", app).replace("windlass broker setup", f"windlass broker setup {app}")
+    return msgspec.structs.replace(finding, advice=advice)
+
+
+def _print_findings(findings: Iterable[Finding]) -> None:
     from windlass.cli.show.live_log import uses_colour
 
     on_terminal = sys.stdout.isatty()
@@ -258,7 +266,7 @@ def _print_findings(findings: Iterable[Finding], app: str | None) -> None:
     margin = " " * (len("problem") + 2 + width + 2)
     for each in shown:
         level = "ok" if each.ok else "problem"
-        advice = name_command((each.advice or "").replace("app.py", app or "app.py"))
+        advice = name_command(each.advice or "")
         if not on_terminal:
             click.echo("\t".join(map(escape_text, (level, each.subject, each.text, advice))))
             continue

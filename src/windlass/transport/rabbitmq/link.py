@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -30,8 +31,11 @@ HEARTBEAT = 10  # seconds; a server that is silent for three of them is given up
 CONNECT_LIMIT = 10.0  # seconds for one host
 CLOSE_LIMIT = 3.0  # seconds for a goodbye
 PAUSES = (0.2, 10.0)  # seconds between two attempts: the first, and the longest
+NOTED_AGAIN = 600.0  # seconds after which the same problem is logged once more
 
 logger = logging.getLogger(__name__)
+# Where a program sets up no logging, as a command, Python would print the library's lines beside Windlass's own error.
+logging.getLogger("aiormq").addHandler(logging.NullHandler())
 
 
 class RabbitLink:
@@ -43,6 +47,7 @@ class RabbitLink:
         self._answer_limit = answer_limit
         self._connection: AbstractConnection | None = None
         self._problem: BrokerError = BrokerUnavailable(f"{address.shown} is not open yet")
+        self._noted_at = -math.inf  # on the loop's clock
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -127,6 +132,7 @@ class RabbitLink:
                 raise
             error = translate(problem, self.address)
             if isinstance(problem, TimeoutError) and gives_up and connection is not None:
+                self._note(error)  # an alarm lets the next connection in, and answers nothing there either
                 self.drop(connection, error)
             raise error from None
 
@@ -160,7 +166,9 @@ class RabbitLink:
             self.drop(connection, problem)
 
     def _note(self, problem: BrokerError) -> None:
-        if str(problem) != str(self._problem):
+        now = asyncio.get_running_loop().time()
+        if str(problem) != str(self._problem) or now - self._noted_at > NOTED_AGAIN:
+            self._noted_at = now
             logger.warning("%s; workers poll the store, and Windlass connects again by itself", problem)
         self._problem = problem
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from aiormq.abc import AbstractChannel
-from aiormq.exceptions import ChannelLockedResource, ChannelNotFoundEntity, ChannelPreconditionFailed
+from aiormq.exceptions import ChannelLockedResource, ChannelNotFoundEntity, ChannelPreconditionFailed, PublishError
 
 from windlass.errors import BrokerError, BrokerRefused, BrokerUnavailable
 from windlass.transport.protocol import LEVELS, Finding, Level, QueueDepth
 from windlass.transport.rabbitmq.link import RabbitLink
 from windlass.transport.rabbitmq.management import read_unacknowledged
-from windlass.transport.rabbitmq.problems import describe
+from windlass.transport.rabbitmq.problems import FAILURES, describe, is_cancelled, translate
 from windlass.transport.rabbitmq.topology import Topology, differing, silent
 
 SETUP = "windlass broker setup"
@@ -122,7 +123,7 @@ async def check(link: RabbitLink, topology: Topology, queues: Collection[str]) -
     except BrokerError as problem:
         return [Finding(False, shown, str(problem), None)]
     text = version.decode(errors="replace") if isinstance(version, bytes) else str(version)
-    findings = [Finding(True, shown, f"RabbitMQ {text} answers")]
+    findings = [Finding(True, shown, f"RabbitMQ {text} answers"), await _check_publishing(link, topology)]
     try:
         await read_unacknowledged(link.address)
     except BrokerUnavailable as problem:
@@ -137,6 +138,30 @@ async def check(link: RabbitLink, topology: Topology, queues: Collection[str]) -
         except BrokerError as problem:
             findings.append(Finding(False, name, str(problem)))
     return _distinct(findings)
+
+
+async def _check_publishing(link: RabbitLink, topology: Topology) -> Finding:
+    """Whether a message is answered. It names a queue that is not there, and so comes back.
+
+    On a connection of its own: one that an alarm blocks answers nothing more.
+    """
+    own = RabbitLink(link.address, "check", ANSWER_LIMIT)
+    try:
+        await own.open()
+        async with own.channel(confirms=True) as channel, asyncio.timeout(ANSWER_LIMIT):
+            for _ in range(2):  # in an alarm the first one is still answered, and blocks its connection
+                with suppress(PublishError):
+                    await channel.basic_publish(b"", routing_key=f"{topology.dead}.none", mandatory=True)
+    except BrokerError as problem:
+        return Finding(False, "publishing", str(problem))
+    except FAILURES as problem:
+        if is_cancelled(problem):
+            raise
+        difference, _, advice = str(translate(problem, link.address)).partition("; ")
+        return Finding(False, "publishing", difference, advice)
+    finally:
+        await own.close()
+    return Finding(True, "publishing", "messages are confirmed")
 
 
 async def _check_one(link: RabbitLink, name: str, call: Call) -> Finding:
