@@ -67,6 +67,8 @@ async def import_bookmarks(ctx: Context) -> int:
     ctx.progress(0, total=len(found), failed=0)
     failed = 0
     for start in range(0, len(found), BATCH):  # each batch may be written twice, and changes nothing the second time
+        if ctx.cancelled:
+            return start
         batch = found[start : start + BATCH]
         await write_batch(user, batch)
         await app.aenqueue_many([enrich.call(link) for _, _, link in batch if link is not None])

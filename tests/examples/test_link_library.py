@@ -242,19 +242,22 @@ def test_refusals_are_dead_for_ever_and_make_candidates(library: Library, web: W
 
 
 def test_an_import_is_its_owners_and_can_be_cancelled_in_the_middle(library: Library, web: Web) -> None:
-    many = [f"http://d{n}.example:1/{n}" for n in range(20_000)]
-    id = library.upload(export({"a": many}))
-    routes = [("GET", f"/imports/{id}"), ("POST", f"/imports/{id}/cancel")]
-    strangers = [library.http.request(method, path, headers=BOB).status_code for method, path in routes]
-    unknown = [library.http.request(method, path).status_code for method, path in routes]
+    """A fast machine may end the import before the cancel: then the story is told again with four times the links."""
     library.app.pause(queue="enrichment", reason="not part of this story")
     library.start_worker()
-    until(lambda: library.http.get(f"/imports/{id}", headers=ANN).json()["processed_items"])
-    cancelled = library.http.post(f"/imports/{id}/cancel", headers=ANN)
-    report = library.ended(id)
+    for count in (20_000, 80_000):
+        id = library.upload(export({"a": [f"http://d{n}.example:1/{n}" for n in range(count)]}))
+        routes = [("GET", f"/imports/{id}"), ("POST", f"/imports/{id}/cancel")]
+        strangers = [library.http.request(method, path, headers=BOB).status_code for method, path in routes]
+        unknown = [library.http.request(method, path).status_code for method, path in routes]
+        assert (strangers, unknown) == ([404, 404], [401, 401])
+        until(lambda id=id: library.http.get(f"/imports/{id}", headers=ANN).json()["processed_items"])  # type: ignore[misc]
+        cancelled = library.http.post(f"/imports/{id}/cancel", headers=ANN).status_code
+        report = library.ended(id)
+        if report["processed_items"] < count:
+            break
 
-    assert (strangers, unknown, cancelled.status_code) == ([404, 404], [401, 401], 200)
-    assert (report["status"], 0 < report["processed_items"] < len(many)) == ("canceled", True)
+    assert (cancelled, report["status"], 0 < report["processed_items"] < count) == (200, "canceled", True)
     assert library.http.post(f"/imports/{id}/cancel", headers=ANN).status_code == 409
 
 

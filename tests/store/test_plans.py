@@ -13,7 +13,7 @@ import pytest_asyncio
 from windlass.model.filter import parse
 from windlass.model.outcome import Transition
 from windlass.model.state import Verb
-from windlass.store.parts.search import SQLITE, listing
+from windlass.store.parts.search import POSTGRES, SQLITE, listing
 from windlass.store.postgres.finish import Reach
 from windlass.store.postgres.floors import Floor
 from windlass.store.sql import ordered_query, search_query
@@ -283,6 +283,22 @@ async def test_the_page_of_a_job_reads_links_and_jobs_by_index_and_no_more_than_
     assert all(index.endswith("id_idx") for index in counted.indexes("history"))
     assert (counted.rows_read("links"), around.rows_read("links")) == (300, 200)
     assert counted.rows_read("jobs") <= 300
+
+
+async def test_an_operators_index_of_trigrams_finds_a_job_by_an_argument(own: str) -> None:
+    """The index that docs/cli.md names: the condition looks for the text in a document before it walks through it."""
+    name, condition, names, parameters = listing(parse("input.to:user77@example.org"), POSTGRES, 3, None)
+    async with visiting(own) as world:
+        await world.connection.execute("""
+            CREATE SEQUENCE numbers;
+            UPDATE windlass.jobs SET input = json_build_object('to', format('user%s@example.org', nextval('numbers')));
+            CREATE EXTENSION pg_trgm;
+            CREATE INDEX arguments ON windlass.jobs USING gist ((input::text) gist_trgm_ops);
+            ANALYZE windlass.jobs""")
+        plan = await world.explain_text(search_query("postgres", name, condition, names), (50, None, *parameters))
+
+    assert plan.indexes("jobs") == {"arguments"}
+    assert plan.rows_read("jobs") < 100
 
 
 async def test_the_lanes_are_found_without_reading_their_jobs(world: World) -> None:

@@ -27,6 +27,7 @@ class WakeupListener(Service):
         async with self._state.store.wakeups() as messages:
             signals.jobs_may_be_due()  # what came while this worker did not listen
             signals.gates_changed()
+            signals.cancel_requested()
             async for message in messages:
                 job = job_to_cancel(message)
                 if job is not None:

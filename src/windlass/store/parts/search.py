@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ NAMED_TENANT = f"coalesce(jobs.tenant, '') <> '{DEFAULT_TENANT}'"
 """The condition of the index of tenants: without it, neither planner may use that index."""
 OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "="}
 """A greater age is an earlier time."""
+SPELT_ONCE = re.compile(r"(?=.*[^0-9.eE+-])[ !#-\[\]-~]+")  # ASCII without quotes and backslashes, and no number
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -279,7 +282,22 @@ def _json(term: Term, dialect: Dialect, n: int) -> tuple[str, list[Any]]:
         elif value.text == "null" and not value.quoted:
             conditions.add(dialect.element_null)
     walk, steps = dialect.json(term.path, n + len(conditions.parameters), conditions.joined)
-    return walk.replace("{column}", term.column), [*conditions.parameters, *steps]
+    walk, parameters = walk.replace("{column}", term.column), [*conditions.parameters, *steps]
+    stored = _Conditions(term, n + len(parameters))
+    for text in _stored_texts(term):
+        stored.add(dialect.like, dialect.pattern(["", text, ""]))
+    return f"({stored.joined} AND {walk})" if stored.parameters else walk, [*parameters, *stored.parameters]
+
+
+def _stored_texts(term: Term) -> list[str]:
+    """Texts of which the stored document of each match has one, or none: JSON may spell a quote or 5.0 in several ways.
+
+    To look for a text is several times as fast as to walk a document, and an operator's index of trigrams finds it.
+    """
+    texts = [max(value.pieces, key=len) for value in term.values]
+    spelt = [SPELT_ONCE, INTEGER] if all(len(value.pieces) == 1 for value in term.values) else [SPELT_ONCE]
+    certain = term.comparison == "=" and all(any(each.fullmatch(text) for each in spelt) for text in texts)
+    return texts if certain else []
 
 
 def _float(value: Value) -> float:
@@ -319,7 +337,7 @@ POSTGRES = Dialect(
     equal="jobs.{column} = ${n}::text",
     any_id="jobs.{column} = ANY (${n}::uuid[])",
     part_of_id="replace(jobs.{column}::text, '-', '') LIKE ${n}::text",
-    like="jobs.{column} LIKE ${n}::text ESCAPE '\\'",
+    like="jobs.{column}::text LIKE ${n}::text ESCAPE '\\'",  # the column may be JSON
     # The text of an error as it is displayed, not its JSON: a quote in a message is a quote.
     contains="(jobs.{column} ->> 'type') || ': ' || (jobs.{column} ->> 'message') ILIKE ${n}::text ESCAPE '\\'",
     older="jobs.{column} {comparison} windlass.now() - make_interval(secs => ${n}::float8)",
