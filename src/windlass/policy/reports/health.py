@@ -196,9 +196,8 @@ def _dying(snapshot: Snapshot, queues: Sequence[QueueHealth]) -> Iterator[Health
 
 def _dying_of(figures: Sequence[FigureRow], queue: str, cause: str | None) -> HealthFinding | None:
     dead = sum(row.dead for row in figures)
-    ended = sum(
-        map(count_left if queue else count_ended, figures)
-    )  # most jobs leave a phase's queue for the next phase
+    # Most jobs leave the queue of a phase for the next phase: they ended there, and did not die.
+    ended = sum(map(count_left if queue else count_ended, figures))
     if dead < FEWEST_DEAD or dead <= DEAD_SHARE * ended:
         return None
     among = f" of {queue}" if queue else ""
