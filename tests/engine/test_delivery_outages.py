@@ -16,6 +16,7 @@ from windlass import failpoints
 from windlass.errors import StoreUnavailable
 from windlass.model.state import State
 from windlass.observe.events import BrokerBack, BrokerLost, OutboxPublished, UndeliveredFound
+from windlass.runtime.claims.demand import Demand, Demands
 from windlass.runtime.delivery.intake import Intake
 from windlass.runtime.worker import Worker
 from windlass.transport import relay
@@ -277,6 +278,27 @@ async def test_deliveries_that_find_no_room_are_left_to_the_poll(database: Datab
         release.set()
 
         assert await second.aresult(timeout=PATIENCE) == 1
+
+
+async def test_room_that_comes_a_moment_later_is_for_the_deliveries_that_wait(
+    database: Database, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given all the deliveries that a worker may hold, and no room when it chose, when it looks whether they keep out
+    those of another phase, and there is room, then it claims them, and leaves none to the poll."""
+    app, comes = database.app(broker=broker.url, fallback=HOUR), asyncio.Event()
+    room, have_room = Demand.room, Demands.have_room
+    work = app.job(noop)
+
+    def have_room_at_last(demands: Demands) -> bool:
+        comes.set()
+        return have_room(demands)
+
+    async with receiving(app, concurrency=1):
+        monkeypatch.setattr(Demand, "room", lambda demand: room(demand) if comes.is_set() else 0)
+        monkeypatch.setattr(Demands, "have_room", have_room_at_last)
+        jobs = await app.aenqueue_many(work.call() for _ in range(4))
+        for job in jobs:
+            await ended(job)
 
 
 async def test_a_worker_that_stops_gives_its_deliveries_back(database: Database, broker: Broker) -> None:

@@ -268,7 +268,9 @@ class Intake(Service):
             self._state.later(self._state.settings.fallback, self._on_timer)
         oldest = self.clock.monotonic() - self._state.settings.fallback
         late = [each for each in self.waiting if each.at <= oldest]
-        if not late and len(self.waiting) >= self._prefetch and self._discovery.demands.have_room():
+        is_full = len(self.waiting) >= self._prefetch and self._discovery.demands.have_room()
+        # The race: the room may have come a moment ago, and be for these. Then the next step claims them.
+        if not late and is_full and not self._has_claimable():
             late = self.waiting[len(self.waiting) // 2 :]
         if late:
             log.debug("%d deliveries found no room here and are left to the poll", len(late))
