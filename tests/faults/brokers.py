@@ -114,6 +114,7 @@ class Carrier(threading.Thread):
         self._random = chance
         self._stopped = threading.Event()
         self.carried = 0
+        self.is_idle = False  # nothing came for a while
         self.problem: BaseException | None = None
 
     def run(self) -> None:
@@ -138,7 +139,9 @@ class Carrier(threading.Thread):
                         async with asyncio.timeout(0.1):
                             taken = await consumer.receive(HELD)
                     except TimeoutError:
+                        self.is_idle = True
                         continue
+                    self.is_idle = False
                     messages = [
                         Message(job=new_id(), queue=each.queue, level=each.level, payload=each.payload)
                         for each in taken
