@@ -116,6 +116,7 @@ async def test_everything_is_paused_and_opened(page: Page, served: Served, stock
     await button(page, "Open everything").click()
 
     await expect(button(page, "Pause everything…")).to_be_visible()
+    await expect(page.get_by_role("status")).not_to_contain_text("Everything is open.")  # the word of this time is gone
 
     await served.app.apause(all=True, reason="an outage")
     await enqueue(served.app, "echo", {"value": 1}, tenant="outage")
@@ -188,6 +189,7 @@ async def test_a_token_is_created_shown_once_and_revoked(browser: Browser, fresh
         await expect(page.get_by_label("Token")).to_be_visible()  # from now on, this server asks for one
         await page.get_by_label("Token").fill(secret)
         await button(page, "Open").click()
+        await expect(row(page, "root")).to_be_visible()  # the cookie is there
         await fresh.app.acreate_token("old", role="viewer")
         await page.reload()
 
